@@ -1,0 +1,1 @@
+//! The only crate that names the AWS SDK: adapters, credentials, limits, instance store

@@ -1,0 +1,1 @@
+//! What the reconcilers know of AWS: model, traits, error classes. No SDK.

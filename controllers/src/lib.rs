@@ -1,0 +1,1 @@
+//! The reconcilers, one room a kind

@@ -1,0 +1,1 @@
+//! From network sources to a placement: merge, trust, subnet choice. Pure.

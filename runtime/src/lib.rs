@@ -1,0 +1,1 @@
+//! Controller plumbing: lease, backoff, panic isolation, readiness, status writer, metrics, logs

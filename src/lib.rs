@@ -1,0 +1,1 @@
+//! The `capa-rs` binary as a library: one module a subcommand.

@@ -1,0 +1,3 @@
+//! `capa-rs`: see `capa-rs --help`.
+
+fn main() {}
