@@ -1,0 +1,228 @@
+//! Errors of AWS calls, classified in one table by code.
+
+use std::fmt;
+
+/// What an error means for the caller. Decided by AWS's error *code*: EC2 answers a lack of capacity with HTTP 500,
+/// so the status of the answer says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The thing named in the request does not exist.
+    NotFound,
+    /// AWS asks us to slow down.
+    Throttled,
+    /// The credentials are missing, expired, refused, or not allowed to make this call.
+    Unauthorized,
+    /// AWS has no capacity for this instance type in this zone now.
+    InsufficientCapacity,
+    /// A service quota of the account is used up.
+    QuotaExceeded,
+    /// A launch token was used before with other parameters.
+    IdempotentParameterMismatch,
+    /// AWS understood the request and refuses it as it is.
+    Invalid,
+    /// No answer, or none that says what happened: the call may have taken effect.
+    NoAnswer,
+}
+
+impl ErrorClass {
+    /// Whether AWS has said by code that the call took no effect. After a refusal a launch may be tried anew; after
+    /// anything else the same call must be repeated with the same token, or looked up.
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::NotFound | Self::Unauthorized | Self::InsufficientCapacity | Self::QuotaExceeded | Self::Invalid
+        )
+    }
+
+    /// The condition reason for this class, of the vocabulary that all AWS-backed conditions share.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "NotFound",
+            Self::Throttled => "Throttled",
+            Self::Unauthorized => "Unauthorized",
+            Self::InsufficientCapacity => "InsufficientCapacity",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::Invalid => "InvalidSpec",
+            Self::IdempotentParameterMismatch | Self::NoAnswer => "Failed",
+        }
+    }
+}
+
+/// A failed AWS call: what was attempted, AWS's code, and what it means. Carries no request id and no secret, so that
+/// its text may stand in a condition and stays equal from one try to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudError {
+    /// The API action, for example `RunInstances`.
+    pub operation: &'static str,
+    /// AWS's error code, absent when there was no answer.
+    pub code: Option<String>,
+    /// What it means.
+    pub class: ErrorClass,
+    /// AWS's message without request ids.
+    pub message: String,
+}
+
+impl CloudError {
+    /// An error that AWS answered with a code.
+    pub fn answered(operation: &'static str, code: &str, message: &str) -> Self {
+        Self {
+            operation,
+            code: Some(code.to_owned()),
+            class: classify(code),
+            message: without_request_id(message),
+        }
+    }
+
+    /// A call without a (usable) answer.
+    pub fn no_answer(operation: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            operation,
+            code: None,
+            class: ErrorClass::NoAnswer,
+            message: message.into(),
+        }
+    }
+
+    /// Credentials that could not be had at all (no answer from STS, nothing configured).
+    pub fn credentials(message: impl Into<String>) -> Self {
+        Self {
+            operation: "credentials",
+            code: None,
+            class: ErrorClass::Unauthorized,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for CloudError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.code {
+            Some(code) => write!(formatter, "{}: {code}: {}", self.operation, self.message),
+            None => write!(formatter, "{}: {}", self.operation, self.message),
+        }
+    }
+}
+
+impl std::error::Error for CloudError {}
+
+/// The class of an AWS error code. EC2 models no errors, so the codes of its reference are the interface
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>). Server-side codes and unknown ones
+/// leave open what happened.
+pub fn classify(code: &str) -> ErrorClass {
+    match code {
+        "RequestLimitExceeded"
+        | "Throttling"
+        | "ThrottlingException"
+        | "ThrottledException"
+        | "EC2ThrottledException"
+        | "RequestThrottled"
+        | "RequestThrottledException"
+        | "TooManyRequestsException"
+        | "SlowDown" => ErrorClass::Throttled,
+        "AuthFailure"
+        | "UnauthorizedOperation"
+        | "AccessDenied"
+        | "AccessDeniedException"
+        | "ExpiredToken"
+        | "ExpiredTokenException"
+        | "RequestExpired"
+        | "InvalidClientTokenId"
+        | "SignatureDoesNotMatch"
+        | "UnrecognizedClientException"
+        | "MissingAuthenticationToken"
+        | "OptInRequired"
+        | "Blocked"
+        | "PendingVerification"
+        | "IncompleteSignature" => ErrorClass::Unauthorized,
+        "InsufficientInstanceCapacity"
+        | "InsufficientHostCapacity"
+        | "InsufficientCapacity"
+        | "InsufficientReservedInstanceCapacity"
+        | "SpotMaxPriceTooLow"
+        | "Unsupported" => ErrorClass::InsufficientCapacity,
+        "IdempotentParameterMismatch" => ErrorClass::IdempotentParameterMismatch,
+        "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
+            ErrorClass::NoAnswer
+        }
+        _ if code.ends_with("LimitExceeded") || code.ends_with("QuotaExceeded") => ErrorClass::QuotaExceeded,
+        _ if code.ends_with(".NotFound") || code.ends_with("NotFoundException") => ErrorClass::NotFound,
+        _ if code.starts_with("Invalid")
+            || code.starts_with("Missing")
+            || code.starts_with("Unknown")
+            || code.starts_with("Incorrect")
+            || code.starts_with("OperationNotPermitted")
+            || code.starts_with("ValidationError")
+            || code.starts_with("MalformedPolicyDocument")
+            || code.starts_with("DryRun")
+            || code.starts_with("UnsupportedOperation")
+            || code.starts_with("InsufficientFreeAddressesInSubnet") =>
+        {
+            ErrorClass::Invalid
+        }
+        _ => ErrorClass::NoAnswer,
+    }
+}
+
+/// AWS appends request ids and, to refusals, an encoded authorization message of kilobytes: both change with every call.
+fn without_request_id(message: &str) -> String {
+    let end = [
+        "(RequestId",
+        "(Request ID",
+        "Request ID:",
+        "request id:",
+        "Encoded authorization failure message",
+    ]
+    .iter()
+    .filter_map(|marker| message.find(marker))
+    .min()
+    .unwrap_or(message.len());
+    message.get(..end).unwrap_or(message).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_class_their_documentation_gives_them() {
+        let table = [
+            ("RequestLimitExceeded", ErrorClass::Throttled),
+            ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
+            ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
+            ("InvalidAMIID.NotFound", ErrorClass::NotFound),
+            ("InvalidParameterValue", ErrorClass::Invalid),
+            ("InvalidClientTokenId", ErrorClass::Unauthorized),
+            ("UnauthorizedOperation", ErrorClass::Unauthorized),
+            ("IdempotentParameterMismatch", ErrorClass::IdempotentParameterMismatch),
+            ("InternalError", ErrorClass::NoAnswer),
+            ("SomethingNew", ErrorClass::NoAnswer),
+        ];
+        for (code, class) in table {
+            assert_eq!(classify(code), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn only_an_answer_that_says_no_is_a_refusal() {
+        assert!(classify("InsufficientInstanceCapacity").is_refusal());
+        assert!(!classify("InternalError").is_refusal());
+        assert!(!classify("RequestLimitExceeded").is_refusal());
+        assert!(!classify("IdempotentParameterMismatch").is_refusal());
+    }
+
+    #[test]
+    fn messages_are_equal_from_one_try_to_the_next() {
+        let first = CloudError::answered(
+            "RunInstances",
+            "UnauthorizedOperation",
+            "You may not. Encoded authorization failure message: abc",
+        );
+        let second = CloudError::answered(
+            "RunInstances",
+            "UnauthorizedOperation",
+            "You may not. Encoded authorization failure message: xyz",
+        );
+        assert_eq!(first, second);
+        assert_eq!(first.to_string(), "RunInstances: UnauthorizedOperation: You may not.");
+    }
+}

@@ -1,0 +1,227 @@
+//! AWS things in our own words: only what decisions need.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// Which things a describe asks for: all filters must match. Ids are asked for by filter too, because one unknown id
+/// parameter makes EC2 refuse the whole call, while a filter leaves it out of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Query {
+    /// Filter name and the values of which one must match.
+    pub filters: Vec<(String, Vec<String>)>,
+}
+
+impl Query {
+    /// Things whose `name` is one of `values`.
+    pub fn filter<V: Into<String>>(name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
+        Self::default().and(name, values)
+    }
+
+    /// Narrows this query by one more filter.
+    #[must_use]
+    pub fn and<V: Into<String>>(mut self, name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
+        self.filters
+            .push((name.into(), values.into_iter().map(Into::into).collect()));
+        self
+    }
+}
+
+/// A VPC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vpc {
+    /// `vpc-…`
+    pub id: String,
+    /// IPv4 blocks that are associated.
+    pub cidr_blocks: Vec<String>,
+    /// IPv6 blocks that are associated.
+    pub ipv6_cidr_blocks: Vec<String>,
+}
+
+/// A subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// `subnet-…`
+    pub id: String,
+    /// The VPC it lies in.
+    pub vpc_id: String,
+    /// Name of its zone, for example `eu-west-1a`.
+    pub availability_zone: String,
+    /// Whether it has an IPv6 block.
+    pub ipv6: bool,
+}
+
+/// A security group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecurityGroup {
+    /// `sg-…`
+    pub id: String,
+    /// The VPC it belongs to.
+    pub vpc_id: String,
+}
+
+/// A route table, reduced to what makes a subnet public.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteTable {
+    /// `rtb-…`
+    pub id: String,
+    /// The VPC it belongs to.
+    pub vpc_id: String,
+    /// Whether it serves the subnets that have no table of their own.
+    pub main: bool,
+    /// Subnets associated with it explicitly.
+    pub subnet_ids: Vec<String>,
+    /// Whether its default route leads to an internet gateway.
+    pub internet_gateway_route: bool,
+}
+
+/// A machine image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// `ami-…`
+    pub id: String,
+    /// Device of the root volume, for example `/dev/xvda`.
+    pub root_device_name: Option<String>,
+}
+
+/// State of an instance as EC2 names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InstanceState {
+    /// Starting.
+    Pending,
+    /// Running.
+    Running,
+    /// On its way to terminated.
+    ShuttingDown,
+    /// Gone for good; EC2 shows it for about an hour.
+    Terminated,
+    /// On its way to stopped.
+    Stopping,
+    /// Stopped; can be started by its owner.
+    Stopped,
+}
+
+impl InstanceState {
+    /// EC2's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::ShuttingDown => "shutting-down",
+            Self::Terminated => "terminated",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Reads EC2's word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [
+            Self::Pending,
+            Self::Running,
+            Self::ShuttingDown,
+            Self::Terminated,
+            Self::Stopping,
+            Self::Stopped,
+        ]
+        .into_iter()
+        .find(|state| state.as_str() == word)
+    }
+
+    /// Whether the state is about to change by itself, so that it is worth a look every few seconds.
+    pub fn in_transition(self) -> bool {
+        matches!(self, Self::Pending | Self::ShuttingDown | Self::Stopping)
+    }
+}
+
+/// Why EC2 put an instance into its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateReason {
+    /// For example `Server.InsufficientInstanceCapacity` or `Client.InvalidSnapshot.NotFound`.
+    pub code: String,
+    /// EC2's text.
+    pub message: String,
+}
+
+/// Kind of an address, as Cluster API names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressKind {
+    /// Reachable inside the VPC.
+    InternalIP,
+    /// Reachable from outside.
+    ExternalIP,
+    /// Name that resolves inside the VPC.
+    InternalDNS,
+    /// Name that resolves outside.
+    ExternalDNS,
+}
+
+/// An address of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// Its kind.
+    pub kind: AddressKind,
+    /// The address or name itself.
+    pub address: String,
+}
+
+/// An EC2 instance, reduced to what a machine shows and decides by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// `i-…`
+    pub id: String,
+    /// Its state.
+    pub state: InstanceState,
+    /// Why it is in that state, where EC2 says so.
+    pub state_reason: Option<StateReason>,
+    /// Zone it runs in.
+    pub availability_zone: String,
+    /// Subnet of its primary interface.
+    pub subnet_id: Option<String>,
+    /// The token it was launched with.
+    pub client_token: Option<String>,
+    /// When EC2 accepted the launch.
+    pub launch_time: Option<Timestamp>,
+    /// Its addresses, in a stable order.
+    pub addresses: Vec<Address>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// The type of a zone by its name: `availability-zone` when it is the region and one letter, else an edge zone
+/// (`wavelength-zone`, `local-zone`). The naming is AWS's
+/// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
+pub fn zone_type(region: &str, zone: &str) -> &'static str {
+    match zone.strip_prefix(region) {
+        Some(rest) if rest.len() == 1 && rest.chars().all(|letter| letter.is_ascii_lowercase()) => "availability-zone",
+        Some(rest) if rest.contains("-wl") => "wavelength-zone",
+        _ => "local-zone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edge_zones_are_told_by_their_names() {
+        assert_eq!(zone_type("eu-west-1", "eu-west-1b"), "availability-zone");
+        assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), "local-zone");
+        assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), "wavelength-zone");
+    }
+
+    #[test]
+    fn states_read_back_as_they_are_written() {
+        for word in [
+            "pending",
+            "running",
+            "shutting-down",
+            "terminated",
+            "stopping",
+            "stopped",
+        ] {
+            assert_eq!(InstanceState::parse(word).map(InstanceState::as_str), Some(word));
+        }
+        assert_eq!(InstanceState::parse("rebooting"), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Every period and age that AWS access depends on, in one place.
+
+use std::time::Duration;
+
+/// Periods and ages. The defaults are for real AWS; tests over real servers divide all of them by one factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two full listings of the instances of one (identity, region). Flag `--instance-poll-interval`.
+    pub listing_interval: Duration,
+    /// Between two looks at instances in transition.
+    pub transition_interval: Duration,
+    /// An instance younger than this is never concluded to be gone: EC2 may not show it yet.
+    pub visibility_age: Duration,
+    /// How long a launch without an answer is looked up before its absence is believed.
+    pub launch_lookup_age: Duration,
+    /// First wait before a network source that was not usable is read again; doubles up to `source_retry_cap`.
+    pub source_retry: Duration,
+    /// Longest wait between two reads of a source.
+    pub source_retry_cap: Duration,
+    /// First wait before a failed or incomplete lookup of a cluster's network is repeated; doubles up to the cap.
+    pub resolve_retry: Duration,
+    /// Longest wait between two lookups of a cluster's network.
+    pub resolve_retry_cap: Duration,
+    /// How long a failing lookup may hold back `provisioned` of an unmanaged cluster.
+    pub resolve_grace: Duration,
+    /// How long answers about subnets, groups and images are shared between machines.
+    pub lookup_cache: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            listing_interval: Duration::from_secs(60),
+            transition_interval: Duration::from_secs(5),
+            visibility_age: Duration::from_secs(300),
+            launch_lookup_age: Duration::from_secs(600),
+            source_retry: Duration::from_secs(5),
+            source_retry_cap: Duration::from_secs(60),
+            resolve_retry: Duration::from_secs(5),
+            resolve_retry_cap: Duration::from_secs(300),
+            resolve_grace: Duration::from_secs(60),
+            lookup_cache: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Timing {
+    /// The same timing, every duration divided by `factor`.
+    #[must_use]
+    pub fn divided_by(self, factor: u32) -> Self {
+        let factor = factor.max(1);
+        Self {
+            listing_interval: self.listing_interval / factor,
+            transition_interval: self.transition_interval / factor,
+            visibility_age: self.visibility_age / factor,
+            launch_lookup_age: self.launch_lookup_age / factor,
+            source_retry: self.source_retry / factor,
+            source_retry_cap: self.source_retry_cap / factor,
+            resolve_retry: self.resolve_retry / factor,
+            resolve_retry_cap: self.resolve_retry_cap / factor,
+            resolve_grace: self.resolve_grace / factor,
+            lookup_cache: self.lookup_cache / factor,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a reconciler may ask of AWS. Each kind is handed the narrowest trait that serves it: an unmanaged cluster never
+//! holds anything that can write.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    CloudError, Image, Instance, LaunchRequest, Query, ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
+};
+
+/// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
+#[async_trait]
+pub trait ClusterCloud: Send + Sync {
+    /// The account the credentials belong to; asked once per client.
+    async fn account_id(&self) -> Result<String, CloudError>;
+    /// VPCs.
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError>;
+    /// Subnets.
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
+    /// Security groups.
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+    /// Route tables.
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError>;
+}
+
+/// Gives the clients that clusters are reconciled with.
+#[async_trait]
+pub trait ClusterClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud>;
+}
+
+/// An AWSMachine, as the instance store knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MachineKey {
+    /// Namespace of the AWSMachine.
+    pub namespace: String,
+    /// Name of the AWSMachine.
+    pub name: String,
+}
+
+/// What the instance store knows of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// Nothing yet: no listing has ended since the store was asked.
+    Unknown,
+    /// Seen.
+    Seen(Arc<Instance>),
+    /// A complete listing and a lookup of its own, both begun after the store was asked for it, did not show it.
+    Absent,
+}
+
+/// One account and region as machines use it: lookups shared between machines, the instance store, and the two writes.
+#[async_trait]
+pub trait MachineCloud: Send + Sync {
+    /// The account the credentials belong to; asked once per client.
+    async fn account_id(&self) -> Result<String, CloudError>;
+    /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
+    /// Security groups; shared like subnets.
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+    /// Images; shared like subnets.
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+    /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
+    /// What the store knows of an instance. From the first call on the store follows it for `machine`, and wakes the
+    /// machine whenever the answer changes, until `forget`.
+    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
+    /// Ends the store's interest for a machine.
+    fn forget(&self, machine: &MachineKey);
+    /// Launches one instance. The answer enters the store.
+    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
+    /// Terminates an instance. Its new state enters the store.
+    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
+}
+
+/// Gives the clients that machines are reconciled with.
+#[async_trait]
+pub trait MachineClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
+}
