@@ -105,8 +105,9 @@ impl LaunchRequest {
     pub fn parameters_hash(&self) -> String {
         // Debug output would hide the user data, so the JSON form it is. A struct of strings always serializes.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
-        let [a, b, c, d, e, f, g, h, ..] = Sha256::digest(&canonical).0;
-        format!("{:016x}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        let digest = Sha256::digest(&canonical);
+        let first = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        format!("{first:016x}")
     }
 }
 
