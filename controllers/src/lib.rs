@@ -1,1 +1,10 @@
-//! The reconcilers, one room a kind
+//! The reconcilers, one room a kind, and the Kubernetes side they stand on.
+//!
+//! Nothing here names the AWS SDK: reconcilers see AWS through `capa_cloud`'s traits.
+
+pub mod awscluster;
+pub mod awsmachine;
+pub mod identity;
+pub mod kubernetes;
+mod transitions;
+pub mod world;

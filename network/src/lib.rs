@@ -1,1 +1,13 @@
-//! From network sources to a placement: merge, trust, subnet choice. Pure.
+//! The heart of the provider, pure: from network sources to one network, and from a network to a placement.
+//!
+//! Machines never name the kind of their infrastructure object. They are handed [`Source`]s, [`merge()`] takes every field
+//! from the first source that has it, and [`place`] chooses subnet and security groups. Normative text:
+//! `docs/network-contract.md`.
+
+mod merge;
+mod placement;
+mod trust;
+
+pub use merge::{Contribution, Merged, Problem, Source, merge};
+pub use placement::{Placement, PlacementRequest, place};
+pub use trust::{Trust, trust_of};

@@ -1,0 +1,99 @@
+//! Reads what an unmanaged cluster's status is made from. Needs clients; decides nothing but what to read.
+
+use capa_api::cluster::preflight::PreflightMode;
+use capa_api::cluster::{AWSCluster, AWSClusterSpec};
+use capa_api::conditions::{ConditionType, find};
+use capa_api::core::Cluster;
+use capa_cloud::{ClusterCloud, CloudError, ErrorClass, Query};
+
+use super::ClusterWorld;
+use super::resolve::{Found, Lookup};
+use crate::identity::{self, IdentityProblem, IdentityRequest};
+use crate::world::KubernetesError;
+
+/// What was read.
+pub(super) struct Facts {
+    /// Whether the identity can be used, as far as Kubernetes and STS say.
+    pub(super) identity: Result<(), IdentityFailure>,
+    /// What was looked up in AWS.
+    pub(super) lookup: Lookup,
+}
+
+/// Why the identity cannot be used.
+pub(super) enum IdentityFailure {
+    /// Its objects are missing or do not allow the namespace: nothing can be launched.
+    Objects(IdentityProblem),
+    /// AWS refuses the credentials, which may pass.
+    Credentials(CloudError),
+}
+
+pub(super) async fn facts(
+    cluster: &AWSCluster,
+    owner: &Cluster,
+    world: &ClusterWorld,
+) -> Result<Facts, KubernetesError> {
+    let reference = cluster.spec.effective_identity_ref();
+    let request = IdentityRequest {
+        reference: &reference,
+        namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
+        cluster_name: owner.metadata.name.as_deref().unwrap_or_default(),
+        identity_namespace: &world.identity_namespace,
+    };
+    let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+        Ok(identity) => identity,
+        Err(problem) => return Ok(Facts { identity: Err(IdentityFailure::Objects(problem)), lookup: Lookup::NotWanted }),
+    };
+    let region = cluster.spec.region();
+    let (PreflightMode::Report | PreflightMode::Require, Some(region)) = (cluster.spec.effective_preflight_mode(), region)
+    else {
+        return Ok(Facts { identity: Ok(()), lookup: Lookup::NotWanted });
+    };
+    let cloud = world.clouds.cluster(&identity, region);
+    let account_id = match cloud.account_id().await {
+        Ok(account_id) => account_id,
+        Err(error) if error.class == ErrorClass::Unauthorized => {
+            let lookup = Lookup::Failed(error.clone());
+            return Ok(Facts { identity: Err(IdentityFailure::Credentials(error)), lookup });
+        }
+        Err(error) => return Ok(Facts { identity: Ok(()), lookup: Lookup::Failed(error) }),
+    };
+    let lookup = match kept(cluster) {
+        Some(lookup) => lookup,
+        None => look_up(cloud.as_ref(), &cluster.spec, account_id).await.unwrap_or_else(Lookup::Failed),
+    };
+    Ok(Facts { identity: Ok(()), lookup })
+}
+
+/// A lookup that was complete is not repeated until the spec changes; the status tells, so a restart repeats nothing.
+fn kept(cluster: &AWSCluster) -> Option<Lookup> {
+    let status = cluster.status.as_ref()?;
+    let condition = find(&status.conditions, ConditionType::NetworkReady)?;
+    let current = condition.status == "True" && condition.observed_generation == cluster.metadata.generation;
+    let network = status.network.clone().filter(|_| current)?;
+    Some(Lookup::Kept(Box::new(network), status.failure_domains.clone()))
+}
+
+/// One describe each of subnets, VPC, route tables and security groups; nothing that was not declared is asked for.
+async fn look_up(
+    cloud: &dyn ClusterCloud,
+    spec: &AWSClusterSpec,
+    account_id: String,
+) -> Result<Lookup, CloudError> {
+    let mut found = Found { account_id, ..Found::default() };
+    let subnet_ids: Vec<&str> = spec.subnets().iter().filter_map(|subnet| subnet.effective_resource_id()).collect();
+    if !subnet_ids.is_empty() {
+        found.subnets = cloud.subnets(&Query::filter("subnet-id", subnet_ids)).await?;
+    }
+    let group_ids = super::resolve::security_groups(spec).all_ids();
+    if !group_ids.is_empty() {
+        found.security_groups = cloud.security_groups(&Query::filter("group-id", group_ids)).await?;
+    }
+    if let Some(vpc_id) = spec.vpc_id().or_else(|| found.subnets.first().map(|subnet| subnet.vpc_id.as_str())) {
+        let vpc_id = vpc_id.to_owned();
+        found.vpcs = cloud.vpcs(&Query::filter("vpc-id", [vpc_id.clone()])).await?;
+        if !found.subnets.is_empty() {
+            found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
+        }
+    }
+    Ok(Lookup::Found(Box::new(found)))
+}

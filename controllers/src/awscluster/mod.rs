@@ -1,0 +1,100 @@
+//! AWSCluster: marks infrastructure that the user brought as ready, and publishes its network.
+//!
+//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is checked
+//! by the compiler.
+
+mod controller;
+mod dereference;
+mod resolve;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::core::Cluster;
+use capa_api::meta;
+use capa_cloud::{ClusterClouds, Timing};
+use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
+
+pub use controller::{ClusterReconciler, wakes_machines};
+
+use crate::transitions;
+use crate::world::ClusterKubernetes;
+
+/// What an AWSCluster is reconciled with.
+#[derive(Clone)]
+pub struct ClusterWorld {
+    /// Kubernetes.
+    pub kubernetes: Arc<dyn ClusterKubernetes>,
+    /// AWS, reads only.
+    pub clouds: Arc<dyn ClusterClouds>,
+    /// Periods and ages.
+    pub timing: Timing,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: String,
+}
+
+/// One pass: identity → resolve → failure domains → provisioned.
+pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outcome<AWSCluster>, ReconcileError> {
+    if meta::is_deleted_for_move(&cluster.metadata) {
+        return Ok(Outcome::done(cluster));
+    }
+    if meta::is_externally_managed(&cluster.metadata) {
+        return externally_managed(cluster, world).await;
+    }
+    let owner = owner_cluster(&cluster, world);
+    if meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused) {
+        let paused = status::paused(&cluster, world.kubernetes.now());
+        return Ok(Outcome::done(cluster).with_status(paused));
+    }
+    if !cluster.spec.unmanaged {
+        let not_yet = status::not_managed_yet(&cluster, world.kubernetes.now());
+        return Ok(Outcome::done(cluster).with_status(not_yet));
+    }
+    let cluster = release(cluster, world).await?;
+    // An unmanaged cluster has no finalizer and nothing of ours in AWS: its deletion needs nothing from us.
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Ok(Outcome::done(cluster));
+    }
+    let Some(owner) = owner else {
+        let waiting = status::waiting_for_owner(&cluster, world.kubernetes.now());
+        return Ok(Outcome::done(cluster).with_status(waiting));
+    };
+    let facts = dereference::facts(&cluster, &owner, world).await?;
+    let now = world.kubernetes.now();
+    let (status, next) = status::unmanaged(&cluster, &owner, &facts, &world.timing, now);
+    let before = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let warnings = transitions::warnings(before, &status.conditions);
+    Ok(Outcome::done(cluster).with_status(status).with_next(next).with_events(warnings))
+}
+
+/// Another controller owns the object: our only write is taking our own finalizer off.
+async fn externally_managed(
+    cluster: AWSCluster,
+    world: &ClusterWorld,
+) -> Result<Outcome<AWSCluster>, ReconcileError> {
+    let cluster = release(cluster, world).await?;
+    let half_written = cluster.status.as_ref().is_some_and(|status| status.ready == Some(true) && !status.provisioned());
+    let notice = half_written.then(|| {
+        Notice::warning(
+            "ManagedByStatusIncomplete",
+            "status.ready is true but status.initialization.provisioned is not set: Cluster API waits for the latter; \
+             the controller named by cluster.x-k8s.io/managed-by must set it",
+        )
+    });
+    Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(notice))
+}
+
+async fn release(cluster: AWSCluster, world: &ClusterWorld) -> Result<AWSCluster, ReconcileError> {
+    if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        return Ok(world.kubernetes.remove_finalizer(&cluster).await?);
+    }
+    Ok(cluster)
+}
+
+fn owner_cluster(cluster: &AWSCluster, world: &ClusterWorld) -> Option<Arc<Cluster>> {
+    let namespace = cluster.metadata.namespace.as_deref()?;
+    world.kubernetes.cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
+}

@@ -1,0 +1,325 @@
+//! From spec and what AWS showed to the network that machines are launched into. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::cluster::status::FailureDomain;
+use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, ZoneType};
+use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
+
+/// What is known from AWS about what the spec declares.
+pub(super) enum Lookup {
+    /// Nothing was to be looked up.
+    NotWanted,
+    /// The last complete lookup is still good.
+    Kept(Box<MachineNetwork>, Vec<FailureDomain>),
+    /// A call failed.
+    Failed(CloudError),
+    /// What AWS showed.
+    Found(Box<Found>),
+}
+
+/// What AWS showed.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Account that was asked.
+    pub(super) account_id: String,
+    /// VPCs.
+    pub(super) vpcs: Vec<Vpc>,
+    /// Subnets.
+    pub(super) subnets: Vec<Subnet>,
+    /// Security groups.
+    pub(super) security_groups: Vec<SecurityGroup>,
+    /// Route tables of the VPC.
+    pub(super) route_tables: Vec<RouteTable>,
+}
+
+/// The network that results, and what is wrong with it.
+pub(super) struct Resolution {
+    /// `status.network`.
+    pub(super) network: MachineNetwork,
+    /// `status.failureDomains`.
+    pub(super) failure_domains: Vec<FailureDomain>,
+    /// `NetworkReady`.
+    pub(super) condition: ConditionUpdate,
+    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own.
+    pub(super) usable: bool,
+}
+
+/// Security groups that the spec declares, by the role whose machines get them.
+pub(super) struct DeclaredGroups(NetworkSecurityGroups);
+
+impl DeclaredGroups {
+    /// Every id once.
+    pub(super) fn all_ids(&self) -> Vec<String> {
+        let groups = &self.0;
+        let ids: BTreeSet<&String> = groups.all.iter().chain(&groups.control_plane).chain(&groups.worker).collect();
+        ids.into_iter().cloned().collect()
+    }
+}
+
+/// `node` and `lb` go to every machine, `controlplane` to control plane machines, as CAPA attaches them.
+pub(super) fn security_groups(spec: &AWSClusterSpec) -> DeclaredGroups {
+    let id = |role| {
+        let network = spec.network.as_ref()?;
+        network.security_group_override(role).map(str::to_owned)
+    };
+    DeclaredGroups(NetworkSecurityGroups {
+        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb].into_iter().filter_map(id).collect(),
+        control_plane: id(SecurityGroupRole::ControlPlane).into_iter().collect(),
+        worker: vec![],
+    })
+}
+
+/// Brings spec and lookup together. A problem never hides another: the condition names all of them.
+pub(super) fn resolve(spec: &AWSClusterSpec, cluster_name: &str, lookup: &Lookup) -> Resolution {
+    if let Lookup::Kept(network, failure_domains) = lookup {
+        return Resolution {
+            usable: spec.subnets().is_empty() || !network.subnets.is_empty(),
+            condition: declared(network),
+            network: network.as_ref().clone(),
+            failure_domains: failure_domains.clone(),
+        };
+    }
+    let found = match lookup {
+        Lookup::Found(found) => Some(found.as_ref()),
+        _ => None,
+    };
+    let mut problems = Problems::default();
+    let region = spec.region().unwrap_or_default();
+    if region.is_empty() {
+        problems.add(Reason::InvalidSpec, "spec.region is empty: set it".to_owned());
+    }
+    let subnets = subnets(spec, region, found, &mut problems);
+    let network = MachineNetwork {
+        region: spec.region().map(str::to_owned),
+        vpc: vpc(spec, region, found, &mut problems),
+        security_groups: groups(spec, region, found, &mut problems),
+        additional_tags: spec.additional_tags.clone(),
+        cluster_tag: Some(cluster_name.to_owned()),
+        ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
+        image_lookup: spec.image_lookup(),
+        control_plane_targets: spec.control_plane_targets.clone(),
+        identity_ref: Some(spec.effective_identity_ref()),
+        subnets,
+        ..MachineNetwork::default()
+    };
+    let condition = match lookup {
+        Lookup::Failed(error) => failed(error),
+        _ => problems.condition().unwrap_or_else(|| declared(&network)),
+    };
+    Resolution {
+        usable: !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
+        failure_domains: failure_domains(&network.subnets),
+        condition,
+        network,
+    }
+}
+
+#[derive(Default)]
+struct Problems(Vec<(Reason, String)>);
+
+impl Problems {
+    fn add(&mut self, reason: Reason, message: String) {
+        self.0.push((reason, message));
+    }
+
+    fn condition(&self) -> Option<ConditionUpdate> {
+        let (reason, _) = self.0.first()?;
+        let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
+        Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
+    }
+}
+
+/// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.
+fn declared(network: &MachineNetwork) -> ConditionUpdate {
+    let bare = network.subnets.is_empty() && network.vpc.is_none() && network.security_groups.is_none();
+    if bare {
+        return ConditionType::NetworkReady
+            .is_true(Reason::NothingDeclared)
+            .with_message("no network is declared: machines bring their own");
+    }
+    let unknown: Vec<&str> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.as_str())
+        .collect();
+    let ready = ConditionType::NetworkReady.is_true(Reason::Ready);
+    if unknown.is_empty() {
+        return ready;
+    }
+    ready.with_message(format!(
+        "no failure domain for {}: its zone is not declared and lookups are disabled; set availabilityZone",
+        unknown.join(", ")
+    ))
+}
+
+fn failed(error: &CloudError) -> ConditionUpdate {
+    let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+    ConditionType::NetworkReady
+        .is_false(reason, format!("the declared network could not be looked up, it is tried again: {error}"))
+}
+
+fn subnets(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&Found>,
+    problems: &mut Problems,
+) -> Vec<NetworkSubnet> {
+    let mut subnets = Vec::new();
+    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
+        let Some(id) = declared.effective_resource_id() else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!("spec.network.subnets: {} is no subnet id: set id or resourceID to subnet-…", declared.id),
+            );
+            continue;
+        };
+        let Some(found) = found else {
+            subnets.push(as_declared(declared, id, region));
+            continue;
+        };
+        let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
+            problems.add(Reason::NotFound, missing("subnet", id, "spec.network.subnets", region, &found.account_id));
+            continue;
+        };
+        if let Some(vpc_id) = spec.vpc_id().filter(|vpc_id| *vpc_id != seen.vpc_id) {
+            problems.add(
+                Reason::Conflict,
+                format!("subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them", seen.vpc_id),
+            );
+            continue;
+        }
+        if let Some(zone) = given(declared.availability_zone.as_ref()).filter(|zone| *zone != seen.availability_zone) {
+            problems.add(
+                Reason::Conflict,
+                format!(
+                    "subnet {id} lies in zone {}, but spec.network.subnets says {zone}: correct availabilityZone",
+                    seen.availability_zone
+                ),
+            );
+        }
+        subnets.push(as_seen(declared, seen, region, &found.route_tables));
+    }
+    subnets
+}
+
+fn as_declared(declared: &SubnetSpec, id: &str, region: &str) -> NetworkSubnet {
+    let zone = given(declared.availability_zone.as_ref());
+    NetworkSubnet {
+        id: id.to_owned(),
+        availability_zone: zone.map(str::to_owned),
+        public: declared.is_public,
+        ipv6: declared.is_ipv6,
+        zone_type: declared.zone_type.or_else(|| edge(region, zone?)),
+        roles: vec![],
+    }
+}
+
+fn as_seen(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables: &[RouteTable]) -> NetworkSubnet {
+    NetworkSubnet {
+        id: seen.id.clone(),
+        availability_zone: Some(seen.availability_zone.clone()),
+        public: declared.is_public.or_else(|| is_public(seen, route_tables)),
+        ipv6: Some(seen.ipv6).filter(|ipv6| *ipv6).or(declared.is_ipv6),
+        zone_type: declared.zone_type.or_else(|| edge(region, &seen.availability_zone)),
+        roles: vec![],
+    }
+}
+
+/// Ordinary zones are not spelled out: the absence of a type means one.
+fn edge(region: &str, zone: &str) -> Option<ZoneType> {
+    zone_type(region, zone).parse().ok().filter(|kind: &ZoneType| kind.is_edge())
+}
+
+/// A subnet is public if the route table that serves it, its own or else the main one, leads to an internet gateway.
+fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
+    let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
+    let main = || route_tables.iter().find(|table| table.main && table.vpc_id == subnet.vpc_id);
+    own.or_else(main).map(|table| table.internet_gateway_route)
+}
+
+fn vpc(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mut Problems) -> Option<NetworkVpc> {
+    let declared = spec.vpc_id();
+    let Some(found) = found else {
+        return declared.map(|id| NetworkVpc { id: id.to_owned(), ..NetworkVpc::default() });
+    };
+    if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
+        problems.add(Reason::NotFound, missing("VPC", id, "spec.network.vpc.id", region, &found.account_id));
+        return None;
+    }
+    let vpcs: BTreeSet<&str> = found.subnets.iter().map(|subnet| subnet.vpc_id.as_str()).collect();
+    if declared.is_none() && vpcs.len() > 1 {
+        let vpcs: Vec<&str> = vpcs.into_iter().collect();
+        problems.add(
+            Reason::Conflict,
+            format!("the declared subnets lie in several VPCs ({}): declare subnets of one", vpcs.join(", ")),
+        );
+    }
+    let seen = found.vpcs.first()?;
+    Some(NetworkVpc {
+        id: seen.id.clone(),
+        cidr_blocks: seen.cidr_blocks.clone(),
+        ipv6_cidr_blocks: seen.ipv6_cidr_blocks.clone(),
+    })
+}
+
+fn groups(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&Found>,
+    problems: &mut Problems,
+) -> Option<NetworkSecurityGroups> {
+    let declared = security_groups(spec);
+    let ids = declared.all_ids();
+    if ids.is_empty() {
+        return None;
+    }
+    let Some(found) = found else { return Some(declared.0) };
+    let mut usable = BTreeSet::new();
+    for id in &ids {
+        let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
+            let path = "spec.network.securityGroupOverrides";
+            problems.add(Reason::NotFound, missing("security group", id, path, region, &found.account_id));
+            continue;
+        };
+        match found.vpcs.first().filter(|vpc| vpc.id != seen.vpc_id) {
+            Some(vpc) => problems.add(
+                Reason::Conflict,
+                format!("security group {id} belongs to {}, not to {}: name one of that VPC", seen.vpc_id, vpc.id),
+            ),
+            None => {
+                usable.insert(id.clone());
+            }
+        }
+    }
+    let keep = |ids: Vec<String>| ids.into_iter().filter(|id| usable.contains(id)).collect();
+    let NetworkSecurityGroups { all, control_plane, worker } = declared.0;
+    Some(NetworkSecurityGroups { all: keep(all), control_plane: keep(control_plane), worker: keep(worker) })
+}
+
+/// Zones of ordinary subnets. Control planes may use all of them: where a zone has only public subnets, it is the
+/// machine's `publicIP` that decides, and its own condition that tells.
+fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
+    let zones: BTreeSet<&String> = subnets
+        .iter()
+        .filter(|subnet| !subnet.is_edge())
+        .filter_map(|subnet| subnet.availability_zone.as_ref())
+        .collect();
+    zones
+        .into_iter()
+        .map(|zone| FailureDomain { name: zone.clone(), control_plane: Some(true), ..FailureDomain::default() })
+        .collect()
+}
+
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}
+
+fn missing(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
+    format!("{thing} {id} does not exist in {region} of account {account_id}: create it or correct {path}")
+}

@@ -1,0 +1,171 @@
+//! The status of an AWSCluster from what was read. Pure.
+
+use std::time::Duration;
+
+use capa_api::cluster::preflight::PreflightMode;
+use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::AWSCluster;
+use capa_api::common::Initialization;
+use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason, find};
+use capa_api::core::{ApiEndpoint, Cluster};
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
+
+use super::dereference::{Facts, IdentityFailure};
+use super::resolve::{Resolution, resolve};
+
+/// The condition itself says it; everything else stays as it was.
+pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let update = ConditionType::Paused.is_true(Reason::Paused);
+    conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
+    status
+}
+
+/// The managed mode is a later release's.
+pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
+    let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \
+                   subnets and security groups in spec.network";
+    only_ready(cluster, ConditionType::Ready.is_false(Reason::NotManagedYet, message), now)
+}
+
+/// Cluster API has not set the owner reference yet, or the Cluster is gone.
+pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
+    let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
+    only_ready(cluster, ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message), now)
+}
+
+fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> AWSClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let generation = cluster.metadata.generation;
+    let not_paused = ConditionType::Paused.is_false(Reason::NotPaused, "");
+    conditions::set(&mut status.conditions, not_paused, generation, now);
+    conditions::set(&mut status.conditions, ready, generation, now);
+    status.network_status = None;
+    status
+}
+
+/// Status of an unmanaged cluster, and when to look again.
+pub(super) fn unmanaged(
+    cluster: &AWSCluster,
+    owner: &Cluster,
+    facts: &Facts,
+    timing: &Timing,
+    now: Timestamp,
+) -> (AWSClusterStatus, Next) {
+    let before = cluster.status.clone().unwrap_or_default();
+    let resolution = resolve(&cluster.spec, owner.metadata.name.as_deref().unwrap_or_default(), &facts.lookup);
+    let identity = identity_condition(facts);
+    let complete = identity.reason == Reason::Ready && resolution.condition.reason_is_good();
+    let ill_for = if complete { None } else { Some(ill_for(&before, now)) };
+    let provisioned = before.provisioned() || may_provision(facts, ill_for, timing);
+    let updates = [
+        ConditionType::Paused.is_false(Reason::NotPaused, ""),
+        ready(facts, &identity, &resolution, provisioned),
+        identity,
+        resolution.condition,
+        endpoint(cluster, owner),
+    ];
+    let updates = updates.into_iter().chain(unsupported_mode(cluster));
+    let status = AWSClusterStatus {
+        ready: Some(provisioned),
+        initialization: provisioned.then_some(Initialization { provisioned: Some(true) }),
+        failure_domains: resolution.failure_domains,
+        network: Some(resolution.network),
+        conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
+        ..AWSClusterStatus::default()
+    };
+    let next = ill_for.map_or(Next::AwaitChange, |ill_for| Next::Requeue(retry_after(ill_for, provisioned, timing)));
+    (status, next)
+}
+
+trait GoodReason {
+    fn reason_is_good(&self) -> bool;
+}
+
+impl GoodReason for ConditionUpdate {
+    fn reason_is_good(&self) -> bool {
+        matches!(self.reason, Reason::Ready | Reason::NothingDeclared)
+    }
+}
+
+fn identity_condition(facts: &Facts) -> ConditionUpdate {
+    match &facts.identity {
+        Ok(()) => ConditionType::IdentityReady.is_true(Reason::Ready),
+        Err(IdentityFailure::Objects(problem)) => problem.condition(),
+        Err(IdentityFailure::Credentials(error)) => ConditionType::IdentityReady.is_false(
+            Reason::CredentialsFailed,
+            format!("AWS refuses the credentials: {error}: correct the Secret, the role or its trust policy"),
+        ),
+    }
+}
+
+/// Without identity objects nothing is provisioned; a failing lookup holds provisioned back for `resolve_grace` at most,
+/// because the network may be right and machines bring their own error to light.
+fn may_provision(facts: &Facts, ill_for: Option<Duration>, timing: &Timing) -> bool {
+    match (&facts.identity, &facts.lookup) {
+        (Err(IdentityFailure::Objects(_)), _) => false,
+        (_, super::resolve::Lookup::Failed(_)) => ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace),
+        _ => true,
+    }
+}
+
+/// MachineHealthCheck stops for all machines while `Ready` is False, so only what forbids every launch makes it so.
+fn ready(
+    facts: &Facts,
+    identity: &ConditionUpdate,
+    resolution: &Resolution,
+    provisioned: bool,
+) -> ConditionUpdate {
+    let culprit = match &facts.identity {
+        Err(IdentityFailure::Objects(_)) => Some(identity),
+        Err(IdentityFailure::Credentials(_)) if !provisioned => Some(identity),
+        _ if !provisioned || !resolution.usable => Some(&resolution.condition),
+        _ => None,
+    };
+    match culprit {
+        Some(culprit) => ConditionType::Ready.is_false(culprit.reason, culprit.message.clone()),
+        None => ConditionType::Ready.is_true(Reason::Ready),
+    }
+}
+
+/// The endpoint is adopted from Cluster or spec. Whoever runs the control plane may set it late.
+fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
+    let known = cluster.spec.endpoint().is_some()
+        || owner.spec.control_plane_endpoint.as_ref().is_some_and(ApiEndpoint::is_set);
+    if known {
+        return ConditionType::ControlPlaneEndpointReady.is_true(Reason::Ready);
+    }
+    ConditionType::ControlPlaneEndpointReady.is_false(
+        Reason::WaitingForEndpoint,
+        "neither spec.controlPlaneEndpoint nor the Cluster's is set: set one, or let the control plane provider do so",
+    )
+}
+
+fn unsupported_mode(cluster: &AWSCluster) -> Option<ConditionUpdate> {
+    (cluster.spec.effective_preflight_mode() == PreflightMode::Require).then(|| {
+        ConditionType::PreflightPassed.is_false(
+            Reason::UnsupportedField,
+            "spec.preflight.mode Require has no effect yet: no rule is checked, and nothing is held back",
+        )
+    })
+}
+
+/// For how long identity or lookup have been failing, as the conditions remember it across restarts.
+fn ill_for(before: &AWSClusterStatus, now: Timestamp) -> Duration {
+    [ConditionType::IdentityReady, ConditionType::NetworkReady]
+        .into_iter()
+        .filter_map(|kind| find(&before.conditions, kind))
+        .filter(|condition| condition.status != "True")
+        .filter_map(|condition| now.duration_since(condition.last_transition_time.0).try_into().ok())
+        .max()
+        .unwrap_or_default()
+}
+
+/// Waiting as long again as the trouble has lasted doubles the period; a hold-back of provisioned ends on the spot.
+fn retry_after(ill_for: Duration, provisioned: bool, timing: &Timing) -> Duration {
+    let doubling = ill_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
+    let rest_of_grace = timing.resolve_grace.saturating_sub(ill_for);
+    if provisioned || rest_of_grace.is_zero() { doubling } else { doubling.min(rest_of_grace) }
+}

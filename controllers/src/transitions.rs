@@ -1,0 +1,61 @@
+//! Events for conditions that turn bad: one vocabulary for conditions and events.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_runtime::reconcile::Notice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+/// Reasons that are a normal stage of life, not news that deserves a warning.
+const EXPECTED: [Reason; 12] = [
+    Reason::WaitingForOwnerCluster,
+    Reason::WaitingForClusterInfrastructure,
+    Reason::WaitingForBootstrapData,
+    Reason::WaitingForEndpoint,
+    Reason::WaitingForRunning,
+    Reason::Creating,
+    Reason::Launching,
+    Reason::Pending,
+    Reason::Deleting,
+    Reason::Terminating,
+    Reason::Paused,
+    Reason::NotPaused,
+];
+
+/// A warning for every condition that has turned False, or False for another reason, since `before`. `Ready` only sums
+/// up and is left out.
+pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<Notice> {
+    after
+        .iter()
+        .filter(|condition| condition.status == "False" && condition.type_ != ConditionType::Ready.as_str())
+        .filter(|condition| !EXPECTED.iter().any(|reason| reason.as_str() == condition.reason))
+        .filter(|condition| {
+            before
+                .iter()
+                .find(|old| old.type_ == condition.type_)
+                .is_none_or(|old| old.status != condition.status || old.reason != condition.reason)
+        })
+        .map(|condition| Notice::warning(condition.reason.clone(), condition.message.clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_api::conditions::{ConditionUpdate, merge};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn conditions(updates: Vec<ConditionUpdate>) -> Vec<Condition> {
+        merge(&[], updates, None, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn only_a_new_kind_of_trouble_is_an_event() {
+        let fine = conditions(vec![ConditionType::NetworkReady.is_true(Reason::Ready)]);
+        let lost = conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist")]);
+        let worded = conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-2 does not exist")]);
+        let waiting = conditions(vec![ConditionType::InstanceReady.is_false(Reason::Pending, "")]);
+        assert_eq!(warnings(&fine, &lost), [Notice::warning("NotFound", "subnet-1 does not exist")]);
+        assert_eq!(warnings(&lost, &worded), []);
+        assert_eq!(warnings(&fine, &waiting), []);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a reconciler may ask of Kubernetes, as narrow traits: the same reconcile runs on a real API server and in tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use capa_api::common::IdentityReference;
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::identity::{
+    AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity, AllowedNamespaces,
+};
+use capa_api::machine::AWSMachine;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use serde_json::Value;
+use thiserror::Error;
+
+/// A request to the API server that failed in a way that says nothing about the object.
+#[derive(Debug, Error)]
+#[error("failed to {attempted}")]
+pub struct KubernetesError {
+    /// What was attempted, on which object: `read Secret team-a/bootstrap`.
+    pub attempted: String,
+    /// What the client said.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// An infrastructure object of whatever kind, as far as the network contract reads it.
+#[derive(Clone, Debug)]
+pub enum Infrastructure {
+    /// The object of a kind whose CRD carries the network contract's label; its `status.network`.
+    Published(Option<Value>),
+    /// An object of a kind that does not speak the contract.
+    Silent,
+    /// The object, or its kind, is not there.
+    NotFound,
+    /// The API server serves no such kind.
+    NoKindMatch,
+    /// The manager may not read the kind.
+    Forbidden,
+}
+
+/// An identity object of one of the three kinds.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// The manager's own credentials.
+    Controller(Arc<AWSClusterControllerIdentity>),
+    /// A role.
+    Role(Arc<AWSClusterRoleIdentity>),
+    /// A key in a Secret.
+    Static(Arc<AWSClusterStaticIdentity>),
+}
+
+impl Identity {
+    /// Metadata of the object.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Controller(identity) => &identity.metadata,
+            Self::Role(identity) => &identity.metadata,
+            Self::Static(identity) => &identity.metadata,
+        }
+    }
+
+    /// Namespaces that may use it.
+    pub fn allowed_namespaces(&self) -> Option<&AllowedNamespaces> {
+        match self {
+            Self::Controller(identity) => identity.spec.allowed_namespaces.as_ref(),
+            Self::Role(identity) => identity.spec.allowed_namespaces.as_ref(),
+            Self::Static(identity) => identity.spec.allowed_namespaces.as_ref(),
+        }
+    }
+}
+
+/// Reads that both reconcilers share. What is not async comes from caches that were filled before the first reconcile.
+#[async_trait]
+pub trait Kubernetes: Send + Sync {
+    /// The time that conditions and records carry.
+    fn now(&self) -> Timestamp;
+    /// A Cluster.
+    fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
+    /// An identity object.
+    fn identity(&self, reference: &IdentityReference) -> Option<Identity>;
+    /// Labels of a namespace; none where it is unknown.
+    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String>;
+    /// A Secret by name; `None` where it does not exist.
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
+}
+
+/// What the machine reconciler reads and writes besides.
+#[async_trait]
+pub trait MachineKubernetes: Kubernetes {
+    /// A Machine.
+    fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>>;
+    /// All AWSMachines of a cluster.
+    fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds.
+    async fn infrastructure(
+        &self,
+        namespace: &str,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, KubernetesError>;
+    /// Adds our finalizer and answers the object as the server has it then.
+    async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Takes our finalizer off.
+    async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
+    /// Writes the machine's status whole, refused if the object has changed since it was read.
+    async fn write_status(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Sets `spec.providerID` and `spec.instanceID`.
+    async fn publish_ids(
+        &self,
+        machine: &AWSMachine,
+        provider_id: &str,
+        instance_id: &str,
+    ) -> Result<AWSMachine, KubernetesError>;
+}
+
+/// What the cluster reconciler writes besides.
+#[async_trait]
+pub trait ClusterKubernetes: Kubernetes {
+    /// Takes our finalizer off an AWSCluster that we do not manage.
+    async fn remove_finalizer(
+        &self,
+        cluster: &capa_api::cluster::AWSCluster,
+    ) -> Result<capa_api::cluster::AWSCluster, KubernetesError>;
+}

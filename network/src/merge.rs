@@ -1,0 +1,218 @@
+//! From sources to one network: each field is taken whole from the first source that has it.
+
+use std::collections::BTreeMap;
+
+use capa_api::conditions::Reason;
+use capa_api::network::MachineNetwork;
+
+use crate::Trust;
+
+/// One place a machine's network may come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `Kind/name`, as recorded on the machine.
+    pub name: String,
+    /// How far it is trusted.
+    pub trust: Trust,
+    /// What it says.
+    pub contribution: Contribution,
+}
+
+/// What a source says.
+#[derive(Clone, Debug)]
+pub enum Contribution {
+    /// A network; absent fields and empty ones are left to later sources.
+    Network(Box<MachineNetwork>),
+    /// The source exists in name but cannot be used: deleted, forbidden, malformed, not ready. It ends the walk, so that
+    /// a typo never lets a later source place the machine elsewhere.
+    Unusable(Problem),
+}
+
+/// Why a network cannot be used, as the `NetworkReady` condition shows it. Never carries a value read from a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Machine-readable reason.
+    pub reason: Reason,
+    /// Which object, which path, what was expected, what to do.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with its message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// The outcome of a walk over all sources.
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// The fields that were found.
+    pub network: MachineNetwork,
+    /// For each field found, the source it came from: field path to `Kind/name`.
+    pub winners: BTreeMap<String, String>,
+    /// What forbids a launch from this network, if anything.
+    pub problem: Option<Problem>,
+}
+
+/// Walks the sources in order.
+pub fn merge(sources: &[Source]) -> Merged {
+    let mut merged = Merged::default();
+    for source in sources {
+        match &source.contribution {
+            Contribution::Unusable(problem) => {
+                merged.problem = Some(problem.clone());
+                break;
+            }
+            Contribution::Network(network) => {
+                if let Some(problem) = refused_authority(source, network) {
+                    merged.problem = Some(problem);
+                    break;
+                }
+                take_missing_fields(&mut merged, source, network);
+            }
+        }
+    }
+    merged
+}
+
+fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Problem> {
+    if source.trust == Trust::Authority {
+        return None;
+    }
+    let named = [
+        ("identityRef", network.identity_ref.is_some()),
+        ("instanceProfiles", network.instance_profiles.is_some()),
+        ("bootstrapStorage", network.bootstrap_storage.is_some()),
+        ("controlPlaneTargets", !network.control_plane_targets.is_empty()),
+    ];
+    let (field, _) = named.into_iter().find(|(_, present)| *present)?;
+    Some(Problem::new(
+        Reason::AuthorityNotAllowed,
+        format!(
+            "{} supplies {field}, which only an AWSMachine, an AWSCluster, or a mapping with authority may: remove it \
+             there, or set it on the AWSMachine",
+            source.name
+        ),
+    ))
+}
+
+fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwork) {
+    let Merged { network: into, winners, .. } = merged;
+    let mut take = |field: &str, taken: bool| {
+        if taken {
+            winners.insert(field.to_owned(), source.name.clone());
+        }
+    };
+    take("region", fill_string(&mut into.region, &from.region));
+    take("subnets", fill_list(&mut into.subnets, &from.subnets));
+    if let Some(groups) = &from.security_groups {
+        let into = into.security_groups.get_or_insert_default();
+        take("securityGroups.all", fill_list(&mut into.all, &groups.all));
+        take("securityGroups.controlPlane", fill_list(&mut into.control_plane, &groups.control_plane));
+        take("securityGroups.worker", fill_list(&mut into.worker, &groups.worker));
+    }
+    take("vpc", fill_option(&mut into.vpc, from.vpc.as_ref()));
+    take(
+        "additionalTags",
+        into.additional_tags.is_empty() && !from.additional_tags.is_empty() && {
+            into.additional_tags.clone_from(&from.additional_tags);
+            true
+        },
+    );
+    take("clusterTag", fill_string(&mut into.cluster_tag, &from.cluster_tag));
+    take("sshKeyName", fill_option(&mut into.ssh_key_name, from.ssh_key_name.as_ref()));
+    take("imageLookup", fill_option(&mut into.image_lookup, from.image_lookup.as_ref()));
+    take("controlPlaneTargets", fill_list(&mut into.control_plane_targets, &from.control_plane_targets));
+    take("identityRef", fill_option(&mut into.identity_ref, from.identity_ref.as_ref()));
+    take("instanceProfiles", fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()));
+    take("bootstrapStorage", fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()));
+}
+
+fn fill_string(into: &mut Option<String>, from: &Option<String>) -> bool {
+    fill_option(into, from.as_ref().filter(|text| !text.is_empty()))
+}
+
+fn fill_option<T: Clone>(into: &mut Option<T>, from: Option<&T>) -> bool {
+    let taken = into.is_none() && from.is_some();
+    if taken {
+        *into = from.cloned();
+    }
+    taken
+}
+
+fn fill_list<T: Clone>(into: &mut Vec<T>, from: &[T]) -> bool {
+    let taken = into.is_empty() && !from.is_empty();
+    if taken {
+        *into = from.to_vec();
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, trust: Trust, yaml: &str) -> Source {
+        let network = serde_saphyr::from_str(yaml).unwrap();
+        Source { name: name.into(), trust, contribution: Contribution::Network(Box::new(network)) }
+    }
+
+    #[test]
+    fn each_field_comes_whole_from_the_first_source_that_has_it() {
+        let merged = merge(&[
+            source("AWSMachine/m", Trust::Authority, "{region: eu-west-1, securityGroups: {worker: [sg-00000001]}}"),
+            source(
+                "AWSCluster/c",
+                Trust::Authority,
+                "{region: us-east-1, subnets: [{id: subnet-00000001}], securityGroups: {all: [sg-00000002], worker: [sg-00000003]}}",
+            ),
+        ]);
+        assert_eq!(merged.network.region.as_deref(), Some("eu-west-1"));
+        let groups = merged.network.security_groups.unwrap();
+        assert_eq!(groups.worker, ["sg-00000001"]);
+        assert_eq!(groups.all, ["sg-00000002"]);
+        assert_eq!(merged.winners["region"], "AWSMachine/m");
+        assert_eq!(merged.winners["subnets"], "AWSCluster/c");
+        assert_eq!(merged.winners["securityGroups.worker"], "AWSMachine/m");
+        assert_eq!(merged.problem, None);
+    }
+
+    #[test]
+    fn empty_lists_and_strings_count_as_absent() {
+        let merged = merge(&[
+            source("A/a", Trust::Authority, "{region: '', subnets: []}"),
+            source("B/b", Trust::Authority, "{region: eu-west-1, subnets: [{id: subnet-00000001}]}"),
+        ]);
+        assert_eq!(merged.winners["region"], "B/b");
+        assert_eq!(merged.winners["subnets"], "B/b");
+    }
+
+    #[test]
+    fn an_unusable_source_ends_the_walk() {
+        let problem = Problem::new(Reason::NotFound, "Network/n does not exist");
+        let merged = merge(&[
+            Source { name: "N/n".into(), trust: Trust::Placement, contribution: Contribution::Unusable(problem.clone()) },
+            source("B/b", Trust::Authority, "{region: eu-west-1}"),
+        ]);
+        assert_eq!(merged.problem, Some(problem));
+        assert_eq!(merged.network.region, None);
+    }
+
+    #[test]
+    fn authority_from_a_source_that_is_trusted_for_placement_only_is_refused_and_not_ignored() {
+        for field in [
+            "identityRef: {kind: AWSClusterRoleIdentity, name: admin}",
+            "instanceProfiles: {worker: admin}",
+            "bootstrapStorage: {s3: {bucket: mine}}",
+            "controlPlaneTargets: [{classicLoadBalancerName: other}]",
+        ] {
+            let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{region: r, {field}}}"))]);
+            let problem = merged.problem.unwrap();
+            assert_eq!(problem.reason, Reason::AuthorityNotAllowed, "{field}");
+            assert!(problem.message.contains("ConfigMap/c"), "{}", problem.message);
+            assert!(!problem.message.contains("admin"), "no value of a source may show: {}", problem.message);
+            assert_eq!(merged.network.region, None, "nothing of a refused source is used");
+        }
+    }
+}

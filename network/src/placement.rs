@@ -1,0 +1,237 @@
+//! From a network to a placement: which subnet, which security groups.
+
+use std::collections::BTreeMap;
+
+use capa_api::common::MachineRole;
+use capa_api::conditions::Reason;
+use capa_api::network::{MachineNetwork, NetworkSubnet};
+
+use crate::Problem;
+
+/// What a machine asks of its network.
+#[derive(Clone, Debug)]
+pub struct PlacementRequest<'a> {
+    /// Role of the machine.
+    pub role: MachineRole,
+    /// `Machine.spec.failureDomain`: the zone that the subnet must lie in.
+    pub failure_domain: Option<&'a str>,
+    /// `spec.publicIP`.
+    pub public_ip: Option<bool>,
+    /// Whether the machine itself names its subnet: then role, edge zone and publicness are the user's decision.
+    pub explicit_subnet: bool,
+    /// `spec.additionalSecurityGroups`, resolved to ids.
+    pub additional_security_group_ids: &'a [String],
+    /// How many machines of the cluster each subnet has, those included that are about to be launched.
+    pub machines_by_subnet: &'a BTreeMap<String, usize>,
+}
+
+/// Where a machine is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Subnet.
+    pub subnet_id: String,
+    /// Its zone, where known.
+    pub availability_zone: Option<String>,
+    /// Security groups without repetition: all, those of the role, additional ones.
+    pub security_group_ids: Vec<String>,
+}
+
+/// Chooses the subnet with the fewest machines of this cluster among those that fit, ties by id; so zones fill evenly.
+pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
+    if network.region.is_none() {
+        return Err(missing("region", "spec.region of the AWSMachine"));
+    }
+    if network.subnets.is_empty() {
+        return Err(missing("subnets", "spec.subnet of the AWSMachine"));
+    }
+    let security_group_ids = security_groups(network, request)?;
+    let subnet = network
+        .subnets
+        .iter()
+        .filter(|subnet| misfit(subnet, request).is_none())
+        .min_by_key(|subnet| (request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0), subnet.id.as_str()))
+        .ok_or_else(|| no_subnet(network, request))?;
+    Ok(Placement {
+        subnet_id: subnet.id.clone(),
+        availability_zone: subnet.availability_zone.clone(),
+        security_group_ids,
+    })
+}
+
+fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Vec<String>, Problem> {
+    let groups = network.security_groups.as_ref();
+    let for_all = groups.map_or(&[][..], |groups| &groups.all);
+    let of_role = groups.map_or(&[][..], |groups| groups.of_role(request.role));
+    let mut ids: Vec<String> = Vec::new();
+    for id in for_all.iter().chain(of_role).chain(request.additional_security_group_ids) {
+        if !ids.contains(id) {
+            ids.push(id.clone());
+        }
+    }
+    if ids.is_empty() {
+        return Err(Problem::new(
+            Reason::NoSecurityGroup,
+            format!(
+                "no source names a security group for a {} machine, and EC2 would attach the VPC's default group: set \
+                 securityGroupOverrides on the AWSCluster or additionalSecurityGroups on the AWSMachine",
+                request.role
+            ),
+        ));
+    }
+    Ok(ids)
+}
+
+/// Why a subnet does not fit, or nothing if it does.
+fn misfit(subnet: &NetworkSubnet, request: &PlacementRequest<'_>) -> Option<String> {
+    if let Some(wanted) = request.failure_domain {
+        match subnet.availability_zone.as_deref() {
+            Some(zone) if zone == wanted => {}
+            Some(zone) => return Some(format!("zone {zone}")),
+            None => return Some("zone unknown".to_owned()),
+        }
+    }
+    if request.explicit_subnet {
+        return None;
+    }
+    if let Some(zone_type) = subnet.zone_type.filter(|zone_type| zone_type.is_edge()) {
+        return Some(format!("edge zone ({zone_type})"));
+    }
+    if !subnet.serves(request.role) {
+        return Some(format!("not for {} machines", request.role));
+    }
+    match (request.public_ip.unwrap_or(false), subnet.public) {
+        (true, Some(false)) => Some("private, but publicIP is set".to_owned()),
+        (false, Some(true)) => Some("public, but publicIP is not set".to_owned()),
+        _ => None,
+    }
+}
+
+fn no_subnet(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Problem {
+    let reasons: Vec<String> = network
+        .subnets
+        .iter()
+        .filter_map(|subnet| misfit(subnet, request).map(|why| format!("{}: {why}", subnet.id)))
+        .collect();
+    let wanted = match request.failure_domain {
+        Some(zone) => format!("no subnet fits a {} machine in failure domain {zone}", request.role),
+        None => format!("no subnet fits a {} machine", request.role),
+    };
+    Problem::new(Reason::NoSubnetInFailureDomain, format!("{wanted} ({})", reasons.join("; ")))
+}
+
+fn missing(field: &str, remedy: &str) -> Problem {
+    Problem::new(
+        Reason::MissingField,
+        format!("no source supplies {field}: set {remedy}, or let the cluster's infrastructure object publish it"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NETWORK: &str = "
+region: eu-west-1
+subnets:
+- {id: subnet-0000000a, availabilityZone: eu-west-1a, public: false}
+- {id: subnet-0000000b, availabilityZone: eu-west-1b, public: false}
+- {id: subnet-0000000c, availabilityZone: eu-west-1b, public: true}
+- {id: subnet-0000000d, availabilityZone: us-west-2-lax-1a, zoneType: local-zone}
+- {id: subnet-0000000e, availabilityZone: eu-west-1c, roles: [ControlPlane]}
+securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-0000000c]}
+";
+
+    fn network() -> MachineNetwork {
+        serde_saphyr::from_str(NETWORK).unwrap()
+    }
+
+    fn worker(machines_by_subnet: &BTreeMap<String, usize>) -> PlacementRequest<'_> {
+        PlacementRequest {
+            role: MachineRole::Worker,
+            failure_domain: None,
+            public_ip: None,
+            explicit_subnet: false,
+            additional_security_group_ids: &[],
+            machines_by_subnet,
+        }
+    }
+
+    #[test]
+    fn the_subnet_with_the_fewest_machines_wins_and_ties_go_by_id() {
+        let mut counts = BTreeMap::new();
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let placement = place(&network(), &worker(&counts)).unwrap();
+            *counts.entry(placement.subnet_id.clone()).or_insert(0) += 1;
+            order.push(placement.subnet_id);
+        }
+        assert_eq!(order, ["subnet-0000000a", "subnet-0000000b", "subnet-0000000a", "subnet-0000000b"]);
+    }
+
+    #[test]
+    fn the_failure_domain_is_kept() {
+        let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
+        let request = PlacementRequest { failure_domain: Some("eu-west-1b"), ..worker(&counts) };
+        assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
+    }
+
+    #[test]
+    fn a_public_address_asks_for_a_public_subnet() {
+        let counts = BTreeMap::new();
+        let request =
+            PlacementRequest { public_ip: Some(true), failure_domain: Some("eu-west-1b"), ..worker(&counts) };
+        assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000c");
+    }
+
+    #[test]
+    fn the_message_says_of_every_subnet_why_it_does_not_fit() {
+        let counts = BTreeMap::new();
+        let request = PlacementRequest { failure_domain: Some("eu-west-1c"), ..worker(&counts) };
+        let problem = place(&network(), &request).unwrap_err();
+        assert_eq!(problem.reason, Reason::NoSubnetInFailureDomain);
+        for part in ["subnet-0000000a: zone eu-west-1a", "subnet-0000000e: not for Worker machines"] {
+            assert!(problem.message.contains(part), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn edge_zones_are_used_only_where_the_machine_names_the_subnet() {
+        let counts = BTreeMap::new();
+        let edge = MachineNetwork {
+            subnets: network().subnets.into_iter().filter(NetworkSubnet::is_edge).collect(),
+            ..network()
+        };
+        assert!(place(&edge, &worker(&counts)).is_err());
+        let explicit = PlacementRequest { explicit_subnet: true, ..worker(&counts) };
+        assert_eq!(place(&edge, &explicit).unwrap().subnet_id, "subnet-0000000d");
+    }
+
+    #[test]
+    fn groups_are_all_then_role_then_additional_without_repetition() {
+        let counts = BTreeMap::new();
+        let additional = ["sg-0000000a".to_owned(), "sg-0000000f".to_owned()];
+        let request = PlacementRequest {
+            role: MachineRole::ControlPlane,
+            additional_security_group_ids: &additional,
+            ..worker(&counts)
+        };
+        let placement = place(&network(), &request).unwrap();
+        assert_eq!(placement.security_group_ids, ["sg-0000000a", "sg-0000000b", "sg-0000000f"]);
+    }
+
+    #[test]
+    fn a_machine_without_any_security_group_is_not_placed() {
+        let counts = BTreeMap::new();
+        let bare = MachineNetwork { security_groups: None, ..network() };
+        assert_eq!(place(&bare, &worker(&counts)).unwrap_err().reason, Reason::NoSecurityGroup);
+    }
+
+    #[test]
+    fn a_missing_region_or_subnet_is_named() {
+        let counts = BTreeMap::new();
+        let no_region = MachineNetwork { region: None, ..network() };
+        assert!(place(&no_region, &worker(&counts)).unwrap_err().message.contains("supplies region"));
+        let no_subnets = MachineNetwork { subnets: vec![], ..network() };
+        assert!(place(&no_subnets, &worker(&counts)).unwrap_err().message.contains("supplies subnets"));
+    }
+}
