@@ -1,0 +1,3 @@
+//! AWSCluster: the infrastructure of one cluster.
+
+pub mod status;
