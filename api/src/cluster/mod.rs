@@ -17,6 +17,7 @@ pub mod preflight;
 pub mod security_group;
 pub mod status;
 pub mod subnet;
+pub mod template;
 pub mod vpc;
 
 use bastion::Bastion;
