@@ -216,6 +216,16 @@ pub struct TemplateMetadata {
     pub annotations: Tags,
 }
 
+/// Milestones that Cluster API reads; once reached they stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct Initialization {
+    /// Whether the infrastructure has once been completely there; true stays true, later trouble shows in conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioned: Option<bool>,
+}
+
 /// Address of a machine or host as Cluster API lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub struct MachineAddress {

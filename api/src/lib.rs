@@ -5,4 +5,12 @@
 
 pub mod cluster;
 pub mod common;
+pub mod conditions;
+pub mod core;
+pub mod identity;
+pub mod lenient;
+pub mod machine;
+pub mod machine_template;
 pub mod meta;
+pub mod network;
+pub mod selector;
