@@ -1,0 +1,205 @@
+//! Security group roles and the ingress rules a user may add to the groups of a managed cluster.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a security group of a cluster is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SecurityGroupRole {
+    /// The SSH jump host.
+    Bastion,
+    /// Every node, control planes included.
+    Node,
+    /// Control plane nodes.
+    #[serde(rename = "controlplane")]
+    ControlPlane,
+    /// The load balancer of the Kubernetes API.
+    ApiserverLb,
+    /// The group that the cluster's own cloud controller opens for Services of type LoadBalancer.
+    Lb,
+    /// The additional node group of EKS clusters.
+    NodeEksAdditional,
+}
+
+impl SecurityGroupRole {
+    /// The name of the role in the API, e.g. as a key of `securityGroupOverrides`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bastion => "bastion",
+            Self::Node => "node",
+            Self::ControlPlane => "controlplane",
+            Self::ApiserverLb => "apiserver-lb",
+            Self::Lb => "lb",
+            Self::NodeEksAdditional => "node-eks-additional",
+        }
+    }
+}
+
+/// IP protocol of an ingress rule, by name or IANA number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IngressProtocol {
+    /// Every protocol; ports are ignored.
+    #[serde(rename = "-1")]
+    All,
+    /// IP in IP encapsulation (protocol 4), e.g. Calico's overlay.
+    #[serde(rename = "4")]
+    IpInIp,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP for IPv4; the ports are ICMP type and code.
+    Icmp,
+    /// ICMP for IPv6 (protocol 58).
+    #[serde(rename = "58")]
+    Icmpv6,
+    /// Encapsulating Security Payload, IPsec (protocol 50).
+    #[serde(rename = "50")]
+    Esp,
+}
+
+/// One ingress rule of a security group in a managed cluster. The sources add up: a rule with two ranges and a group
+/// admits all three. A rule without any source admits the control plane's group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IngressRule {
+    /// Description that the rule carries in AWS, e.g. `Prometheus scrapes`. Part of the rule's identity: another text
+    /// replaces the rule. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
+    pub description: String,
+
+    /// Protocol to admit: `tcp`, `udp`, `icmp`, or a number as a string: `-1` all, `4` IP in IP, `50` ESP, `58` ICMPv6.
+    pub protocol: IngressProtocol,
+
+    /// First port of the range, 0 to 65535; for ICMP the type, where -1 means every one.
+    pub from_port: i64,
+
+    /// Last port of the range, `fromPort` for a single port; for ICMP the code, where -1 means every one.
+    pub to_port: i64,
+
+    /// IPv4 ranges to admit, e.g. `192.0.2.0/24`. Not together with source groups in one rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 60), inner(length(max = 43)))]
+    pub cidr_blocks: Vec<String>,
+
+    /// IPv6 ranges to admit, e.g. `2001:db8::/32`. Like IPv4 ranges, they exclude source groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 60), inner(length(max = 43)))]
+    pub ipv6_cidr_blocks: Vec<String>,
+
+    /// Security groups to admit, by id, e.g. `sg-0a1b2c3d`: groups of this VPC or of a peered one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 60))]
+    pub source_security_group_ids: Vec<String>,
+
+    /// Security groups of this cluster to admit, by role, e.g. `node`. Saves knowing the ids of groups that are
+    /// created with the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 60))]
+    pub source_security_group_roles: Vec<SecurityGroupRole>,
+
+    /// Admit the public addresses of the cluster's NAT gateways: traffic that leaves private subnets and comes back
+    /// through an internet-facing load balancer. Excludes every other source. Default: false.
+    #[serde(rename = "natGatewaysIPsSource", default, skip_serializing_if = "std::ops::Not::not")]
+    pub nat_gateways_ips_source: bool,
+}
+
+/// Ingress that a pod network needs between all nodes of a managed cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CniSpec {
+    /// Rules for traffic from every node and control plane to every other. They replace the default rules for Calico
+    /// (TCP 179 and IP in IP); an empty list opens nothing. For Cilium with VXLAN: UDP 8472 and TCP 4240.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub cni_ingress_rules: Vec<CniIngressRule>,
+}
+
+/// One rule between the nodes of a managed cluster; sources are always the cluster's own groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CniIngressRule {
+    /// Text that AWS shows beside the rule, e.g. `VXLAN (cilium)`. Changing it replaces the rule.
+    pub description: String,
+
+    /// Protocol between the nodes: a name (`tcp`, `udp`, `icmp`) or any IANA number as a string, e.g. `4` for IP in IP;
+    /// `-1` admits every one.
+    pub protocol: String,
+
+    /// First port between the nodes, e.g. 8472; -1 for protocols without ports.
+    pub from_port: i64,
+
+    /// Last port between the nodes, e.g. 8472; 65535 for protocols without ports.
+    pub to_port: i64,
+}
+
+impl CniIngressRule {
+    /// What Calico needs between nodes: the rules of a cluster that says nothing about its pod network.
+    pub fn calico() -> Vec<Self> {
+        vec![
+            Self {
+                description: "bgp (calico)".to_owned(),
+                protocol: "tcp".to_owned(),
+                from_port: 179,
+                to_port: 179,
+            },
+            Self {
+                description: "IP-in-IP (calico)".to_owned(),
+                protocol: "4".to_owned(),
+                from_port: -1,
+                to_port: 65535,
+            },
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_role_is_its_name_on_the_wire() {
+        for role in [
+            SecurityGroupRole::Bastion,
+            SecurityGroupRole::Node,
+            SecurityGroupRole::ControlPlane,
+            SecurityGroupRole::ApiserverLb,
+            SecurityGroupRole::Lb,
+            SecurityGroupRole::NodeEksAdditional,
+        ] {
+            assert_eq!(serde_json::to_value(role).expect("a string"), role.as_str());
+        }
+    }
+
+    #[test]
+    fn protocols_are_read_by_name_and_by_number() {
+        let cases = [
+            ("-1", IngressProtocol::All),
+            ("4", IngressProtocol::IpInIp),
+            ("tcp", IngressProtocol::Tcp),
+            ("udp", IngressProtocol::Udp),
+            ("icmp", IngressProtocol::Icmp),
+            ("58", IngressProtocol::Icmpv6),
+            ("50", IngressProtocol::Esp),
+        ];
+        for (wire, expected) in cases {
+            let protocol: IngressProtocol = serde_json::from_value(wire.into()).expect("a protocol");
+            assert_eq!(protocol, expected);
+        }
+    }
+
+    #[test]
+    fn a_rule_keeps_every_source() {
+        let yaml = "{description: metrics, protocol: tcp, fromPort: 9100, toPort: 9100, \
+                    sourceSecurityGroupIds: [sg-0a], sourceSecurityGroupRoles: [controlplane, apiserver-lb], \
+                    natGatewaysIPsSource: true}";
+        let rule: IngressRule = serde_saphyr::from_str(yaml).expect("a rule");
+        assert_eq!(rule.source_security_group_ids, ["sg-0a"]);
+        assert_eq!(
+            rule.source_security_group_roles,
+            [SecurityGroupRole::ControlPlane, SecurityGroupRole::ApiserverLb]
+        );
+        assert!(rule.nat_gateways_ips_source);
+    }
+}

@@ -1,0 +1,502 @@
+//! Conditions: their types and reasons, and how a new list of them follows from the old one. Time is passed in.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use strum::{Display, EnumString, IntoStaticStr};
+
+/// Longest message a condition carries, in bytes; longer ones are cut and end in `…`.
+pub const MESSAGE_LIMIT: usize = 4096;
+
+/// Every condition type of our kinds, in the order in which objects list them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr)]
+pub enum ConditionType {
+    /// The object does what it is there for.
+    Ready,
+    /// Reconciling is suspended; True is bad news.
+    Paused,
+    /// The credentials to work with are known, allowed and accepted.
+    IdentityReady,
+    /// The network to work in is known and complete.
+    NetworkReady,
+    /// The network a machine runs in is still what its sources say. Outside `Ready`.
+    NetworkUpToDate,
+    /// No blocking preflight rule fails. Outside `Ready`.
+    PreflightPassed,
+    /// The API server's endpoint is known.
+    ControlPlaneEndpointReady,
+    /// The VPC exists.
+    VpcReady,
+    /// Secondary address ranges are associated.
+    SecondaryCidrsReady,
+    /// Subnets exist.
+    SubnetsReady,
+    /// The internet gateway exists and is attached.
+    InternetGatewayReady,
+    /// The carrier gateway exists.
+    CarrierGatewayReady,
+    /// The egress-only internet gateway exists.
+    EgressOnlyInternetGatewayReady,
+    /// NAT gateways are available.
+    NatGatewaysReady,
+    /// Route tables exist and are associated.
+    RouteTablesReady,
+    /// VPC endpoints exist.
+    VpcEndpointsReady,
+    /// The cluster's security groups exist with their rules.
+    ClusterSecurityGroupsReady,
+    /// The API server's load balancer serves.
+    LoadBalancerReady,
+    /// The bastion host runs.
+    BastionHostReady,
+    /// The S3 bucket exists.
+    S3BucketReady,
+    /// Bootstrap data is there in a form that can be handed to the instance.
+    BootstrapDataReady,
+    /// The instance runs.
+    InstanceReady,
+    /// The instance has the security groups it should have.
+    SecurityGroupsReady,
+    /// The control plane instance is registered in its load balancer targets.
+    ControlPlaneTargetsReady,
+    /// Capacity of a machine template is known.
+    CapacityReady,
+}
+
+impl ConditionType {
+    /// The type as it stands in objects.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether `Ready` may only be True while this condition is. A cluster's `ControlPlaneEndpointReady` is set by
+    /// others late in its life, and the rest are news, not faults.
+    pub const fn counts_for_ready(self) -> bool {
+        !matches!(
+            self,
+            Self::Ready
+                | Self::Paused
+                | Self::PreflightPassed
+                | Self::NetworkUpToDate
+                | Self::ControlPlaneEndpointReady
+        )
+    }
+
+    /// A condition of this type that is True.
+    pub fn is_true(self, reason: Reason) -> ConditionUpdate {
+        ConditionUpdate {
+            condition: self,
+            status: ConditionStatus::True,
+            reason,
+            message: String::new(),
+        }
+    }
+
+    /// A condition of this type that is False.
+    pub fn is_false(self, reason: Reason, message: impl Into<String>) -> ConditionUpdate {
+        ConditionUpdate {
+            condition: self,
+            status: ConditionStatus::False,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A condition of this type whose state is not known.
+    pub fn is_unknown(self, reason: Reason, message: impl Into<String>) -> ConditionUpdate {
+        ConditionUpdate {
+            condition: self,
+            status: ConditionStatus::Unknown,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// Every reason that our conditions give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr)]
+pub enum Reason {
+    /// All is well; the reason of a condition that is True, where no other is named.
+    Ready,
+    /// Reconciling is suspended.
+    Paused,
+    /// Reconciling is not suspended.
+    NotPaused,
+    /// The thing is being made.
+    Creating,
+    /// AWS is throttling; it is tried again by itself.
+    Throttled,
+    /// AWS refused the call for lack of rights.
+    Unauthorized,
+    /// An AWS quota is used up.
+    QuotaExceeded,
+    /// The spec asks for something impossible.
+    InvalidSpec,
+    /// The spec asks for something that has no effect yet.
+    UnsupportedField,
+    /// The thing exists and is not ours.
+    NotOwned,
+    /// Two things claim the same place.
+    Conflict,
+    /// Reality differs from what was recorded or asked for.
+    Drifted,
+    /// It failed; the message says how.
+    Failed,
+    /// The thing is being deleted.
+    Deleting,
+    /// Deletion waits for something that the message names.
+    DeletionBlocked,
+    /// No Cluster owns the object yet.
+    WaitingForOwnerCluster,
+    /// The cluster's infrastructure is not provisioned yet.
+    WaitingForClusterInfrastructure,
+    /// There is no bootstrap data yet.
+    WaitingForBootstrapData,
+    /// Nobody has given an endpoint yet.
+    WaitingForEndpoint,
+    /// The instance does not run yet.
+    WaitingForRunning,
+    /// The managed mode is not offered yet.
+    NotManagedYet,
+    /// The thing does not exist.
+    NotFound,
+    /// The identity does not allow the namespace.
+    NotAllowed,
+    /// An identity further up the chain of roles does not allow the namespace.
+    SourceNotAllowed,
+    /// AWS did not accept the credentials, or there are none.
+    CredentialsFailed,
+    /// The credentials belong to another AWS account than before.
+    AccountMismatch,
+    /// Nothing is declared, and nothing has to be.
+    NothingDeclared,
+    /// At least one blocking preflight rule fails.
+    RulesFailing,
+    /// The API server does not know the kind.
+    NoKindMatch,
+    /// The API server does not let the manager read the object.
+    Forbidden,
+    /// The object is there and not ready.
+    NotReady,
+    /// A field that is needed is absent.
+    MissingField,
+    /// A field has another type than it should.
+    WrongType,
+    /// A source offers a field that only trusted sources may give.
+    AuthorityNotAllowed,
+    /// No subnet fits the machine.
+    NoSubnetInFailureDomain,
+    /// No security group results.
+    NoSecurityGroup,
+    /// Bootstrap data is larger than its way to the instance allows.
+    TooLarge,
+    /// Bootstrap data has a format that is not supported.
+    UnsupportedFormat,
+    /// The storage that the spec asks for is not offered.
+    StorageNotSupported,
+    /// The launch is under way.
+    Launching,
+    /// A launch was asked for, and whether it took place is being found out.
+    LaunchUnconfirmed,
+    /// AWS has no capacity of that instance type there.
+    InsufficientCapacity,
+    /// The instance is starting.
+    Pending,
+    /// The instance is stopped.
+    Stopped,
+    /// The instance is terminated.
+    Terminated,
+    /// The instance is being taken out of its load balancer targets.
+    Draining,
+    /// The instance is being terminated.
+    Terminating,
+    /// Registration in load balancer targets is under way.
+    Registering,
+    /// Deregistration from load balancer targets is under way.
+    Deregistering,
+    /// An expression compiled.
+    Compiled,
+    /// An expression does not compile.
+    InvalidExpression,
+}
+
+impl Reason {
+    /// The reason as it stands in objects and events.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Not known.
+    Unknown,
+}
+
+/// What one pass has to say about one condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionUpdate {
+    /// Which condition.
+    pub condition: ConditionType,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// Why.
+    pub reason: Reason,
+    /// For people: what is wrong with which object, and what to do. Stable from pass to pass; empty where all is well.
+    pub message: String,
+}
+
+impl ConditionUpdate {
+    /// The same with a message.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            ..self
+        }
+    }
+
+    fn into_condition(self, previous: Option<&Condition>, generation: Option<i64>, now: Timestamp) -> Condition {
+        let status: &'static str = self.status.into();
+        let last_transition_time = previous
+            .filter(|previous| previous.status == status)
+            .map_or(Time(now), |previous| previous.last_transition_time.clone());
+        Condition {
+            type_: self.condition.as_str().to_owned(),
+            status: status.to_owned(),
+            reason: self.reason.as_str().to_owned(),
+            message: capped(self.message),
+            observed_generation: generation,
+            last_transition_time,
+        }
+    }
+}
+
+/// Sets one condition in a list and leaves the others alone.
+///
+/// `lastTransitionTime` moves only when the status does; the list stays in the order of [`ConditionType`].
+pub fn set(conditions: &mut Vec<Condition>, update: ConditionUpdate, generation: Option<i64>, now: Timestamp) {
+    let previous = find(conditions, update.condition).cloned();
+    remove(conditions, update.condition);
+    conditions.push(update.into_condition(previous.as_ref(), generation, now));
+    sort(conditions);
+}
+
+/// The whole list that follows from what a pass has to say. Types it says nothing about are gone; of several updates
+/// of one type the last counts.
+pub fn merge(
+    previous: &[Condition],
+    updates: impl IntoIterator<Item = ConditionUpdate>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    for update in updates {
+        let before = find(previous, update.condition);
+        remove(&mut conditions, update.condition);
+        conditions.push(update.into_condition(before, generation, now));
+    }
+    sort(&mut conditions);
+    conditions
+}
+
+/// Takes a condition off the list, if it is there.
+pub fn remove(conditions: &mut Vec<Condition>, condition: ConditionType) {
+    conditions.retain(|entry| entry.type_ != condition.as_str());
+}
+
+/// The condition of that type.
+pub fn find(conditions: &[Condition], condition: ConditionType) -> Option<&Condition> {
+    conditions.iter().find(|entry| entry.type_ == condition.as_str())
+}
+
+/// Whether the condition is there and True.
+pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
+    find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
+}
+
+/// Schema of a list of conditions: Kubernetes' own shape, one entry a type, at most 32.
+pub fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "description": "One aspect of the object's state.",
+            "type": "object",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "type": {
+                    "description": "Aspect that the condition is about, for example Ready.",
+                    "type": "string",
+                    "maxLength": 316,
+                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                },
+                "status": {
+                    "description": "Whether it holds: True, False or Unknown.",
+                    "type": "string",
+                    "enum": ["True", "False", "Unknown"],
+                },
+                "reason": {
+                    "description": "One word for programs that says why the status is what it is.",
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 1024,
+                    "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                },
+                "message": {
+                    "description": "Explanation for people: which object, what is wrong, what to do. Empty when all is well.",
+                    "type": "string",
+                    "maxLength": 32768,
+                },
+                "lastTransitionTime": {
+                    "description": "When the status last changed from one value to another.",
+                    "type": "string",
+                    "format": "date-time",
+                },
+                "observedGeneration": {
+                    "description": "Generation of the object (`metadata.generation`) that the condition speaks of; older than the object's means out of date.",
+                    "type": "integer",
+                    "format": "int64",
+                    "minimum": 0,
+                },
+            },
+        },
+    })
+}
+
+/// Known types in the order of [`ConditionType`], foreign ones behind them by name.
+fn sort(conditions: &mut [Condition]) {
+    conditions.sort_by_cached_key(|entry| {
+        let known = entry.type_.parse::<ConditionType>().ok();
+        (known.is_none(), known, entry.type_.clone())
+    });
+}
+
+fn capped(mut message: String) -> String {
+    const MARK: &str = "…";
+    if message.len() > MESSAGE_LIMIT {
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT - MARK.len()));
+        message.push_str(MARK);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn types(conditions: &[Condition]) -> Vec<&str> {
+        conditions.iter().map(|entry| entry.type_.as_str()).collect()
+    }
+
+    #[test]
+    fn transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        let pending = ConditionType::InstanceReady.is_false(Reason::Launching, "launching");
+        set(&mut conditions, pending, Some(1), at(10));
+        let still_pending = ConditionType::InstanceReady.is_false(Reason::Pending, "starting");
+        set(&mut conditions, still_pending, Some(2), at(20));
+        let entry = find(&conditions, ConditionType::InstanceReady).unwrap();
+        assert_eq!((entry.reason.as_str(), entry.observed_generation), ("Pending", Some(2)));
+        assert_eq!(entry.last_transition_time, Time(at(10)));
+
+        set(
+            &mut conditions,
+            ConditionType::InstanceReady.is_true(Reason::Ready),
+            Some(2),
+            at(30),
+        );
+        assert_eq!(
+            find(&conditions, ConditionType::InstanceReady)
+                .unwrap()
+                .last_transition_time,
+            Time(at(30))
+        );
+        assert!(holds(&conditions, ConditionType::InstanceReady));
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_who_speaks_first() {
+        let updates = || {
+            [
+                ConditionType::NetworkReady.is_true(Reason::Ready),
+                ConditionType::Ready.is_true(Reason::Ready),
+                ConditionType::Paused.is_false(Reason::NotPaused, ""),
+            ]
+        };
+        let forwards = merge(&[], updates(), Some(1), at(1));
+        let backwards = merge(&[], updates().into_iter().rev(), Some(1), at(1));
+        assert_eq!(forwards, backwards);
+        assert_eq!(types(&forwards), ["Ready", "Paused", "NetworkReady"]);
+    }
+
+    #[test]
+    fn merging_drops_what_is_no_longer_said_and_repeats_the_rest_unchanged() {
+        let mut previous = Vec::new();
+        set(
+            &mut previous,
+            ConditionType::Ready.is_true(Reason::Ready),
+            Some(1),
+            at(1),
+        );
+        set(
+            &mut previous,
+            ConditionType::VpcReady.is_true(Reason::Ready),
+            Some(1),
+            at(1),
+        );
+        let next = merge(&previous, [ConditionType::Ready.is_true(Reason::Ready)], Some(1), at(9));
+        assert_eq!(next, [find(&previous, ConditionType::Ready).unwrap().clone()]);
+    }
+
+    #[test]
+    fn setting_leaves_foreign_conditions_alone_and_last() {
+        let foreign = Condition {
+            type_: "Audited".to_owned(),
+            status: "True".to_owned(),
+            reason: "Yes".to_owned(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: Time(at(0)),
+        };
+        let mut conditions = vec![foreign];
+        set(
+            &mut conditions,
+            ConditionType::Ready.is_true(Reason::Ready),
+            None,
+            at(1),
+        );
+        assert_eq!(types(&conditions), ["Ready", "Audited"]);
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let message = "ü".repeat(MESSAGE_LIMIT);
+        let conditions = merge(
+            &[],
+            [ConditionType::Ready.is_false(Reason::Failed, message)],
+            None,
+            at(1),
+        );
+        let cut = &conditions[0].message;
+        assert!(cut.len() <= MESSAGE_LIMIT && cut.ends_with("ü…"));
+    }
+
+    #[test]
+    fn names_are_the_ones_of_the_api() {
+        assert_eq!(ConditionType::S3BucketReady.as_str(), "S3BucketReady");
+        assert_eq!(Reason::NoSubnetInFailureDomain.as_str(), "NoSubnetInFailureDomain");
+        assert_eq!("IdentityReady".parse(), Ok(ConditionType::IdentityReady));
+    }
+}

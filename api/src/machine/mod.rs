@@ -1,0 +1,21 @@
+//! AWSMachine: one EC2 instance that becomes a node.
+
+mod bootstrap;
+mod defaults;
+mod options;
+mod spec;
+mod status;
+
+pub use bootstrap::{
+    CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,
+};
+pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
+pub use options::{
+    AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
+    ElasticIpPool, ElasticIpPoolFallback, HostAffinity, HostnameType, HttpTokens, InstanceMetadataOptions, MarketType,
+    NetworkInterfaceType, PrivateDnsName, SpotMarketOptions, Switch, Tenancy,
+};
+pub use spec::{AWSMachine, AWSMachineSpec};
+pub use status::{
+    AWSMachineStatus, BootstrapSecrets, DedicatedHost, InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse,
+};

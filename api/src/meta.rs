@@ -1,0 +1,243 @@
+//! Names that many places agree on: API group, finalizers, labels, annotations, tag keys; and what they say about an object.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+
+use crate::common::MachineRole;
+
+/// API group of all kinds of this provider.
+pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
+/// API version of all kinds of this provider.
+pub const VERSION: &str = "v1beta2";
+/// API group of Cluster API's own kinds.
+pub const CORE_GROUP: &str = "cluster.x-k8s.io";
+/// Version of Cluster API's own kinds that is read.
+pub const CORE_VERSION: &str = "v1beta2";
+
+/// Finalizer of a managed AWSCluster.
+pub const CLUSTER_FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
+/// Finalizer of an AWSMachine.
+pub const MACHINE_FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io";
+
+/// Label with the name of the Cluster that an object belongs to.
+pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// Label whose presence marks control plane machines.
+pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+/// Label that assigns objects to one of several managers (`--watch-filter`).
+pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
+/// Label of a CRD that says which provider it belongs to.
+pub const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider";
+/// Value of [`PROVIDER_LABEL`] for this provider.
+pub const PROVIDER_LABEL_VALUE: &str = "infrastructure-aws-rs";
+/// Label of a CRD: its API versions that follow the Cluster API contract v1beta2, joined by `_`.
+pub const CONTRACT_LABEL: &str = "cluster.x-k8s.io/v1beta2";
+/// Label of a CRD whose objects publish a network at `status.network`.
+pub const MACHINE_NETWORK_LABEL: &str = "infrastructure.cluster.x-k8s.io/machine-network";
+/// Version of the network contract that [`MACHINE_NETWORK_LABEL`] names.
+pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
+/// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
+pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
+
+/// Annotation whose presence pauses an object.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+/// Annotation whose presence says that another controller manages the object.
+pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
+/// Annotation that `clusterctl move` puts on source objects before it deletes them.
+pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// Annotation that makes `clusterctl move` wait for the object.
+pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+/// Annotation of a template request that the topology controller sends as a dry run.
+pub const TOPOLOGY_DRY_RUN_ANNOTATION: &str = "topology.cluster.x-k8s.io/dry-run";
+/// Annotation by which a user gives up an instance: its value is the instance id, or the client token, that
+/// `status.launch` records.
+pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
+/// Annotation that asks for lookups and checks to run again: any new value.
+pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
+
+/// Tag key of the role of a resource in its cluster; also what finds all our instances in a region.
+pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
+/// Tag key with `<namespace>/<Machine name>` of an instance.
+pub const MACHINE_NAME_TAG: &str = "MachineName";
+/// Tag key that the AWS console shows as the name.
+pub const NAME_TAG: &str = "Name";
+/// Value of the ownership tags on resources that belong to one cluster alone.
+pub const OWNED_TAG_VALUE: &str = "owned";
+/// Value of [`ROLE_TAG`] on control plane instances.
+pub const CONTROL_PLANE_ROLE_TAG_VALUE: &str = "control-plane";
+/// Value of [`ROLE_TAG`] on worker instances.
+pub const NODE_ROLE_TAG_VALUE: &str = "node";
+
+/// Tag key by which this provider owns a resource for a cluster.
+pub fn cluster_tag(cluster_name: &str) -> String {
+    format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster_name}")
+}
+
+/// Tag key by which the AWS cloud controller of a cluster recognises resources.
+pub fn kubernetes_cluster_tag(cluster_name: &str) -> String {
+    format!("kubernetes.io/cluster/{cluster_name}")
+}
+
+/// Value of [`MACHINE_NAME_TAG`] for a Machine.
+pub fn machine_name_tag_value(namespace: &str, machine_name: &str) -> String {
+    format!("{namespace}/{machine_name}")
+}
+
+/// Value of [`ROLE_TAG`] for an instance of that role.
+pub const fn role_tag_value(role: MachineRole) -> &'static str {
+    match role {
+        MachineRole::ControlPlane => CONTROL_PLANE_ROLE_TAG_VALUE,
+        MachineRole::Worker => NODE_ROLE_TAG_VALUE,
+    }
+}
+
+/// The first owner of the given kind and API group, whatever its version.
+///
+/// Versions are ignored because an old reference keeps the version it was written with. Whether the owner is the
+/// controller is ignored because Cluster API does not claim that for infrastructure clusters without a topology.
+pub fn owner<'a>(meta: &'a ObjectMeta, group: &str, kind: &str) -> Option<&'a OwnerReference> {
+    meta.owner_references
+        .iter()
+        .flatten()
+        .find(|reference| reference.kind == kind && api_group(&reference.api_version) == group)
+}
+
+/// Name of the Cluster that owns the object directly.
+pub fn owner_cluster_name(meta: &ObjectMeta) -> Option<&str> {
+    owner(meta, CORE_GROUP, "Cluster").map(|reference| reference.name.as_str())
+}
+
+/// Name of the Machine that owns the object.
+pub fn owner_machine_name(meta: &ObjectMeta) -> Option<&str> {
+    owner(meta, CORE_GROUP, "Machine").map(|reference| reference.name.as_str())
+}
+
+/// The group of an `apiVersion`; empty for the core group.
+pub fn api_group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Name of the Cluster that the object's label gives; an empty value counts as absent.
+pub fn cluster_name_label(meta: &ObjectMeta) -> Option<&str> {
+    value(meta.labels.as_ref(), CLUSTER_NAME_LABEL).filter(|name| !name.is_empty())
+}
+
+/// Role of the machine that the object describes, by Cluster API's control plane label.
+pub fn machine_role(meta: &ObjectMeta) -> MachineRole {
+    match value(meta.labels.as_ref(), CONTROL_PLANE_LABEL) {
+        Some(_) => MachineRole::ControlPlane,
+        None => MachineRole::Worker,
+    }
+}
+
+/// Whether the object itself is paused by annotation; its Cluster may pause it as well.
+pub fn is_paused(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, PAUSED_ANNOTATION)
+}
+
+/// Whether another controller manages the object.
+pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, MANAGED_BY_ANNOTATION)
+}
+
+/// Whether the object's deletion is the second half of a move to another management cluster: hands off AWS.
+pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+}
+
+/// Whether the object has the annotation, with whatever value.
+pub fn has_annotation(meta: &ObjectMeta, key: &str) -> bool {
+    annotation(meta, key).is_some()
+}
+
+/// Value of an annotation.
+pub fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    value(meta.annotations.as_ref(), key)
+}
+
+/// Whether the object carries the finalizer.
+pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
+    meta.finalizers.iter().flatten().any(|present| present == finalizer)
+}
+
+fn value<'a>(map: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+    map.and_then(|map| map.get(key)).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned_by(api_version: &str, kind: &str, controller: Option<bool>) -> ObjectMeta {
+        ObjectMeta {
+            owner_references: Some(vec![OwnerReference {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                name: "dev".to_owned(),
+                controller,
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn annotated(key: &str, value: &str) -> ObjectMeta {
+        ObjectMeta {
+            annotations: Some([(key.to_owned(), value.to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn owner_is_found_by_kind_and_group_whatever_version_and_controller_flag() {
+        assert_eq!(
+            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Cluster", Some(false))),
+            Some("dev")
+        );
+        assert_eq!(
+            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1alpha3", "Cluster", None)),
+            Some("dev")
+        );
+        assert_eq!(
+            owner_cluster_name(&owned_by("example.org/v1beta2", "Cluster", Some(true))),
+            None
+        );
+        assert_eq!(
+            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))),
+            None
+        );
+        assert_eq!(
+            owner_machine_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))),
+            Some("dev")
+        );
+        assert_eq!(owner_cluster_name(&ObjectMeta::default()), None);
+    }
+
+    #[test]
+    fn presence_of_an_annotation_counts_whatever_its_value() {
+        for text in ["", "false", "true"] {
+            assert!(is_paused(&annotated(PAUSED_ANNOTATION, text)));
+            assert!(is_externally_managed(&annotated(MANAGED_BY_ANNOTATION, text)));
+            assert!(is_deleted_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
+        }
+        assert!(!is_paused(&ObjectMeta::default()));
+    }
+
+    #[test]
+    fn role_comes_from_the_presence_of_the_control_plane_label() {
+        let labelled = ObjectMeta {
+            labels: Some([(CONTROL_PLANE_LABEL.to_owned(), String::new())].into()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(machine_role(&labelled), MachineRole::ControlPlane);
+        assert_eq!(machine_role(&ObjectMeta::default()), MachineRole::Worker);
+        assert_eq!(role_tag_value(MachineRole::ControlPlane), "control-plane");
+    }
+
+    #[test]
+    fn group_of_an_api_version_without_slash_is_the_core_group() {
+        assert_eq!(api_group("v1"), "");
+        assert_eq!(api_group("apps/v1"), "apps");
+    }
+}

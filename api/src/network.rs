@@ -1,0 +1,266 @@
+//! The network contract: what a machine needs to know of the network it is launched into.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr};
+
+use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, MachineRole, Tags, tags_schema};
+
+/// What an infrastructure object offers to machines, published at `status.network`. Every field is optional: a machine
+/// takes each from the first source that has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineNetwork {
+    /// AWS region that machines are launched in, for example `eu-west-1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub region: Option<String>,
+    /// Subnets that machines may be launched in. A machine's zone, role and wish for a public address select among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 200),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"])
+    )]
+    pub subnets: Vec<NetworkSubnet>,
+    /// Security groups that instances get, by role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_groups: Option<NetworkSecurityGroups>,
+    /// VPC that the subnets are in. Informative for machines; checks use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vpc: Option<NetworkVpc>,
+    /// AWS tags that instances, their volumes and network interfaces get; tags of the machine itself win. Keys that
+    /// this provider uses to recognise its resources are refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "tags_schema")]
+    pub additional_tags: Tags,
+    /// Cluster name as it stands in AWS tag keys (`kubernetes.io/cluster/<name>`). Absent: the name of the Cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub cluster_tag: Option<String>,
+    /// EC2 key pair of instances whose machine names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 255))]
+    pub ssh_key_name: Option<String>,
+    /// How to find an image for machines that name neither an image nor a lookup of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_lookup: Option<ImageLookup>,
+    /// Load balancer targets that control plane instances are registered in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
+    pub control_plane_targets: Vec<ControlPlaneTarget>,
+    /// Identity whose credentials launch and delete instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_ref: Option<IdentityReference>,
+    /// IAM instance profiles of machines that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_profiles: Option<NetworkInstanceProfiles>,
+    /// Where bootstrap data too large for user data may be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap_storage: Option<NetworkBootstrapStorage>,
+}
+
+/// A subnet that machines may be launched in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkSubnet {
+    /// Id of the subnet, for example `subnet-0123456789abcdef0`.
+    #[schemars(length(max = 64), regex(pattern = r"^subnet-[0-9a-f]{8,}$"))]
+    pub id: String,
+    /// Zone of the subnet, for example `eu-west-1a`. Absent: unknown, so the subnet serves no failure domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub availability_zone: Option<String>,
+    /// Whether the subnet's default route leads to an internet gateway. Absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<bool>,
+    /// Whether the subnet has an IPv6 range. Absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<bool>,
+    /// Kind of the subnet's zone. Local and Wavelength zones are at the edge: a machine is launched there only if it
+    /// names the subnet itself. Absent: an ordinary availability zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_type: Option<ZoneType>,
+    /// Roles of the machines that may be launched here. Absent: both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "set"))]
+    pub roles: Vec<MachineRole>,
+}
+
+impl NetworkSubnet {
+    /// Whether the subnet lies in a Local or Wavelength zone, where nothing is placed unasked.
+    pub fn is_edge(&self) -> bool {
+        self.zone_type.is_some_and(ZoneType::is_edge)
+    }
+
+    /// Whether machines of that role may be launched here.
+    pub fn serves(&self, role: MachineRole) -> bool {
+        self.roles.is_empty() || self.roles.contains(&role)
+    }
+}
+
+/// Kind of an AWS zone, spelled as EC2 does.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Deserialize,
+    Serialize,
+    JsonSchema,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum ZoneType {
+    /// An ordinary zone of the region.
+    AvailabilityZone,
+    /// A Local Zone.
+    LocalZone,
+    /// A Wavelength Zone inside a carrier's network.
+    WavelengthZone,
+}
+
+impl ZoneType {
+    /// Whether the zone is outside the region's data centres.
+    pub const fn is_edge(self) -> bool {
+        matches!(self, Self::LocalZone | Self::WavelengthZone)
+    }
+}
+
+/// Security groups by role. The three lists are separate fields of the contract: each may come from another source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkSecurityGroups {
+    /// Ids of the groups that every instance gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 64), regex(pattern = r"^sg-[0-9a-f]{8,}$")),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub all: Vec<String>,
+    /// Ids of the groups that control plane instances get besides `all`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 64), regex(pattern = r"^sg-[0-9a-f]{8,}$")),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub control_plane: Vec<String>,
+    /// Ids of the groups that worker instances get besides `all`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 64), regex(pattern = r"^sg-[0-9a-f]{8,}$")),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub worker: Vec<String>,
+}
+
+impl NetworkSecurityGroups {
+    /// The groups that only machines of that role get.
+    pub fn of_role(&self, role: MachineRole) -> &[String] {
+        match role {
+            MachineRole::ControlPlane => &self.control_plane,
+            MachineRole::Worker => &self.worker,
+        }
+    }
+}
+
+/// A VPC and its address ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkVpc {
+    /// Id of the VPC, for example `vpc-0123456789abcdef0`.
+    #[schemars(length(max = 64), regex(pattern = r"^vpc-[0-9a-f]{8,}$"))]
+    pub id: String,
+    /// IPv4 ranges of the VPC, primary first, for example `10.0.0.0/16`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50), inner(length(max = 18)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub cidr_blocks: Vec<String>,
+    /// IPv6 ranges of the VPC, for example `2600:1f14:e00::/56`.
+    #[serde(default, rename = "ipv6CidrBlocks", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50), inner(length(max = 43)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub ipv6_cidr_blocks: Vec<String>,
+}
+
+/// IAM instance profiles by role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkInstanceProfiles {
+    /// Name of the instance profile of control plane machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub control_plane: Option<String>,
+    /// Name of the instance profile of worker machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub worker: Option<String>,
+}
+
+/// Places that may hold bootstrap data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkBootstrapStorage {
+    /// S3 bucket that bootstrap data is written to and from which instances read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<NetworkBootstrapBucket>,
+}
+
+/// An S3 bucket for bootstrap data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkBootstrapBucket {
+    /// Name of the bucket.
+    #[schemars(length(min = 3, max = 63))]
+    pub bucket: String,
+    /// Prefix of the keys that are written, without a leading slash. Absent: keys start at the bucket's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub prefix: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_and_wavelength_zones_are_at_the_edge_and_an_unknown_zone_type_is_not() {
+        let subnet = |zone_type| NetworkSubnet {
+            zone_type,
+            ..NetworkSubnet::default()
+        };
+        assert!(subnet(Some(ZoneType::LocalZone)).is_edge());
+        assert!(subnet(Some(ZoneType::WavelengthZone)).is_edge());
+        assert!(!subnet(Some(ZoneType::AvailabilityZone)).is_edge());
+        assert!(!subnet(None).is_edge());
+    }
+
+    #[test]
+    fn a_subnet_without_roles_serves_both() {
+        let everyone = NetworkSubnet::default();
+        let workers = NetworkSubnet {
+            roles: vec![MachineRole::Worker],
+            ..NetworkSubnet::default()
+        };
+        assert!(everyone.serves(MachineRole::ControlPlane) && everyone.serves(MachineRole::Worker));
+        assert!(!workers.serves(MachineRole::ControlPlane) && workers.serves(MachineRole::Worker));
+    }
+
+    #[test]
+    fn zone_types_are_spelled_as_ec2_does() {
+        assert_eq!(
+            serde_json::to_value(ZoneType::WavelengthZone).unwrap(),
+            "wavelength-zone"
+        );
+        assert_eq!(ZoneType::LocalZone.to_string(), "local-zone");
+    }
+}

@@ -1,0 +1,153 @@
+//! Label selectors: their schema and how they match.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Schema of a label selector.
+pub fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "description": "Labels an object must have, each with exactly this value.",
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+            },
+            "matchExpressions": {
+                "description": "Conditions on labels; all of them must hold, together with `matchLabels`.",
+                "type": "array",
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "description": "One condition on one label.",
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {
+                            "description": "Label that the condition is about.",
+                            "type": "string",
+                        },
+                        "operator": {
+                            "description": "How the label relates to `values`: In, NotIn, Exists or DoesNotExist.",
+                            "type": "string",
+                        },
+                        "values": {
+                            "description": "Values for In and NotIn, at least one; empty for Exists and DoesNotExist.",
+                            "type": "array",
+                            "x-kubernetes-list-type": "atomic",
+                            "items": { "type": "string" },
+                        },
+                    },
+                },
+            },
+        },
+        "x-kubernetes-map-type": "atomic",
+    })
+}
+
+/// Whether the selector has no requirement at all. Kubernetes lets such a selector match everything; some users of
+/// selectors must not.
+pub fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+/// Whether the labels meet every requirement. An operator that Kubernetes does not know matches nothing.
+pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    let by_labels = selector
+        .match_labels
+        .iter()
+        .flatten()
+        .all(|(key, value)| labels.get(key) == Some(value));
+    by_labels
+        && selector
+            .match_expressions
+            .iter()
+            .flatten()
+            .all(|expression| holds(expression, labels))
+}
+
+fn holds(expression: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+    let value = labels.get(&expression.key);
+    let listed = |value| expression.values.as_ref().is_some_and(|values| values.contains(value));
+    match expression.operator.as_str() {
+        "In" => value.is_some_and(listed),
+        "NotIn" => !value.is_some_and(listed),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selector(value: serde_json::Value) -> LabelSelector {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn every_requirement_must_hold() {
+        let team_a = labels(&[("team", "a"), ("tier", "prod")]);
+        let cases = [
+            (json!({}), true),
+            (json!({"matchLabels": {"team": "a"}}), true),
+            (json!({"matchLabels": {"team": "b"}}), false),
+            (json!({"matchLabels": {"team": "a", "zone": "x"}}), false),
+            (
+                json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a", "b"]}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "absent", "operator": "NotIn", "values": ["a"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                false,
+            ),
+            (json!({"matchExpressions": [{"key": "team", "operator": "In"}]}), false),
+            (
+                json!({"matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}),
+                false,
+            ),
+            (
+                json!({"matchLabels": {"team": "a"}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                false,
+            ),
+        ];
+        for (requirements, expected) in cases {
+            assert_eq!(
+                matches(&selector(requirements.clone()), &team_a),
+                expected,
+                "{requirements}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_selector_without_requirements_is_empty_however_it_is_written() {
+        assert!(is_empty(&selector(json!({}))));
+        assert!(is_empty(&selector(json!({"matchLabels": {}, "matchExpressions": []}))));
+        assert!(!is_empty(&selector(json!({"matchLabels": {"team": "a"}}))));
+    }
+}
