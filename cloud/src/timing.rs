@@ -13,6 +13,8 @@ pub struct Timing {
     pub visibility_age: Duration,
     /// How long a launch without an answer is looked up before its absence is believed.
     pub launch_lookup_age: Duration,
+    /// A launch that was recorded longer ago than this is looked up and no more repeated: EC2 forgets tokens.
+    pub token_age: Duration,
     /// First wait before a network source that was not usable is read again; doubles up to `source_retry_cap`.
     pub source_retry: Duration,
     /// Longest wait between two reads of a source.
@@ -34,6 +36,7 @@ impl Default for Timing {
             transition_interval: Duration::from_secs(5),
             visibility_age: Duration::from_secs(300),
             launch_lookup_age: Duration::from_secs(600),
+            token_age: Duration::from_secs(12 * 3600),
             source_retry: Duration::from_secs(5),
             source_retry_cap: Duration::from_secs(60),
             resolve_retry: Duration::from_secs(5),
@@ -54,6 +57,7 @@ impl Timing {
             transition_interval: self.transition_interval / factor,
             visibility_age: self.visibility_age / factor,
             launch_lookup_age: self.launch_lookup_age / factor,
+            token_age: self.token_age / factor,
             source_retry: self.source_retry / factor,
             source_retry_cap: self.source_retry_cap / factor,
             resolve_retry: self.resolve_retry / factor,

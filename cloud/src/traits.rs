@@ -65,10 +65,8 @@ pub trait MachineCloud: Send + Sync {
     /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// What the store knows of an instance. From the first call on the store follows it for `machine`, and wakes the
-    /// machine whenever the answer changes, until `forget`.
+    /// machine whenever the answer changes, until [`MachineClouds::forget`].
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
-    /// Ends the store's interest for a machine.
-    fn forget(&self, machine: &MachineKey);
     /// Launches one instance. The answer enters the store.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Terminates an instance. Its new state enters the store.
@@ -80,4 +78,6 @@ pub trait MachineCloud: Send + Sync {
 pub trait MachineClouds: Send + Sync {
     /// The client for an identity in a region. Makes no call.
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
+    /// Ends every store's interest for a machine.
+    fn forget(&self, machine: &MachineKey);
 }

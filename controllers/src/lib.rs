@@ -6,5 +6,6 @@ pub mod awscluster;
 pub mod awsmachine;
 pub mod identity;
 pub mod kubernetes;
+mod resync;
 mod transitions;
 pub mod world;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use capa_api::cluster::AWSCluster;
 use capa_api::common::IdentityReference;
 use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
     AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity, AllowedNamespaces,
 };
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
@@ -106,7 +107,7 @@ pub trait MachineKubernetes: Kubernetes {
     /// Takes our finalizer off.
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
     /// Writes the machine's status whole, refused if the object has changed since it was read.
-    async fn write_status(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    async fn write_status(&self, machine: &AWSMachine, status: &AWSMachineStatus) -> Result<AWSMachine, KubernetesError>;
     /// Sets `spec.providerID` and `spec.instanceID`.
     async fn publish_ids(
         &self,
@@ -120,8 +121,5 @@ pub trait MachineKubernetes: Kubernetes {
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {
     /// Takes our finalizer off an AWSCluster that we do not manage.
-    async fn remove_finalizer(
-        &self,
-        cluster: &capa_api::cluster::AWSCluster,
-    ) -> Result<capa_api::cluster::AWSCluster, KubernetesError>;
+    async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
 }

@@ -18,7 +18,7 @@ use capa_api::meta;
 use capa_cloud::{ClusterClouds, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
-pub use controller::{ClusterReconciler, wakes_machines};
+pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 
 use crate::transitions;
 use crate::world::ClusterKubernetes;

@@ -6,7 +6,7 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::Initialization;
-use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason, find};
+use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::core::{ApiEndpoint, Cluster};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
@@ -57,7 +57,7 @@ pub(super) fn unmanaged(
     let before = cluster.status.clone().unwrap_or_default();
     let resolution = resolve(&cluster.spec, owner.metadata.name.as_deref().unwrap_or_default(), &facts.lookup);
     let identity = identity_condition(facts);
-    let complete = identity.reason == Reason::Ready && resolution.condition.reason_is_good();
+    let complete = [&identity, &resolution.condition].into_iter().all(|update| update.status == ConditionStatus::True);
     let ill_for = if complete { None } else { Some(ill_for(&before, now)) };
     let provisioned = before.provisioned() || may_provision(facts, ill_for, timing);
     let updates = [
@@ -78,16 +78,6 @@ pub(super) fn unmanaged(
     };
     let next = ill_for.map_or(Next::AwaitChange, |ill_for| Next::Requeue(retry_after(ill_for, provisioned, timing)));
     (status, next)
-}
-
-trait GoodReason {
-    fn reason_is_good(&self) -> bool;
-}
-
-impl GoodReason for ConditionUpdate {
-    fn reason_is_good(&self) -> bool {
-        matches!(self.reason, Reason::Ready | Reason::NothingDeclared)
-    }
 }
 
 fn identity_condition(facts: &Facts) -> ConditionUpdate {

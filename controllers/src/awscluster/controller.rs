@@ -1,0 +1,53 @@
+//! The cluster reconciler as the runtime runs it, and what wakes it and its machines.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::cluster::AWSCluster;
+use capa_api::core::Cluster;
+use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
+
+use super::ClusterWorld;
+use crate::resync::with_resync;
+
+/// Reconciles AWSClusters.
+pub struct ClusterReconciler {
+    /// What they are reconciled with.
+    pub world: ClusterWorld,
+    /// The longest an object goes without a look.
+    pub sync_period: Duration,
+}
+
+#[async_trait]
+impl Reconciler for ClusterReconciler {
+    type Kind = AWSCluster;
+
+    fn name() -> &'static str {
+        "awscluster"
+    }
+
+    async fn reconcile(&self, object: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
+        super::reconcile(object, &self.world).await.map(|outcome| with_resync(outcome, self.sync_period))
+    }
+}
+
+/// What of a Cluster matters to its AWSCluster.
+pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    cluster.is_paused().hash(&mut hasher);
+    cluster.spec.control_plane_endpoint.hash(&mut hasher);
+    cluster.metadata.uid.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// What of an AWSCluster matters to machines. Its conditions do not: they may change often without any consequence.
+pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
+    let status = cluster.status.as_ref();
+    let mut hasher = DefaultHasher::new();
+    status.is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned).hash(&mut hasher);
+    // The contract's types hold no floats and no maps without order, so their JSON is as stable as they are.
+    let network = status.and_then(|status| status.network.as_ref());
+    serde_json::to_vec(&network).unwrap_or_default().hash(&mut hasher);
+    Some(hasher.finish())
+}

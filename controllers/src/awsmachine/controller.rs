@@ -1,0 +1,95 @@
+//! The machine reconciler as the runtime runs it, and what wakes it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::AWSMachine;
+use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
+
+use super::MachineWorld;
+use crate::resync::with_resync;
+
+/// Reconciles AWSMachines.
+pub struct MachineReconciler {
+    /// What they are reconciled with.
+    pub world: MachineWorld,
+    /// The longest an object goes without a look.
+    pub sync_period: Duration,
+}
+
+#[async_trait]
+impl Reconciler for MachineReconciler {
+    type Kind = AWSMachine;
+
+    fn name() -> &'static str {
+        "awsmachine"
+    }
+
+    async fn reconcile(&self, object: AWSMachine) -> Result<Outcome<AWSMachine>, ReconcileError> {
+        super::reconcile(object, &self.world).await.map(|outcome| with_resync(outcome, self.sync_period))
+    }
+}
+
+/// What of a Machine matters to its AWSMachine: not its status, which core writes often.
+pub fn watched_machine(machine: &Machine) -> Option<u64> {
+    let spec = &machine.spec;
+    Some(hash(&(
+        &spec.bootstrap.data_secret_name,
+        &spec.failure_domain,
+        &spec.cluster_name,
+        spec.infrastructure_ref.as_ref(),
+        &machine.metadata.labels,
+    )))
+}
+
+/// What of a Cluster matters to its machines.
+pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
+    Some(hash(&(
+        cluster.is_paused(),
+        cluster.infrastructure_provisioned(),
+        cluster.spec.infrastructure_ref.as_ref(),
+        cluster.metadata.uid.as_deref(),
+    )))
+}
+
+fn hash(facts: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    facts.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_api::core::{ClusterInitialization, ClusterStatus, NodeReference};
+
+    use super::*;
+
+    #[test]
+    fn status_changes_of_a_machine_do_not_wake_its_awsmachine() {
+        let quiet = Machine::new("m", capa_api::core::MachineSpec::default());
+        let mut joined = quiet.clone();
+        joined.status.get_or_insert_default().node_ref = Some(NodeReference { name: "n".into() });
+        let mut ready = quiet.clone();
+        ready.spec.bootstrap.data_secret_name = Some("boot".into());
+        assert_eq!(watched_machine(&quiet), watched_machine(&joined));
+        assert_ne!(watched_machine(&quiet), watched_machine(&ready));
+    }
+
+    #[test]
+    fn pause_and_provisioning_of_a_cluster_wake_its_machines() {
+        let cluster = Cluster::new("c", capa_api::core::ClusterSpec::default());
+        let mut paused = cluster.clone();
+        paused.spec.paused = Some(true);
+        let mut provisioned = cluster.clone();
+        provisioned.status = Some(ClusterStatus {
+            initialization: Some(ClusterInitialization {
+                infrastructure_provisioned: Some(true),
+                ..ClusterInitialization::default()
+            }),
+        });
+        assert_ne!(watched_cluster(&cluster), watched_cluster(&paused));
+        assert_ne!(watched_cluster(&cluster), watched_cluster(&provisioned));
+    }
+}

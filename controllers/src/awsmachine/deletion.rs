@@ -1,0 +1,126 @@
+//! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::meta;
+use capa_cloud::Sighting;
+use capa_runtime::reconcile::{Next, ReconcileError};
+
+use super::observe::{self, Whereabouts};
+use super::plan::{self, DeletionStep};
+use super::{Draft, MachineWorld, Owners, apply, dereference, launch};
+
+pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let never_asked = draft.status.launch.as_ref().is_some_and(|record| record.attempt == 0);
+    let known = dereference::instance_id(&draft.machine);
+    let (draft, whereabouts) = match observe::whereabouts(draft, owners, world).await? {
+        Ok(found) => found,
+        // EC2 was never asked for an instance, and the record that says so is the proof.
+        Err(stopped) if never_asked && known.is_none() => return release(stopped, world).await,
+        Err(stopped) => return Ok(blocked(stopped)),
+    };
+    match known {
+        Some(id) => known_instance(draft, &id, &whereabouts, world).await,
+        None => unknown_instance(draft, never_asked, &whereabouts, world).await,
+    }
+}
+
+async fn known_instance(
+    draft: Draft,
+    id: &str,
+    whereabouts: &Whereabouts,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
+    let sighting = whereabouts.access.cloud.instance(&draft.key(), id);
+    let instance = match &sighting {
+        Sighting::Seen(instance) => Some(instance.as_ref()),
+        Sighting::Unknown | Sighting::Absent => None,
+    };
+    let believed = dereference::recorded_instance_id(&draft.machine).is_some();
+    let owner_name = meta::owner_machine_name(&draft.machine.metadata).unwrap_or_default();
+    let foreign = |instance| !apply::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name);
+    if !believed && instance.is_some_and(foreign) {
+        let message = format!(
+            "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
+             correct its tags if it is this machine's"
+        );
+        return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::NotOwned, message), Next::Retry));
+    }
+    let youth = observe::youth(&draft, world);
+    match plan::delete_known(instance, sighting == Sighting::Absent, youth.is_none()) {
+        DeletionStep::Release => release(draft, world).await,
+        DeletionStep::Terminate(id) => Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), &id).await),
+        DeletionStep::Wait => {
+            let message = format!("instance {id} is being terminated");
+            Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::Terminating, message), Next::AwaitChange))
+        }
+        DeletionStep::WaitUntilOldEnough => {
+            let message = format!("instance {id} does not show in AWS, which is no proof while it is this young");
+            let next = youth.map_or(Next::Retry, Next::Requeue);
+            Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::Terminating, message), next))
+        }
+    }
+}
+
+/// No id is known: whatever carries the tags of this machine is its instance.
+async fn unknown_instance(
+    mut draft: Draft,
+    never_asked: bool,
+    whereabouts: &Whereabouts,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
+    let cloud = whereabouts.access.cloud.as_ref();
+    let owner_name = meta::owner_machine_name(&draft.machine.metadata)
+        .or(draft.machine.metadata.name.as_deref())
+        .unwrap_or_default()
+        .to_owned();
+    let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), &owner_name);
+    let found = match cloud.find_instances(&query).await {
+        Ok(found) => found,
+        Err(_) if never_asked => return release(draft, world).await,
+        Err(error) => {
+            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            let message = format!("whether an instance of this machine exists could not be looked up: {error}");
+            return Ok(blocked(draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)));
+        }
+    };
+    let alive = apply::alive(found);
+    if alive.is_empty() {
+        return match lookup_rest(&draft, world) {
+            Some(rest) if !never_asked => {
+                let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
+                let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+                Ok(draft.stop(update, Next::Requeue(rest.min(launch::lookup_interval(world)))))
+            }
+            _ => release(draft, world).await,
+        };
+    }
+    for instance in alive {
+        draft = apply::terminate(draft, cloud, &instance.id).await;
+    }
+    // Not recorded, so the store does not follow it: looked up again until nothing is left.
+    draft.next = Next::Requeue(world.timing.transition_interval);
+    Ok(draft)
+}
+
+/// How much longer an unanswered launch has to be looked up.
+fn lookup_rest(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
+    let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
+    let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
+    world.timing.launch_lookup_age.checked_sub(age).filter(|rest| !rest.is_zero())
+}
+
+/// Deletion cannot go on; the condition that says why is there already.
+fn blocked(mut draft: Draft) -> Draft {
+    let why = draft.updates.last().map(|update| update.message.clone()).unwrap_or_default();
+    let message = format!("the instance of this machine cannot be terminated: {why}");
+    draft.say(ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message));
+    draft
+}
+
+async fn release(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    world.kubernetes.remove_finalizer(&draft.machine).await?;
+    world.memory.forget(draft.uid());
+    world.clouds.forget(&draft.key());
+    draft.released = true;
+    Ok(draft)
+}

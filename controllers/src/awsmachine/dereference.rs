@@ -1,0 +1,251 @@
+//! Reads what a pass decides by: owners, network sources, identity, bootstrap data, lookups in AWS. Needs clients.
+
+use std::sync::Arc;
+
+use capa_api::common::{IdentityReference, ResourceReference};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::meta;
+use capa_api::network::{MachineNetwork, NetworkSubnet};
+use capa_cloud::{CloudError, ErrorClass, MachineCloud, Query, Subnet, UserData, zone_type};
+use capa_network::{Merged, Problem, merge};
+
+use super::{Draft, MachineWorld, Owners, bootstrap, request, sources};
+use crate::identity::{self, IdentityRequest};
+use crate::world::KubernetesError;
+
+/// The owning Machine and its Cluster, from caches.
+pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| world.kubernetes.machine(namespace, name));
+    let cluster_name = match &owner {
+        Some(owner) => Some(owner.spec.cluster_name.as_str()),
+        None => meta::cluster_name_label(&machine.metadata),
+    };
+    let cluster = cluster_name.and_then(|name| world.kubernetes.cluster(namespace, name));
+    Owners { machine: owner, cluster }
+}
+
+/// The instance of a machine: as recorded, else as its spec names it.
+pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
+    recorded_instance_id(machine).map(str::to_owned).or_else(|| claimed_instance_id(&machine.spec))
+}
+
+/// The instance that our own record names.
+pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
+    machine.status.as_ref()?.launch.as_ref()?.instance_id.as_deref()
+}
+
+/// The instance that the spec names, which users can write as well.
+pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
+    let by_provider_id = spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
+    spec.instance_id.as_deref().or(by_provider_id).filter(|id| id.starts_with("i-")).map(str::to_owned)
+}
+
+/// The network of a machine's sources, with the machine's own subnet filters left aside.
+pub(super) async fn network(
+    machine: &AWSMachine,
+    cluster: &Cluster,
+    world: &MachineWorld,
+) -> Result<Merged, KubernetesError> {
+    let mut found = vec![sources::own(machine.metadata.name.as_deref().unwrap_or_default(), &machine.spec)];
+    if let Some(reference) = &cluster.spec.infrastructure_ref {
+        let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+        let read = world.kubernetes.infrastructure(namespace, reference).await?;
+        found.extend(sources::infrastructure(reference, read));
+    }
+    Ok(merge(&found))
+}
+
+/// AWS as one machine uses it.
+pub(super) struct Access {
+    /// The client.
+    pub(super) cloud: Arc<dyn MachineCloud>,
+    /// The account its credentials belong to.
+    pub(super) account_id: String,
+}
+
+/// Connects, or gives the condition that says why not.
+pub(super) async fn access(
+    draft: &Draft,
+    reference: &IdentityReference,
+    region: &str,
+    cluster_name: &str,
+    world: &MachineWorld,
+) -> Result<Result<Access, ConditionUpdate>, KubernetesError> {
+    let request = IdentityRequest {
+        reference,
+        namespace: draft.namespace(),
+        cluster_name,
+        identity_namespace: &world.identity_namespace,
+    };
+    let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+        Ok(identity) => identity,
+        Err(problem) => return Ok(Err(problem.condition())),
+    };
+    let cloud = world.clouds.machines(&identity, region);
+    Ok(match cloud.account_id().await {
+        Ok(account_id) => match other_account(draft, &account_id) {
+            None => Ok(Access { cloud, account_id }),
+            Some(update) => Err(update),
+        },
+        Err(error) => {
+            let reason = match error.class {
+                ErrorClass::Unauthorized => Reason::CredentialsFailed,
+                _ => Reason::Failed,
+            };
+            Err(ConditionType::IdentityReady
+                .is_false(reason, format!("the credentials of {}/{} fail: {error}", reference.kind, reference.name)))
+        }
+    })
+}
+
+/// A changed identity or endpoint must never look like a vanished instance.
+fn other_account(draft: &Draft, account_id: &str) -> Option<ConditionUpdate> {
+    let recorded = draft.status.network.as_ref()?.account_id.as_deref().filter(|recorded| *recorded != account_id)?;
+    Some(ConditionType::IdentityReady.is_false(
+        Reason::AccountMismatch,
+        format!(
+            "the credentials belong to account {account_id}, but the instance lives in {recorded}: \
+             give the identity credentials of {recorded}"
+        ),
+    ))
+}
+
+/// Reads the bootstrap Secret.
+pub(super) async fn user_data(
+    draft: &Draft,
+    owner: &Machine,
+    world: &MachineWorld,
+) -> Result<Result<UserData, ConditionUpdate>, KubernetesError> {
+    let Some(name) = owner.bootstrap_secret_name() else {
+        return Ok(Err(ConditionType::BootstrapDataReady.is_false(
+            Reason::WaitingForBootstrapData,
+            "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)",
+        )));
+    };
+    let secret = world.kubernetes.secret(draft.namespace(), name).await?;
+    Ok(bootstrap::user_data(&draft.machine.spec, secret.as_ref(), name))
+}
+
+/// What AWS alone can tell before a launch.
+pub(super) struct Surroundings {
+    /// The network with the machine's own subnet resolved and missing zones filled in.
+    pub(super) network: MachineNetwork,
+    /// `additionalSecurityGroups` as ids.
+    pub(super) additional_security_group_ids: Vec<String>,
+    /// Device of the image's root volume, where the spec shapes that volume.
+    pub(super) root_device: Option<String>,
+}
+
+/// Why the surroundings are not known.
+pub(super) enum SurroundingsError {
+    /// The spec asks for what is not there.
+    Problem(Problem),
+    /// A call failed.
+    Cloud(CloudError),
+}
+
+impl From<CloudError> for SurroundingsError {
+    fn from(error: CloudError) -> Self {
+        Self::Cloud(error)
+    }
+}
+
+/// Resolves filters, zones and the root device; asks AWS only for what the spec leaves open.
+pub(super) async fn surroundings(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Surroundings, SurroundingsError> {
+    let mut network = network.clone();
+    if let Some(query) = spec.subnet.as_ref().and_then(filter_query) {
+        network.subnets = cloud.subnets(&query).await?.iter().map(|subnet| as_network(subnet, &network)).collect();
+        if network.subnets.is_empty() {
+            return Err(SurroundingsError::Problem(Problem::new(
+                Reason::NotFound,
+                "no subnet matches spec.subnet.filters: correct the filters or tag a subnet",
+            )));
+        }
+    }
+    let without_zone: Vec<String> =
+        network.subnets.iter().filter(|subnet| subnet.availability_zone.is_none()).map(|subnet| subnet.id.clone()).collect();
+    if !without_zone.is_empty() {
+        let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
+        let region = network.region.clone().unwrap_or_default();
+        for subnet in &mut network.subnets {
+            if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
+                subnet.zone_type = subnet.zone_type.or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.availability_zone = Some(seen.availability_zone.clone());
+            }
+        }
+    }
+    Ok(Surroundings {
+        additional_security_group_ids: additional_groups(spec, &network, cloud).await?,
+        root_device: root_device(spec, cloud).await?,
+        network,
+    })
+}
+
+async fn additional_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, SurroundingsError> {
+    let mut ids = Vec::new();
+    for reference in &spec.additional_security_groups {
+        if let Some(id) = reference.id.as_ref().filter(|id| !id.is_empty()) {
+            ids.push(id.clone());
+            continue;
+        }
+        let Some(mut query) = filter_query(reference) else { continue };
+        // Group names and tags repeat from VPC to VPC; only groups of the machine's own can be attached.
+        if let Some(vpc) = &network.vpc {
+            query = query.and("vpc-id", [vpc.id.clone()]);
+        }
+        let mut found: Vec<String> = cloud.security_groups(&query).await?.into_iter().map(|group| group.id).collect();
+        if found.is_empty() {
+            return Err(SurroundingsError::Problem(Problem::new(
+                Reason::NotFound,
+                "no security group matches a filter of spec.additionalSecurityGroups: correct it or tag a group",
+            )));
+        }
+        found.sort();
+        ids.extend(found);
+    }
+    Ok(ids)
+}
+
+async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<Option<String>, SurroundingsError> {
+    let Some(volume) = &spec.root_volume else { return Ok(None) };
+    if volume.device_name.as_ref().is_some_and(|name| !name.is_empty()) {
+        return Ok(None);
+    }
+    let image_id = request::image_id(spec).unwrap_or_default();
+    let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
+    match images.into_iter().next() {
+        Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
+        _ => Err(SurroundingsError::Problem(Problem::new(
+            Reason::NotFound,
+            format!("image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"),
+        ))),
+    }
+}
+
+fn filter_query(reference: &ResourceReference) -> Option<Query> {
+    if reference.id.as_ref().is_some_and(|id| !id.is_empty()) || reference.filters.is_empty() {
+        return None;
+    }
+    let filters = reference.filters.iter().map(|filter| (filter.name.clone(), filter.values.clone())).collect();
+    Some(Query { filters })
+}
+
+fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
+    NetworkSubnet {
+        id: subnet.id.clone(),
+        availability_zone: Some(subnet.availability_zone.clone()),
+        zone_type: zone_type(network.region.as_deref().unwrap_or_default(), &subnet.availability_zone).parse().ok(),
+        ..NetworkSubnet::default()
+    }
+}

@@ -1,0 +1,85 @@
+//! What this process remembers of launches. Losing it is safe: a record that is not remembered is looked up in AWS
+//! before its call is made.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use capa_api::machine::AWSMachine;
+
+/// How far an attempt has come, as far as this process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing is known: another process wrote the record, or none is there.
+    Unknown,
+    /// This process wrote the record, so only it can have called.
+    Recorded,
+    /// AWS has refused the attempt by code: nothing was launched.
+    Refused,
+}
+
+/// Launches of this process: the progress of attempts, and the subnets that are promised but not yet recorded.
+#[derive(Clone, Default)]
+pub struct LaunchMemory {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    attempts: HashMap<String, (String, Progress)>,
+    promised: HashMap<String, String>,
+}
+
+impl LaunchMemory {
+    /// Progress of the attempt with this token.
+    pub(super) fn progress(&self, uid: &str, client_token: &str) -> Progress {
+        match self.state().attempts.get(uid) {
+            Some((token, progress)) if token == client_token => *progress,
+            _ => Progress::Unknown,
+        }
+    }
+
+    /// Remembers the progress of an attempt.
+    pub(super) fn note(&self, uid: &str, client_token: &str, progress: Progress) {
+        self.state().attempts.insert(uid.to_owned(), (client_token.to_owned(), progress));
+    }
+
+    /// Forgets a machine whose launch is over.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut state = self.state();
+        state.attempts.remove(uid);
+        state.promised.remove(uid);
+    }
+
+    /// Chooses a subnet by how many machines each has, and promises it in the same breath, so that machines placed at
+    /// the same moment see each other.
+    pub(super) fn place<E>(
+        &self,
+        uid: &str,
+        machines: &[Arc<AWSMachine>],
+        choose: impl FnOnce(&BTreeMap<String, usize>) -> Result<(String, capa_network::Placement), E>,
+    ) -> Result<capa_network::Placement, E> {
+        let mut state = self.state();
+        let mut counts = BTreeMap::new();
+        for machine in machines {
+            let machine_uid = machine.metadata.uid.as_deref().unwrap_or_default();
+            if machine_uid == uid || machine.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let recorded = machine
+                .status
+                .as_ref()
+                .and_then(|status| status.launch.as_ref()?.request.as_ref())
+                .map(|request| request.subnet_id.clone());
+            if let Some(subnet) = recorded.or_else(|| state.promised.get(machine_uid).cloned()) {
+                *counts.entry(subnet).or_insert(0) += 1;
+            }
+        }
+        let (subnet, placement) = choose(&counts)?;
+        state.promised.insert(uid.to_owned(), subnet);
+        Ok(placement)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

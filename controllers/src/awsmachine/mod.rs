@@ -1,0 +1,137 @@
+//! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
+//!
+//! The network comes from whatever object satisfies the network contract; no infrastructure kind is named here.
+
+mod apply;
+mod bootstrap;
+mod controller;
+mod deletion;
+mod dereference;
+mod launch;
+mod memory;
+mod observe;
+mod plan;
+mod request;
+mod sources;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use capa_api::conditions::ConditionUpdate;
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::meta;
+use capa_cloud::{MachineClouds, MachineKey, Timing};
+use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
+
+pub use controller::{MachineReconciler, watched_cluster, watched_machine};
+pub use memory::LaunchMemory;
+pub(crate) use sources::publishes_network;
+
+use crate::transitions;
+use crate::world::MachineKubernetes;
+
+/// What an AWSMachine is reconciled with.
+#[derive(Clone)]
+pub struct MachineWorld {
+    /// Kubernetes.
+    pub kubernetes: Arc<dyn MachineKubernetes>,
+    /// AWS.
+    pub clouds: Arc<dyn MachineClouds>,
+    /// Launches of this process.
+    pub memory: LaunchMemory,
+    /// Periods and ages.
+    pub timing: Timing,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: String,
+}
+
+/// The Cluster API objects a machine belongs to, as far as they are there.
+struct Owners {
+    machine: Option<Arc<Machine>>,
+    cluster: Option<Arc<Cluster>>,
+}
+
+/// A pass under way: the object as the server has it, and what the pass makes of its status.
+struct Draft {
+    /// The object as the server last answered it.
+    machine: AWSMachine,
+    /// The status it shall have, conditions aside.
+    status: AWSMachineStatus,
+    /// What the pass has to say about conditions.
+    updates: Vec<ConditionUpdate>,
+    /// When to look again.
+    next: Next,
+    /// Events to publish.
+    events: Vec<Notice>,
+    /// Our finalizer is off: there is no object left to write to.
+    released: bool,
+}
+
+impl Draft {
+    fn new(machine: AWSMachine) -> Self {
+        let status = machine.status.clone().unwrap_or_default();
+        Self { machine, status, updates: vec![], next: Next::AwaitChange, events: vec![], released: false }
+    }
+
+    fn say(&mut self, update: ConditionUpdate) {
+        self.updates.push(update);
+    }
+
+    /// Says what keeps the pass from going on, and when it is tried again.
+    fn stop(mut self, update: ConditionUpdate, next: Next) -> Self {
+        self.say(update);
+        self.next = next;
+        self
+    }
+
+    fn uid(&self) -> &str {
+        self.machine.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.machine.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The machine as the instance store knows it.
+    fn key(&self) -> MachineKey {
+        MachineKey {
+            namespace: self.namespace().to_owned(),
+            name: self.machine.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// One pass.
+pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outcome<AWSMachine>, ReconcileError> {
+    if meta::is_deleted_for_move(&machine.metadata) {
+        return Ok(Outcome::done(machine));
+    }
+    let owners = dereference::owners(&machine, world);
+    let deleting = machine.metadata.deletion_timestamp.is_some();
+    if deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER) {
+        return Ok(Outcome::done(machine));
+    }
+    if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
+        let paused = status::paused(&machine, world.kubernetes.now());
+        return Ok(Outcome::done(machine).with_status(paused));
+    }
+    let draft = Draft::new(machine);
+    let draft = if deleting {
+        deletion::reconcile(draft, &owners, world).await?
+    } else if dereference::instance_id(&draft.machine).is_some() {
+        observe::reconcile(draft, &owners, world).await?
+    } else {
+        launch::reconcile(draft, &owners, world).await?
+    };
+    if draft.released {
+        return Ok(Outcome::done(draft.machine).with_events(draft.events));
+    }
+    let status = status::summarize(&draft, world.kubernetes.now());
+    let before = draft.machine.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let warnings = transitions::warnings(before, &status.conditions);
+    let Draft { machine, next, events, .. } = draft;
+    Ok(Outcome::done(machine).with_status(status).with_next(next).with_events(events).with_events(warnings))
+}

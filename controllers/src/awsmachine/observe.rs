@@ -1,0 +1,194 @@
+//! Follows the instance of a machine.
+
+use capa_api::common::{IdentityReference, Initialization, MachineAddress, MachineAddressType};
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::MachineNetworkInUse;
+use capa_cloud::{AddressKind, Instance, InstanceState, Sighting};
+use capa_runtime::reconcile::{Next, ReconcileError};
+
+use super::dereference::{self, Access};
+use super::{Draft, MachineWorld, Owners, apply};
+use crate::world::KubernetesError;
+
+/// Where the instance of a machine is looked for.
+pub(super) struct Whereabouts {
+    pub(super) access: Access,
+    pub(super) cluster_tag: String,
+    region: String,
+    identity_ref: IdentityReference,
+}
+
+/// Finds the way to the instance: as frozen at launch, else (status lost) as the network sources say. An `Err` carries
+/// the draft with the condition that says why there is none.
+pub(super) async fn whereabouts(
+    draft: Draft,
+    owners: &Owners,
+    world: &MachineWorld,
+) -> Result<Result<(Draft, Whereabouts), Draft>, KubernetesError> {
+    let cluster_name = owners.cluster.as_ref().and_then(|cluster| cluster.metadata.name.clone());
+    let labelled = || capa_api::meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
+    let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
+    let frozen = draft.status.network.clone().unwrap_or_default();
+    let (region, identity_ref, cluster_tag) = match (frozen.region, owners.cluster.as_deref()) {
+        (Some(region), _) => (Some(region), frozen.identity_ref, frozen.cluster_tag),
+        (None, Some(cluster)) => {
+            let merged = dereference::network(&draft.machine, cluster, world).await?;
+            if let Some(problem) = merged.problem {
+                let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
+                return Ok(Err(draft.stop(update, Next::Retry)));
+            }
+            (merged.network.region, merged.network.identity_ref, merged.network.cluster_tag)
+        }
+        (None, None) => (draft.machine.spec.region.clone(), draft.machine.spec.identity_ref.clone(), None),
+    };
+    let Some(region) = region else {
+        let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
+        return Ok(Err(draft.stop(ConditionType::NetworkReady.is_false(Reason::MissingField, message), Next::Retry)));
+    };
+    let identity_ref = identity_ref.unwrap_or_else(IdentityReference::controller_default);
+    let cluster_tag = cluster_tag.unwrap_or_else(|| cluster_name.clone());
+    match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
+        Ok(access) => Ok(Ok((draft, Whereabouts { access, cluster_tag, region, identity_ref }))),
+        Err(update) => Ok(Err(draft.stop(update, Next::Retry))),
+    }
+}
+
+pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let Some(id) = dereference::instance_id(&draft.machine) else { return Ok(draft) };
+    let (mut draft, whereabouts) = match whereabouts(draft, owners, world).await? {
+        Ok(found) => found,
+        Err(stopped) => return Ok(keep_saying(stopped)),
+    };
+    match whereabouts.access.cloud.instance(&draft.key(), &id) {
+        // The store wakes us with its first listing; until then what was last known stands.
+        Sighting::Unknown => Ok(keep_saying(draft)),
+        Sighting::Absent => Ok(absent(draft, &id, world)),
+        Sighting::Seen(instance) => {
+            let believed = dereference::recorded_instance_id(&draft.machine).is_some();
+            let owner_name = capa_api::meta::owner_machine_name(&draft.machine.metadata).unwrap_or_default();
+            if !believed && !apply::is_ours(&instance, &whereabouts.cluster_tag, draft.namespace(), owner_name) {
+                let message = format!(
+                    "instance {id}, which the spec names, does not carry the tags of this machine: it is left alone"
+                );
+                return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::NotOwned, message), Next::AwaitChange));
+            }
+            draft.status.network.get_or_insert_with(|| recovered(&instance, &whereabouts));
+            seen(draft, &instance, world).await
+        }
+    }
+}
+
+/// What can be told of the network of an instance whose status was lost.
+fn recovered(instance: &Instance, whereabouts: &Whereabouts) -> MachineNetworkInUse {
+    MachineNetworkInUse {
+        account_id: Some(whereabouts.access.account_id.clone()),
+        region: Some(whereabouts.region.clone()),
+        availability_zone: Some(instance.availability_zone.clone()),
+        subnet_id: instance.subnet_id.clone(),
+        identity_ref: Some(whereabouts.identity_ref.clone()),
+        cluster_tag: Some(whereabouts.cluster_tag.clone()),
+        ..MachineNetworkInUse::default()
+    }
+}
+
+async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let running = instance.state == InstanceState::Running;
+    if running && draft.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
+        let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
+        draft.machine = world.kubernetes.publish_ids(&draft.machine, &provider_id, &instance.id).await?;
+    }
+    let status = &mut draft.status;
+    status.instance_state = instance.state.as_str().parse().ok();
+    status.failure_domain = Some(instance.availability_zone.clone());
+    if !instance.addresses.is_empty() {
+        status.addresses = addresses(instance);
+    }
+    if running {
+        status.initialization = Some(Initialization { provisioned: Some(true) });
+    }
+    status.ready = Some(status.provisioned());
+    for condition in [ConditionType::BootstrapDataReady, ConditionType::IdentityReady, ConditionType::NetworkReady] {
+        draft.say(condition.is_true(Reason::Ready));
+    }
+    if let Some(update) = targets_not_registered(&draft) {
+        draft.say(update);
+    }
+    let update = instance_ready(&draft, instance);
+    draft.say(update);
+    Ok(draft)
+}
+
+fn instance_ready(draft: &Draft, instance: &Instance) -> capa_api::conditions::ConditionUpdate {
+    let id = &instance.id;
+    let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
+    let why = instance.state_reason.as_ref().map(|reason| format!(": {}", reason.message)).unwrap_or_default();
+    match instance.state {
+        InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
+        InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),
+        InstanceState::Stopping | InstanceState::Stopped => {
+            not_ready(Reason::Stopped, format!("instance {id} is stopped{why}: start it or delete the Machine"))
+        }
+        InstanceState::ShuttingDown | InstanceState::Terminated if draft.status.provisioned() => not_ready(
+            Reason::Terminated,
+            format!("instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"),
+        ),
+        InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
+            Reason::Failed,
+            format!("instance {id} ended before it ran{why}: delete the Machine to replace it"),
+        ),
+    }
+}
+
+/// Registration in load balancer targets comes with a later release; until then the user is told, not left guessing.
+fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::ConditionUpdate> {
+    let role = capa_api::meta::machine_role(&draft.machine.metadata);
+    let targets = &draft.status.network.as_ref()?.control_plane_targets;
+    (role == capa_api::common::MachineRole::ControlPlane && !targets.is_empty()).then(|| {
+        ConditionType::ControlPlaneTargetsReady.is_false(
+            Reason::UnsupportedField,
+            "registering instances in controlPlaneTargets is not supported yet: register this one yourself",
+        )
+    })
+}
+
+fn addresses(instance: &Instance) -> Vec<MachineAddress> {
+    let kind = |kind| match kind {
+        AddressKind::InternalIP => MachineAddressType::InternalIP,
+        AddressKind::ExternalIP => MachineAddressType::ExternalIP,
+        AddressKind::InternalDNS => MachineAddressType::InternalDNS,
+        AddressKind::ExternalDNS => MachineAddressType::ExternalDNS,
+    };
+    instance
+        .addresses
+        .iter()
+        .map(|address| MachineAddress { address_type: kind(address.kind), address: address.address.clone() })
+        .collect()
+}
+
+/// Not found is not gone: a young instance may simply not show yet.
+fn absent(mut draft: Draft, id: &str, world: &MachineWorld) -> Draft {
+    if let Some(rest) = youth(&draft, world) {
+        draft.next = Next::Requeue(rest);
+        return keep_saying(draft);
+    }
+    let message = format!(
+        "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
+    );
+    draft.stop(ConditionType::InstanceReady.is_false(Reason::NotFound, message), Next::AwaitChange)
+}
+
+/// How long the instance is still too young for its absence to count. An instance without our record is old.
+pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
+    let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
+    let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
+    world.timing.visibility_age.checked_sub(age).filter(|rest| !rest.is_zero())
+}
+
+/// What this pass could not look at stays as it was said before.
+fn keep_saying(mut draft: Draft) -> Draft {
+    let said: Vec<_> = draft.updates.iter().map(|update| update.condition).collect();
+    let kept = draft.status.conditions.iter().filter_map(super::status::as_update);
+    let kept: Vec<_> = kept.filter(|update| !said.contains(&update.condition)).collect();
+    draft.updates.extend(kept);
+    draft
+}

@@ -1,0 +1,145 @@
+//! Decides. Pure: what is recorded and known goes in, steps come out.
+
+use capa_api::machine::LaunchRecord;
+use capa_cloud::{Instance, InstanceState, Timing};
+use jiff::Timestamp;
+
+use super::memory::Progress;
+
+/// What to do for a machine without a known instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LaunchPlan {
+    /// Ask AWS for instances of this machine first; whatever is found is adopted and nothing is launched.
+    pub(super) look_up: bool,
+    /// What follows if nothing is found.
+    pub(super) then: Then,
+}
+
+/// How a launch goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Write the record of this attempt, then make its call.
+    Record(i32),
+    /// Make the recorded call again: with the same token and parameters that is a lookup.
+    Repeat,
+    /// The call cannot be repeated as it was: only look.
+    Confirm,
+}
+
+/// What is known of the open attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    /// How far this process knows it has come.
+    pub(super) progress: Progress,
+    /// Whether the call would be the recorded one.
+    pub(super) same_parameters: bool,
+}
+
+/// The launch protocol. A token never changes its subnet, and no call is made that is not recorded.
+pub(super) fn launch(record: Option<&LaunchRecord>, attempt: Attempt, now: Timestamp, timing: &Timing) -> LaunchPlan {
+    let Some((record, request)) = record.and_then(|record| Some((record, record.request.as_ref()?))) else {
+        // Restored, moved, or taken over, or simply new: an instance may be there already.
+        return LaunchPlan { look_up: true, then: Then::Record(1) };
+    };
+    if attempt.progress == Progress::Refused {
+        return LaunchPlan { look_up: false, then: Then::Record(record.attempt + 1) };
+    }
+    let age = now.duration_since(request.requested_at.0);
+    let token_is_known_to_aws = age.unsigned_abs() < timing.token_age;
+    let then = if attempt.same_parameters && token_is_known_to_aws { Then::Repeat } else { Then::Confirm };
+    LaunchPlan { look_up: attempt.progress == Progress::Unknown || then == Then::Confirm, then }
+}
+
+/// What to do for a machine that is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeletionStep {
+    /// Terminate this instance.
+    Terminate(String),
+    /// Termination is under way, or the answer is: the store wakes us.
+    Wait,
+    /// Nothing may be concluded yet.
+    WaitUntilOldEnough,
+    /// The proof is complete: nothing of ours is left.
+    Release,
+}
+
+/// Deletion of a machine whose instance is known by id.
+pub(super) fn delete_known(instance: Option<&Instance>, absent: bool, old_enough: bool) -> DeletionStep {
+    match instance {
+        Some(instance) => match instance.state {
+            InstanceState::Terminated => DeletionStep::Release,
+            InstanceState::ShuttingDown => DeletionStep::Wait,
+            InstanceState::Pending | InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped => {
+                DeletionStep::Terminate(instance.id.clone())
+            }
+        },
+        None if absent && old_enough => DeletionStep::Release,
+        None if absent => DeletionStep::WaitUntilOldEnough,
+        None => DeletionStep::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_api::machine::LaunchRequest;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn record(attempt: i32) -> LaunchRecord {
+        let request = LaunchRequest {
+            client_token: format!("uid-{attempt}"),
+            subnet_id: "subnet-1".into(),
+            image_id: "ami-1".into(),
+            instance_type: "t3.large".into(),
+            security_group_ids: vec!["sg-1".into()],
+            parameters_hash: "h".into(),
+            requested_at: Time(Timestamp::UNIX_EPOCH),
+        };
+        LaunchRecord { attempt, request: Some(request), instance_id: None }
+    }
+
+    fn plan(record: Option<&LaunchRecord>, progress: Progress, same_parameters: bool) -> LaunchPlan {
+        launch(record, Attempt { progress, same_parameters }, Timestamp::UNIX_EPOCH, &Timing::default())
+    }
+
+    #[test]
+    fn the_first_attempt_is_preceded_by_a_lookup() {
+        let expected = LaunchPlan { look_up: true, then: Then::Record(1) };
+        assert_eq!(plan(None, Progress::Unknown, true), expected);
+        assert_eq!(plan(Some(&LaunchRecord::before_first_attempt()), Progress::Unknown, true), expected);
+    }
+
+    #[test]
+    fn an_own_record_is_called_without_a_lookup_and_a_foreign_one_after_it() {
+        assert_eq!(plan(Some(&record(1)), Progress::Recorded, true), LaunchPlan { look_up: false, then: Then::Repeat });
+        assert_eq!(plan(Some(&record(1)), Progress::Unknown, true), LaunchPlan { look_up: true, then: Then::Repeat });
+    }
+
+    #[test]
+    fn a_refused_attempt_is_followed_by_the_next() {
+        assert_eq!(plan(Some(&record(3)), Progress::Refused, true), LaunchPlan { look_up: false, then: Then::Record(4) });
+    }
+
+    #[test]
+    fn a_call_that_would_differ_from_its_record_is_never_made() {
+        assert_eq!(plan(Some(&record(1)), Progress::Recorded, false), LaunchPlan { look_up: true, then: Then::Confirm });
+    }
+
+    #[test]
+    fn an_attempt_older_than_its_token_is_looked_up_and_not_repeated() {
+        let later = Timestamp::UNIX_EPOCH + Timing::default().token_age;
+        let attempt = Attempt { progress: Progress::Recorded, same_parameters: true };
+        assert_eq!(
+            launch(Some(&record(1)), attempt, later, &Timing::default()),
+            LaunchPlan { look_up: true, then: Then::Confirm }
+        );
+    }
+
+    #[test]
+    fn absence_alone_is_no_proof_while_the_instance_is_young() {
+        assert_eq!(delete_known(None, true, false), DeletionStep::WaitUntilOldEnough);
+        assert_eq!(delete_known(None, true, true), DeletionStep::Release);
+        assert_eq!(delete_known(None, false, true), DeletionStep::Wait);
+    }
+}

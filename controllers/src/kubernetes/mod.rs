@@ -1,0 +1,225 @@
+//! The reconcilers' Kubernetes side on a real API server: caches for what is watched, requests for the rest.
+
+mod infrastructure;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use capa_api::cluster::AWSCluster;
+use capa_api::common::{IdentityKind, IdentityReference};
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::meta;
+use capa_cloud::Timing;
+use capa_runtime::Runtime;
+use capa_runtime::cache::ObjectCache;
+use capa_runtime::kinds::CachedKind;
+use capa_runtime::status::StatusWriter;
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::world::{ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes};
+pub use infrastructure::InfrastructureReader;
+
+/// Names us as the writer in `metadata.managedFields`.
+const FIELD_MANAGER: &str = "capa-rs";
+
+/// Caches of everything that is watched.
+#[derive(Clone)]
+pub struct Caches {
+    /// Clusters.
+    pub clusters: ObjectCache<Cluster>,
+    /// Machines.
+    pub machines: ObjectCache<Machine>,
+    /// AWSClusters.
+    pub aws_clusters: ObjectCache<AWSCluster>,
+    /// AWSMachines.
+    pub aws_machines: ObjectCache<AWSMachine>,
+    /// The three identity kinds.
+    pub controller_identities: ObjectCache<AWSClusterControllerIdentity>,
+    /// Role identities.
+    pub role_identities: ObjectCache<AWSClusterRoleIdentity>,
+    /// Static identities.
+    pub static_identities: ObjectCache<AWSClusterStaticIdentity>,
+    /// Namespaces, for the selectors of `allowedNamespaces`.
+    pub namespaces: ObjectCache<Namespace>,
+}
+
+/// Kubernetes as the reconcilers see it.
+#[derive(Clone)]
+pub struct KubernetesWorld {
+    client: Client,
+    caches: Caches,
+    statuses: StatusWriter,
+    runtime: Runtime,
+    infrastructure: Arc<InfrastructureReader>,
+}
+
+impl KubernetesWorld {
+    /// Over these caches.
+    pub fn new(runtime: &Runtime, caches: &Caches, timing: Timing) -> Self {
+        Self {
+            client: runtime.client.clone(),
+            caches: caches.clone(),
+            statuses: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
+            runtime: runtime.clone(),
+            infrastructure: Arc::new(InfrastructureReader::new(runtime.client.clone(), timing)),
+        }
+    }
+
+    /// The reader of infrastructure objects, so that a watch can tell it what has changed.
+    pub fn infrastructure_reader(&self) -> Arc<InfrastructureReader> {
+        Arc::clone(&self.infrastructure)
+    }
+
+    async fn patch<K>(&self, object: &K, patch: Value, attempted: &str) -> Result<Option<K>, KubernetesError>
+    where
+        K: CachedKind<Scope = NamespaceResourceScope>,
+    {
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
+        let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
+            Ok(patched) => {
+                self.runtime.writes.written(&patched);
+                Ok(Some(patched))
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(failed(format!("{attempted} {} {namespace}/{name}", K::kind(&())), error)),
+        }
+    }
+
+    /// Replaces the finalizers, refused if the object has changed since it was read.
+    async fn put_finalizers<K>(&self, object: &K, finalizers: Vec<String>, attempted: &str) -> Result<Option<K>, KubernetesError>
+    where
+        K: CachedKind<Scope = NamespaceResourceScope>,
+    {
+        let patch = json!({"metadata": {"resourceVersion": object.resource_version(), "finalizers": finalizers}});
+        self.patch(object, patch, attempted).await
+    }
+}
+
+fn failed(attempted: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KubernetesError {
+    KubernetesError { attempted, source: source.into() }
+}
+
+fn without(object: &impl Resource, finalizer: &str) -> Vec<String> {
+    object.finalizers().iter().filter(|present| *present != finalizer).cloned().collect()
+}
+
+fn named<K>(store: &Store<K>, name: &str) -> Option<Arc<K>>
+where
+    K: CachedKind,
+{
+    store.get(&ObjectRef::new(name))
+}
+
+#[async_trait]
+impl Kubernetes for KubernetesWorld {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
+        self.caches.clusters.store().get(&ObjectRef::new(name).within(namespace))
+    }
+
+    fn identity(&self, reference: &IdentityReference) -> Option<Identity> {
+        let name = reference.name.as_str();
+        match reference.kind {
+            IdentityKind::AWSClusterControllerIdentity => {
+                named(self.caches.controller_identities.store(), name).map(Identity::Controller)
+            }
+            IdentityKind::AWSClusterRoleIdentity => named(self.caches.role_identities.store(), name).map(Identity::Role),
+            IdentityKind::AWSClusterStaticIdentity => {
+                named(self.caches.static_identities.store(), name).map(Identity::Static)
+            }
+        }
+    }
+
+    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
+        let cached = named(self.caches.namespaces.store(), namespace);
+        cached.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default()
+    }
+
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        api.get_opt(name).await.map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+    }
+}
+
+#[async_trait]
+impl MachineKubernetes for KubernetesWorld {
+    fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
+        self.caches.machines.store().get(&ObjectRef::new(name).within(namespace))
+    }
+
+    fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
+        machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
+    }
+
+    async fn infrastructure(
+        &self,
+        namespace: &str,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, KubernetesError> {
+        self.infrastructure.read(namespace, reference).await
+    }
+
+    async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        let mut finalizers = machine.finalizers().to_vec();
+        finalizers.push(meta::MACHINE_FINALIZER.to_owned());
+        let patched = self.put_finalizers(machine, finalizers, "add the finalizer of").await?;
+        patched.ok_or_else(|| failed(format!("add the finalizer of {}", machine.name_any()), "the object is gone"))
+    }
+
+    async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        let finalizers = without(machine, meta::MACHINE_FINALIZER);
+        self.put_finalizers(machine, finalizers, "remove the finalizer of").await.map(drop)
+    }
+
+    async fn write_status(
+        &self,
+        machine: &AWSMachine,
+        status: &AWSMachineStatus,
+    ) -> Result<AWSMachine, KubernetesError> {
+        let written = self.statuses.write(machine, status).await;
+        written.map_err(|error| failed(format!("record the status of AWSMachine {}", machine.name_any()), error))
+    }
+
+    async fn publish_ids(
+        &self,
+        machine: &AWSMachine,
+        provider_id: &str,
+        instance_id: &str,
+    ) -> Result<AWSMachine, KubernetesError> {
+        let patch = json!({"spec": {"providerID": provider_id, "instanceID": instance_id}});
+        let patched = self.patch(machine, patch, "publish the ids of").await?;
+        patched.ok_or_else(|| failed(format!("publish the ids of {}", machine.name_any()), "the object is gone"))
+    }
+}
+
+#[async_trait]
+impl ClusterKubernetes for KubernetesWorld {
+    async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        let finalizers = without(cluster, meta::CLUSTER_FINALIZER);
+        let patched = self.put_finalizers(cluster, finalizers, "remove the finalizer of").await?;
+        Ok(patched.unwrap_or_else(|| cluster.clone()))
+    }
+}
+
+/// The AWSMachines of a cluster by label.
+pub fn machines_of_cluster(store: &Store<AWSMachine>, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
+    store.state_filter(|machine| {
+        machine.metadata.namespace.as_deref() == Some(namespace)
+            && meta::cluster_name_label(&machine.metadata) == Some(cluster)
+    })
+}
