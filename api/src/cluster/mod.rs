@@ -144,14 +144,16 @@ pub struct AWSClusterSpec {
 /// Address of a Kubernetes API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
 pub struct ControlPlaneEndpoint {
     /// Host name or IP address without scheme, e.g. `api.prod.example.org`. At most 512 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub host: Option<String>,
 
-    /// TCP port, e.g. 6443.
+    /// TCP port, e.g. 6443. Older clients write 0 for a port that is not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65535))]
     pub port: Option<i32>,
 }
 
