@@ -1,5 +1,12 @@
 //! Objects as users write them, and as the provider leaves them: they are read, and nothing in them is lost.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do"
+)]
+
 use std::fmt::Debug;
 
 use capa_api::cluster::AWSCluster;

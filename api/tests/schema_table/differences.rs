@@ -1,5 +1,6 @@
 //! Differences between two tables, and the list of those that are meant.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::rows::{Place, Row};
@@ -53,7 +54,7 @@ impl fmt::Display for Difference {
 /// What differs between two rows of one field, a difference a column.
 pub(crate) fn between(place: &Place, theirs: &Row, ours: &Row) -> Vec<Difference> {
     let yes = |required: bool| if required { "yes" } else { "no" };
-    let list = |values: &std::collections::BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
+    let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
     let columns = [
         ("type", theirs.data_type.clone(), ours.data_type.clone()),
         (
@@ -62,7 +63,7 @@ pub(crate) fn between(place: &Place, theirs: &Row, ours: &Row) -> Vec<Difference
             yes(ours.required).to_owned(),
         ),
         ("default", theirs.default.clone(), ours.default.clone()),
-        ("enum", list(&theirs.values), list(&ours.values)),
+        ("enum", joined(&theirs.values), joined(&ours.values)),
         ("list", theirs.list.clone(), ours.list.clone()),
     ];
     let mut found: Vec<Difference> = columns

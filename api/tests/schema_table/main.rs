@@ -3,6 +3,13 @@
 //! `tests/data/capa-v1beta2.tsv` holds the other side as facts. Every difference is listed, with its reason, in
 //! `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod differences;
 mod rows;
 

@@ -150,7 +150,7 @@ fn row_of_schema(object: &Map<String, Value>, required: bool) -> Row {
     );
     Row {
         data_type: int_or_string
-            .or(object.get("type").and_then(Value::as_str))
+            .or_else(|| object.get("type").and_then(Value::as_str))
             .unwrap_or_default()
             .to_owned(),
         required,
