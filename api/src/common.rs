@@ -180,6 +180,46 @@ pub struct ImageLookup {
     pub base_os: Option<String>,
 }
 
+/// A pool of public IPv4 addresses that were brought to AWS (BYOIP).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ElasticIpPool {
+    /// Id of the public IPv4 pool, for example `ipv4pool-ec2-0123456789abcdef0`. Belongs together with
+    /// `publicIpv4PoolFallbackOrder`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 30))]
+    pub public_ipv4_pool: Option<String>,
+    /// What happens when the pool has no free address: `amazon-pool` takes one of Amazon's, `none` fails with a
+    /// condition that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self in ['none','amazon-pool']",
+        "message": "publicIpv4PoolFallbackOrder must be none or amazon-pool",
+    }]))]
+    pub public_ipv4_pool_fallback_order: Option<ElasticIpPoolFallback>,
+}
+
+/// Where a public IPv4 address comes from when its pool has none left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ElasticIpPoolFallback {
+    /// From Amazon's addresses.
+    AmazonPool,
+    /// From nowhere: the allocation fails.
+    None,
+}
+
+/// What the private host name of an instance is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum HostnameType {
+    /// The private IPv4 address.
+    IpName,
+    /// The instance id.
+    ResourceName,
+}
+
 /// Role of a machine in its cluster.
 #[derive(
     Clone,

@@ -13,4 +13,5 @@ pub mod machine;
 pub mod machine_template;
 pub mod meta;
 pub mod network;
+pub mod schema;
 pub mod selector;

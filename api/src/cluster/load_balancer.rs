@@ -137,7 +137,6 @@ pub struct LoadBalancerSpec {
     /// a TLS handshake (`classic` only). With a plain connection an API server that answers nothing counts as healthy.
     /// Default: `TCP` (`effective_health_check_protocol`). Can be changed later for `classic` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "HealthCheckProtocol")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
     /// Timing of the API servers' health check; read when the target group is created. Not for `classic`.
@@ -178,13 +177,11 @@ pub struct LoadBalancerSpec {
     /// Address family by which API servers are reached: `ipv4`, or `ipv6`, which needs `vpc.ipv6`. Not for `classic`.
     /// Default: by the subnets of the control planes. Immutable.
     #[serde(rename = "targetGroupIPType", default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "TargetGroupIpType")]
     pub target_group_ip_type: Option<TargetGroupIpType>,
 
     /// `Enabled`: the cluster waits until the manager can resolve the load balancer's DNS name. `None`: it does not, for
     /// managers without a resolver that knows AWS's names. Default: `Enabled` (`effective_dns_resolution_check`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "DnsResolutionCheck")]
     pub dns_resolution_check: Option<DnsResolutionCheck>,
 }
 
@@ -286,7 +283,6 @@ pub struct Listener {
 
     /// Address family by which this listener's targets are reached. Default: that of the API's target group.
     #[serde(rename = "targetGroupIPType", default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "TargetGroupIpType")]
     pub target_group_ip_type: Option<TargetGroupIpType>,
 }
 
@@ -327,7 +323,6 @@ pub struct ListenerHealthCheck {
     /// `TCP` opens a connection, `HTTP` and `HTTPS` ask for `path` and want a 2xx or 3xx. Default: `TCP`
     /// (`effective_health_check_protocol`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ListenerHealthCheckProtocol")]
     pub protocol: Option<ListenerHealthCheckProtocol>,
 
     /// Port to check, as a string, e.g. `"10256"`, or `traffic-port` for the port of the target. Default: the listener's

@@ -1,7 +1,4 @@
 //! AWSCluster: the infrastructure of one cluster, brought by the user (`unmanaged`) or made by the provider.
-//!
-//! Optional enums name their type a second time (`schemars(with = …)`): the schema of `Option<enum>` would show the
-//! description of the enum in place of the field's.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -117,17 +114,19 @@ pub struct AWSClusterSpec {
 
     /// Name of the image to look for where a machine gives neither an image id nor a format of its own. A template with
     /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`), `*` and `?` being wildcards, e.g.
-    /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`.
+    /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`
+    /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
 
     /// AWS account that owns the image to look for, e.g. `123456789012`; a lookup takes images of no other. Default:
-    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for trying things out.
+    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for trying things out
+    /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
 
     /// Operating system in the name of the image to look for, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
-    /// `ubuntu-24.04`.
+    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine).
     #[serde(rename = "imageLookupBaseOS", default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 
@@ -144,14 +143,16 @@ pub struct AWSClusterSpec {
 /// Address of a Kubernetes API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
 pub struct ControlPlaneEndpoint {
     /// Host name or IP address without scheme, e.g. `api.prod.example.org`. At most 512 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub host: Option<String>,
 
-    /// TCP port, e.g. 6443.
+    /// TCP port, e.g. 6443. Older clients write 0 for a port that is not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65535))]
     pub port: Option<i32>,
 }
 

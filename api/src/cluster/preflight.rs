@@ -38,7 +38,6 @@ pub struct PreflightSpec {
     /// cluster from being provisioned. `Disabled`: no AWS call for this cluster at all; give `availabilityZone` for
     /// every subnet then. Default: `Report` (`effective_preflight_mode`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PreflightMode")]
     pub mode: Option<PreflightMode>,
 
     /// Rules that are not to be checked, by their id, e.g. `S7` for a NAT gateway in another zone. Every finding names
@@ -54,6 +53,5 @@ pub struct PreflightSpec {
     /// Pod network of the cluster: the ports that it needs between nodes are then checked in the security groups.
     /// Absent or `None`: they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PodNetwork")]
     pub cni: Option<PodNetwork>,
 }

@@ -4,28 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Tags, tags_schema};
+use crate::network::ZoneType;
 
 /// Tag that keeps nodes out of a subnet whose addresses are for pods; its value is `secondary`.
 const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
-
-/// What kind of zone a subnet is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZoneType {
-    /// An ordinary availability zone of the region.
-    AvailabilityZone,
-    /// A Local Zone: an edge zone that hangs on a parent zone of the region.
-    LocalZone,
-    /// A Wavelength Zone: an edge zone in a carrier's network.
-    WavelengthZone,
-}
-
-impl ZoneType {
-    /// Whether the zone lies outside the region. Machines go there only when they name the subnet themselves.
-    pub const fn is_edge(self) -> bool {
-        matches!(self, Self::LocalZone | Self::WavelengthZone)
-    }
-}
 
 /// One subnet: an existing one by its AWS id, or, in a managed VPC, one to be created.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,7 +70,6 @@ pub struct SubnetSpec {
     /// Kind of the zone. Edge zones (`local-zone`, `wavelength-zone`) are no failure domains, and a machine is placed in
     /// one only when it names the subnet. Absent: as AWS shows it, or an ordinary zone where AWS is not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ZoneType")]
     pub zone_type: Option<ZoneType>,
 
     /// The zone of the region that an edge zone hangs on, e.g. `us-east-1a` for `us-east-1-nyc-1a`: private edge

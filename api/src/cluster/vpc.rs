@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Tags, tags_schema};
+use crate::common::{ElasticIpPool, HostnameType, Tags, tags_schema};
 
 /// IPv4 range of a new VPC when nothing is said about it.
 const DEFAULT_CIDR_BLOCK: &str = "10.0.0.0/16";
@@ -32,26 +32,6 @@ pub enum SubnetSchema {
     PreferPrivate,
     /// Large public subnets, small private ones.
     PreferPublic,
-}
-
-/// How EC2 forms the private host name of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HostnameType {
-    /// From the private IPv4 address.
-    IpName,
-    /// From the instance id.
-    ResourceName,
-}
-
-/// Where a public IPv4 address comes from when the pool has none left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PoolFallback {
-    /// From Amazon's addresses.
-    AmazonPool,
-    /// From nowhere: the allocation fails.
-    None,
 }
 
 /// The VPC of a cluster: an existing one by its id, or the shape of the one to be created.
@@ -131,7 +111,6 @@ pub struct VpcSpec {
     /// Form of the private host names in managed subnets: `ip-name`, e.g. `ip-10-0-1-2.ec2.internal`, or
     /// `resource-name`, from the instance id. Read when a subnet is created. Absent: what EC2 chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "HostnameType")]
     pub private_dns_hostname_type_on_launch: Option<HostnameType>,
 
     /// Pool of your own public IPv4 addresses for the Elastic IPs of a managed cluster: NAT gateways and the API's load
@@ -226,27 +205,6 @@ pub struct VpcIpv6 {
     /// Address pool of Amazon VPC IPAM from which the VPC gets its IPv6 range. Excludes `poolId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipam_pool: Option<IpamPool>,
-}
-
-/// A pool of public IPv4 addresses that you brought to AWS (BYOIP).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ElasticIpPool {
-    /// Id of the pool, `ipv4pool-ec2-` and an id, e.g. `ipv4pool-ec2-0a1b2c3d`. Belongs together with
-    /// `publicIpv4PoolFallbackOrder`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 30))]
-    pub public_ipv4_pool: Option<String>,
-
-    /// What happens when the pool has no free address: `amazon-pool` takes one of Amazon's, `none` fails with a
-    /// condition that says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "self in ['none','amazon-pool']",
-    "message": "publicIpv4PoolFallbackOrder must be none or amazon-pool",
-}]))]
-    #[schemars(with = "PoolFallback")]
-    pub public_ipv4_pool_fallback_order: Option<PoolFallback>,
 }
 
 /// Takes the format off an integer that the API has always declared without one.

@@ -12,8 +12,8 @@ pub use bootstrap::{
 pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
 pub use options::{
     AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
-    ElasticIpPool, ElasticIpPoolFallback, HostAffinity, HostnameType, HttpTokens, InstanceMetadataOptions, MarketType,
-    NetworkInterfaceType, PrivateDnsName, SpotMarketOptions, Switch, Tenancy,
+    HostAffinity, HttpTokens, InstanceMetadataOptions, MarketType, NetworkInterfaceType, PrivateDnsName,
+    SpotMarketOptions, Switch, Tenancy,
 };
 pub use spec::{AWSMachine, AWSMachineSpec};
 pub use status::{

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
-use crate::common::{Tags, tags_schema};
+use crate::common::{HostnameType, Tags, tags_schema};
 
 /// Machine image of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -189,29 +189,6 @@ pub enum NetworkInterfaceType {
     Efa,
 }
 
-/// Pool from which the machine's public address is taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ElasticIpPool {
-    /// Id of the public IPv4 pool, for example `ipv4pool-ec2-0123456789abcdef0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 30))]
-    pub public_ipv4_pool: Option<String>,
-    /// What happens when the pool is used up: `amazon-pool` takes an address of Amazon's, `none` fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub public_ipv4_pool_fallback_order: Option<ElasticIpPoolFallback>,
-}
-
-/// What happens when an address pool is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ElasticIpPoolFallback {
-    /// An address of Amazon's is taken.
-    AmazonPool,
-    /// The launch fails.
-    None,
-}
-
 /// DNS names of the instance inside the VPC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -234,17 +211,6 @@ pub struct PrivateDnsName {
         skip_serializing_if = "Option::is_none"
     )]
     pub enable_resource_name_dns_aaaa_record: Option<bool>,
-}
-
-/// What an instance's host name is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
-#[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
-pub enum HostnameType {
-    /// The private IPv4 address.
-    IpName,
-    /// The instance id.
-    ResourceName,
 }
 
 /// Features of the processor, of which at least one must be set.

@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{CloudInit, Ignition};
 use super::options::{
-    AmiReference, CapacityReservationPreference, CpuOptions, DynamicHostAllocation, ElasticIpPool, HostAffinity,
+    AmiReference, CapacityReservationPreference, CpuOptions, DynamicHostAllocation, HostAffinity,
     InstanceMetadataOptions, MarketType, NetworkInterfaceType, PrivateDnsName, SpotMarketOptions, Switch, Tenancy,
 };
 use super::status::AWSMachineStatus;
-use crate::common::{ControlPlaneTarget, IdentityReference, ResourceReference, Tags, Volume, tags_schema};
+use crate::common::{
+    ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, tags_schema,
+};
 
 /// Desired state of an EC2 instance. Immutable once created, except where a field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema, CustomResource)]
@@ -30,7 +32,7 @@ use crate::common::{ControlPlaneTarget, IdentityReference, ResourceReference, Ta
     printcolumn = r#"{"name": "Cluster", "type": "string", "jsonPath": ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']", "description": "Cluster that the machine belongs to"}"#,
     printcolumn = r#"{"name": "Machine", "type": "string", "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Machine\")].name", "description": "Machine that owns this AWSMachine"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status", "description": "Whether the instance runs and is what the spec asks for"}"#,
-    printcolumn = r#"{"name": "Instance", "type": "string", "jsonPath": ".status.launch.instanceID", "description": "EC2 instance id"}"#,
+    printcolumn = r#"{"name": "Instance", "type": "string", "jsonPath": "..instanceID", "description": "EC2 instance id: of the launch as soon as EC2 has answered, or of the spec"}"#,
     printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.instanceType", "description": "EC2 instance type"}"#,
     printcolumn = r#"{"name": "Zone", "type": "string", "jsonPath": ".status.failureDomain", "description": "Zone that the instance runs in"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the AWSMachine was created"}"#

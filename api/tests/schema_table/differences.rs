@@ -1,0 +1,151 @@
+//! Differences between two tables, and the list of those that are meant.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::rows::{Place, Row};
+
+/// One difference between the table and our schemas.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) place: Place,
+    /// `absent` (only they have the field), `added` (only we have it), or the column that differs.
+    pub(crate) column: &'static str,
+    theirs: String,
+    /// Our value of the column; for `bounds` only what differs, with `+` and `-` in front.
+    ours: String,
+}
+
+impl Difference {
+    pub(crate) fn absent(place: &Place) -> Self {
+        Self::new(place, "absent", "", "")
+    }
+
+    pub(crate) fn added(place: &Place) -> Self {
+        Self::new(place, "added", "", "")
+    }
+
+    fn new(place: &Place, column: &'static str, theirs: impl Into<String>, ours: impl Into<String>) -> Self {
+        Self {
+            place: place.clone(),
+            column,
+            theirs: theirs.into(),
+            ours: ours.into(),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            place,
+            column,
+            theirs,
+            ours,
+        } = self;
+        write!(
+            formatter,
+            "{}\t{}\t{column}\t{ours}\t(theirs: {theirs})",
+            place.kind, place.path
+        )
+    }
+}
+
+/// What differs between two rows of one field, a difference a column.
+pub(crate) fn between(place: &Place, theirs: &Row, ours: &Row) -> Vec<Difference> {
+    let yes = |required: bool| if required { "yes" } else { "no" };
+    let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
+    let columns = [
+        ("type", theirs.data_type.clone(), ours.data_type.clone()),
+        (
+            "required",
+            yes(theirs.required).to_owned(),
+            yes(ours.required).to_owned(),
+        ),
+        ("default", theirs.default.clone(), ours.default.clone()),
+        ("enum", joined(&theirs.values), joined(&ours.values)),
+        ("list", theirs.list.clone(), ours.list.clone()),
+    ];
+    let mut found: Vec<Difference> = columns
+        .into_iter()
+        .filter(|(_, theirs, ours)| theirs != ours)
+        .map(|(column, theirs, ours)| Difference::new(place, column, theirs, ours))
+        .collect();
+    let gained = ours.bounds.difference(&theirs.bounds).map(|bound| format!("+{bound}"));
+    let lost = theirs.bounds.difference(&ours.bounds).map(|bound| format!("-{bound}"));
+    let changed: Vec<String> = gained.chain(lost).collect();
+    if !changed.is_empty() {
+        found.push(Difference::new(place, "bounds", "", changed.join("; ")));
+    }
+    found
+}
+
+/// A difference that is meant.
+#[derive(Debug)]
+pub(crate) struct Allowed {
+    kinds: Vec<String>,
+    path: String,
+    column: String,
+    ours: String,
+    pub(crate) used: bool,
+}
+
+/// Reads the list: kinds, path, column, our value, reason. A kind's entries hold for its template too, below
+/// `spec.template`; a path that ends in `.**` holds for the field and all below it.
+pub(crate) fn parse(list: &str) -> Vec<Allowed> {
+    list.lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(allowed_of_line)
+        .collect()
+}
+
+fn allowed_of_line(line: &str) -> Allowed {
+    let columns: Vec<&str> = line.split('\t').collect();
+    let [kinds, path, column, ours, reason] = columns[..] else {
+        panic!("5 columns expected: {line:?}");
+    };
+    assert!(reason.len() > 10, "a reason is expected: {line:?}");
+    Allowed {
+        kinds: kinds.split(',').map(str::to_owned).collect(),
+        path: path.to_owned(),
+        column: column.to_owned(),
+        ours: ours.to_owned(),
+        used: false,
+    }
+}
+
+impl Allowed {
+    pub(crate) fn covers(&self, difference: &Difference) -> bool {
+        let Place { kind, path } = &difference.place;
+        let as_written = self.kinds.contains(kind) && self.covers_path(path);
+        let in_template = kind
+            .strip_suffix("Template")
+            .zip(path.strip_prefix("spec.template."))
+            .is_some_and(|(kind, path)| {
+                path != "spec" && self.kinds.iter().any(|entry| entry == kind) && self.covers_path(path)
+            });
+        (as_written || in_template) && self.column == difference.column && self.ours == difference.ours
+    }
+
+    fn covers_path(&self, path: &str) -> bool {
+        match self.path.strip_suffix(".**") {
+            Some(top) => path
+                .strip_prefix(top)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{'])),
+            None => self.path == path,
+        }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}\t{}\t{}\t{}",
+            self.kinds.join(","),
+            self.path,
+            self.column,
+            self.ours
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! The schemas of our CRDs against those of cluster-api-provider-aws v2.13.0, field by field and in both directions.
+//!
+//! `tests/data/capa-v1beta2.tsv` holds the other side as facts. Every difference is listed, with its reason, in
+//! `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do"
+)]
+
+mod differences;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use capa_api::schema::{crds, manifest};
+use differences::{Allowed, Difference};
+use rows::{Place, Row};
+
+const TABLE: &str = include_str!("../data/capa-v1beta2.tsv");
+const DIFFERENCES: &str = include_str!("../data/differences.tsv");
+
+fn our_rows() -> BTreeMap<Place, Row> {
+    let mut all = BTreeMap::new();
+    for crd in crds().unwrap() {
+        rows::of_manifest(&manifest(&crd).unwrap(), &mut all);
+    }
+    all
+}
+
+fn compare(theirs: &BTreeMap<Place, Row>, ours: &BTreeMap<Place, Row>) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (place, row) in theirs {
+        match ours.get(place) {
+            Some(our) => found.extend(differences::between(place, row, our)),
+            None => found.push(Difference::absent(place)),
+        }
+    }
+    found.extend(
+        ours.keys()
+            .filter(|place| !theirs.contains_key(place))
+            .map(Difference::added),
+    );
+    found
+}
+
+#[test]
+fn every_difference_from_the_table_is_listed_with_a_reason_and_every_listed_one_exists() {
+    let found = compare(&rows::of_table(TABLE), &our_rows());
+    let mut allowed: Vec<Allowed> = differences::parse(DIFFERENCES);
+
+    let mut unlisted = Vec::new();
+    for difference in &found {
+        let mut listed = false;
+        // All that fit are marked, so that a narrow entry beside a wide one is not called stale.
+        for entry in allowed.iter_mut().filter(|entry| entry.covers(difference)) {
+            entry.used = true;
+            listed = true;
+        }
+        if !listed {
+            unlisted.push(difference.to_string());
+        }
+    }
+    let stale: Vec<String> = allowed
+        .iter()
+        .filter(|entry| !entry.used)
+        .map(ToString::to_string)
+        .collect();
+
+    assert!(
+        unlisted.is_empty(),
+        "{} differences are not listed:\n{}",
+        unlisted.len(),
+        unlisted.join("\n")
+    );
+    assert!(
+        stale.is_empty(),
+        "{} listed differences do not exist:\n{}",
+        stale.len(),
+        stale.join("\n")
+    );
+}
+
+#[test]
+fn a_changed_field_is_noticed_in_every_column() {
+    let theirs = rows::of_table("AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=1; format=int64\t\n");
+    let changed = [
+        (
+            "AWSMachine\tspec.a\tstring\tyes\t1\t\tminimum=1; format=int64\t\n",
+            "type",
+        ),
+        (
+            "AWSMachine\tspec.a\tinteger\t\t1\t\tminimum=1; format=int64\t\n",
+            "required",
+        ),
+        (
+            "AWSMachine\tspec.a\tinteger\tyes\t2\t\tminimum=1; format=int64\t\n",
+            "default",
+        ),
+        (
+            "AWSMachine\tspec.a\tinteger\tyes\t1\tx\tminimum=1; format=int64\t\n",
+            "enum",
+        ),
+        (
+            "AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=2; format=int64\t\n",
+            "bounds",
+        ),
+        (
+            "AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=1; format=int64\tatomic\n",
+            "list",
+        ),
+        ("", "absent"),
+    ];
+    for (ours, column) in changed {
+        let found = compare(&theirs, &rows::of_table(ours));
+        assert_eq!(
+            found.iter().map(|difference| difference.column).collect::<Vec<_>>(),
+            [column]
+        );
+    }
+    let found = compare(&BTreeMap::new(), &theirs);
+    assert_eq!(
+        found.iter().map(|difference| difference.column).collect::<Vec<_>>(),
+        ["added"]
+    );
+}
