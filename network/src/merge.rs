@@ -40,7 +40,10 @@ pub struct Problem {
 impl Problem {
     /// A problem with its message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -98,18 +101,23 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
 }
 
 fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwork) {
-    let Merged { network: into, winners, .. } = merged;
+    let Merged {
+        network: into, winners, ..
+    } = merged;
     let mut take = |field: &str, taken: bool| {
         if taken {
             winners.insert(field.to_owned(), source.name.clone());
         }
     };
-    take("region", fill_string(&mut into.region, &from.region));
+    take("region", fill_string(&mut into.region, from.region.as_ref()));
     take("subnets", fill_list(&mut into.subnets, &from.subnets));
     if let Some(groups) = &from.security_groups {
         let into = into.security_groups.get_or_insert_default();
         take("securityGroups.all", fill_list(&mut into.all, &groups.all));
-        take("securityGroups.controlPlane", fill_list(&mut into.control_plane, &groups.control_plane));
+        take(
+            "securityGroups.controlPlane",
+            fill_list(&mut into.control_plane, &groups.control_plane),
+        );
         take("securityGroups.worker", fill_list(&mut into.worker, &groups.worker));
     }
     take("vpc", fill_option(&mut into.vpc, from.vpc.as_ref()));
@@ -120,17 +128,38 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
             true
         },
     );
-    take("clusterTag", fill_string(&mut into.cluster_tag, &from.cluster_tag));
-    take("sshKeyName", fill_option(&mut into.ssh_key_name, from.ssh_key_name.as_ref()));
-    take("imageLookup", fill_option(&mut into.image_lookup, from.image_lookup.as_ref()));
-    take("controlPlaneTargets", fill_list(&mut into.control_plane_targets, &from.control_plane_targets));
-    take("identityRef", fill_option(&mut into.identity_ref, from.identity_ref.as_ref()));
-    take("instanceProfiles", fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()));
-    take("bootstrapStorage", fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()));
+    take(
+        "clusterTag",
+        fill_string(&mut into.cluster_tag, from.cluster_tag.as_ref()),
+    );
+    take(
+        "sshKeyName",
+        fill_option(&mut into.ssh_key_name, from.ssh_key_name.as_ref()),
+    );
+    take(
+        "imageLookup",
+        fill_option(&mut into.image_lookup, from.image_lookup.as_ref()),
+    );
+    take(
+        "controlPlaneTargets",
+        fill_list(&mut into.control_plane_targets, &from.control_plane_targets),
+    );
+    take(
+        "identityRef",
+        fill_option(&mut into.identity_ref, from.identity_ref.as_ref()),
+    );
+    take(
+        "instanceProfiles",
+        fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()),
+    );
+    take(
+        "bootstrapStorage",
+        fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()),
+    );
 }
 
-fn fill_string(into: &mut Option<String>, from: &Option<String>) -> bool {
-    fill_option(into, from.as_ref().filter(|text| !text.is_empty()))
+fn fill_string(into: &mut Option<String>, from: Option<&String>) -> bool {
+    fill_option(into, from.filter(|text| !text.is_empty()))
 }
 
 fn fill_option<T: Clone>(into: &mut Option<T>, from: Option<&T>) -> bool {
@@ -155,13 +184,21 @@ mod tests {
 
     fn source(name: &str, trust: Trust, yaml: &str) -> Source {
         let network = serde_saphyr::from_str(yaml).unwrap();
-        Source { name: name.into(), trust, contribution: Contribution::Network(Box::new(network)) }
+        Source {
+            name: name.into(),
+            trust,
+            contribution: Contribution::Network(Box::new(network)),
+        }
     }
 
     #[test]
     fn each_field_comes_whole_from_the_first_source_that_has_it() {
         let merged = merge(&[
-            source("AWSMachine/m", Trust::Authority, "{region: eu-west-1, securityGroups: {worker: [sg-00000001]}}"),
+            source(
+                "AWSMachine/m",
+                Trust::Authority,
+                "{region: eu-west-1, securityGroups: {worker: [sg-00000001]}}",
+            ),
             source(
                 "AWSCluster/c",
                 Trust::Authority,
@@ -182,7 +219,11 @@ mod tests {
     fn empty_lists_and_strings_count_as_absent() {
         let merged = merge(&[
             source("A/a", Trust::Authority, "{region: '', subnets: []}"),
-            source("B/b", Trust::Authority, "{region: eu-west-1, subnets: [{id: subnet-00000001}]}"),
+            source(
+                "B/b",
+                Trust::Authority,
+                "{region: eu-west-1, subnets: [{id: subnet-00000001}]}",
+            ),
         ]);
         assert_eq!(merged.winners["region"], "B/b");
         assert_eq!(merged.winners["subnets"], "B/b");
@@ -192,7 +233,11 @@ mod tests {
     fn an_unusable_source_ends_the_walk() {
         let problem = Problem::new(Reason::NotFound, "Network/n does not exist");
         let merged = merge(&[
-            Source { name: "N/n".into(), trust: Trust::Placement, contribution: Contribution::Unusable(problem.clone()) },
+            Source {
+                name: "N/n".into(),
+                trust: Trust::Placement,
+                contribution: Contribution::Unusable(problem.clone()),
+            },
             source("B/b", Trust::Authority, "{region: eu-west-1}"),
         ]);
         assert_eq!(merged.problem, Some(problem));
@@ -207,11 +252,19 @@ mod tests {
             "bootstrapStorage: {s3: {bucket: mine}}",
             "controlPlaneTargets: [{classicLoadBalancerName: other}]",
         ] {
-            let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{region: r, {field}}}"))]);
+            let merged = merge(&[source(
+                "ConfigMap/c",
+                Trust::Placement,
+                &format!("{{region: r, {field}}}"),
+            )]);
             let problem = merged.problem.unwrap();
             assert_eq!(problem.reason, Reason::AuthorityNotAllowed, "{field}");
             assert!(problem.message.contains("ConfigMap/c"), "{}", problem.message);
-            assert!(!problem.message.contains("admin"), "no value of a source may show: {}", problem.message);
+            assert!(
+                !problem.message.contains("admin"),
+                "no value of a source may show: {}",
+                problem.message
+            );
             assert_eq!(merged.network.region, None, "nothing of a refused source is used");
         }
     }

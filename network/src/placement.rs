@@ -49,7 +49,12 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         .subnets
         .iter()
         .filter(|subnet| misfit(subnet, request).is_none())
-        .min_by_key(|subnet| (request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0), subnet.id.as_str()))
+        .min_by_key(|subnet| {
+            (
+                request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0),
+                subnet.id.as_str(),
+            )
+        })
         .ok_or_else(|| no_subnet(network, request))?;
     Ok(Placement {
         subnet_id: subnet.id.clone(),
@@ -63,7 +68,11 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
     let for_all = groups.map_or(&[][..], |groups| &groups.all);
     let of_role = groups.map_or(&[][..], |groups| groups.of_role(request.role));
     let mut ids: Vec<String> = Vec::new();
-    for id in for_all.iter().chain(of_role).chain(request.additional_security_group_ids) {
+    for id in for_all
+        .iter()
+        .chain(of_role)
+        .chain(request.additional_security_group_ids)
+    {
         if !ids.contains(id) {
             ids.push(id.clone());
         }
@@ -116,7 +125,10 @@ fn no_subnet(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Proble
         Some(zone) => format!("no subnet fits a {} machine in failure domain {zone}", request.role),
         None => format!("no subnet fits a {} machine", request.role),
     };
-    Problem::new(Reason::NoSubnetInFailureDomain, format!("{wanted} ({})", reasons.join("; ")))
+    Problem::new(
+        Reason::NoSubnetInFailureDomain,
+        format!("{wanted} ({})", reasons.join("; ")),
+    )
 }
 
 fn missing(field: &str, remedy: &str) -> Problem {
@@ -165,31 +177,51 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             *counts.entry(placement.subnet_id.clone()).or_insert(0) += 1;
             order.push(placement.subnet_id);
         }
-        assert_eq!(order, ["subnet-0000000a", "subnet-0000000b", "subnet-0000000a", "subnet-0000000b"]);
+        assert_eq!(
+            order,
+            [
+                "subnet-0000000a",
+                "subnet-0000000b",
+                "subnet-0000000a",
+                "subnet-0000000b"
+            ]
+        );
     }
 
     #[test]
     fn the_failure_domain_is_kept() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
-        let request = PlacementRequest { failure_domain: Some("eu-west-1b"), ..worker(&counts) };
+        let request = PlacementRequest {
+            failure_domain: Some("eu-west-1b"),
+            ..worker(&counts)
+        };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
     }
 
     #[test]
     fn a_public_address_asks_for_a_public_subnet() {
         let counts = BTreeMap::new();
-        let request =
-            PlacementRequest { public_ip: Some(true), failure_domain: Some("eu-west-1b"), ..worker(&counts) };
+        let request = PlacementRequest {
+            public_ip: Some(true),
+            failure_domain: Some("eu-west-1b"),
+            ..worker(&counts)
+        };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000c");
     }
 
     #[test]
     fn the_message_says_of_every_subnet_why_it_does_not_fit() {
         let counts = BTreeMap::new();
-        let request = PlacementRequest { failure_domain: Some("eu-west-1c"), ..worker(&counts) };
+        let request = PlacementRequest {
+            failure_domain: Some("eu-west-1c"),
+            ..worker(&counts)
+        };
         let problem = place(&network(), &request).unwrap_err();
         assert_eq!(problem.reason, Reason::NoSubnetInFailureDomain);
-        for part in ["subnet-0000000a: zone eu-west-1a", "subnet-0000000e: not for Worker machines"] {
+        for part in [
+            "subnet-0000000a: zone eu-west-1a",
+            "subnet-0000000e: not for Worker machines",
+        ] {
             assert!(problem.message.contains(part), "{}", problem.message);
         }
     }
@@ -202,7 +234,10 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..network()
         };
         assert!(place(&edge, &worker(&counts)).is_err());
-        let explicit = PlacementRequest { explicit_subnet: true, ..worker(&counts) };
+        let explicit = PlacementRequest {
+            explicit_subnet: true,
+            ..worker(&counts)
+        };
         assert_eq!(place(&edge, &explicit).unwrap().subnet_id, "subnet-0000000d");
     }
 
@@ -216,22 +251,47 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..worker(&counts)
         };
         let placement = place(&network(), &request).unwrap();
-        assert_eq!(placement.security_group_ids, ["sg-0000000a", "sg-0000000b", "sg-0000000f"]);
+        assert_eq!(
+            placement.security_group_ids,
+            ["sg-0000000a", "sg-0000000b", "sg-0000000f"]
+        );
     }
 
     #[test]
     fn a_machine_without_any_security_group_is_not_placed() {
         let counts = BTreeMap::new();
-        let bare = MachineNetwork { security_groups: None, ..network() };
-        assert_eq!(place(&bare, &worker(&counts)).unwrap_err().reason, Reason::NoSecurityGroup);
+        let bare = MachineNetwork {
+            security_groups: None,
+            ..network()
+        };
+        assert_eq!(
+            place(&bare, &worker(&counts)).unwrap_err().reason,
+            Reason::NoSecurityGroup
+        );
     }
 
     #[test]
     fn a_missing_region_or_subnet_is_named() {
         let counts = BTreeMap::new();
-        let no_region = MachineNetwork { region: None, ..network() };
-        assert!(place(&no_region, &worker(&counts)).unwrap_err().message.contains("supplies region"));
-        let no_subnets = MachineNetwork { subnets: vec![], ..network() };
-        assert!(place(&no_subnets, &worker(&counts)).unwrap_err().message.contains("supplies subnets"));
+        let no_region = MachineNetwork {
+            region: None,
+            ..network()
+        };
+        assert!(
+            place(&no_region, &worker(&counts))
+                .unwrap_err()
+                .message
+                .contains("supplies region")
+        );
+        let no_subnets = MachineNetwork {
+            subnets: vec![],
+            ..network()
+        };
+        assert!(
+            place(&no_subnets, &worker(&counts))
+                .unwrap_err()
+                .message
+                .contains("supplies subnets")
+        );
     }
 }

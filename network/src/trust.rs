@@ -17,7 +17,11 @@ const AUTHORITIES: [(&str, &str); 2] = [(GROUP, "AWSMachine"), (GROUP, "AWSClust
 
 /// The trust that a kind has by itself; an administrator's mapping can raise it.
 pub fn trust_of(group: &str, kind: &str) -> Trust {
-    if AUTHORITIES.contains(&(group, kind)) { Trust::Authority } else { Trust::Placement }
+    if AUTHORITIES.contains(&(group, kind)) {
+        Trust::Authority
+    } else {
+        Trust::Placement
+    }
 }
 
 #[cfg(test)]
