@@ -1,3 +1,10 @@
 //! `capa-rs`: see `capa-rs --help`.
 
-fn main() {}
+use std::process::ExitCode;
+
+use capa_rs::{Cli, run};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    run(Cli::parse())
+}

@@ -36,7 +36,10 @@ pub struct IdentityProblem {
 
 impl IdentityProblem {
     fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 
     /// The condition that shows it.
@@ -66,7 +69,11 @@ pub async fn resolve(
             let Some(secret) = kubernetes.secret(request.identity_namespace, name).await? else {
                 return Ok(Err(secret_missing(&identity, request.identity_namespace)));
             };
-            push_version(&mut key, secret.metadata.uid.as_deref(), secret.metadata.resource_version.as_deref());
+            push_version(
+                &mut key,
+                secret.metadata.uid.as_deref(),
+                secret.metadata.resource_version.as_deref(),
+            );
             match credentials(&identity, request.identity_namespace, &secret) {
                 Ok(source) => source,
                 Err(problem) => return Ok(Err(problem)),
@@ -107,7 +114,11 @@ fn walk(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Result<Ve
             ));
         };
         if !namespace_allowed(identity.allowed_namespaces(), request.namespace, &labels) {
-            let reason = if chain.is_empty() { Reason::NotAllowed } else { Reason::SourceNotAllowed };
+            let reason = if chain.is_empty() {
+                Reason::NotAllowed
+            } else {
+                Reason::SourceNotAllowed
+            };
             return Err(IdentityProblem::new(
                 reason,
                 format!(
@@ -158,7 +169,10 @@ fn credentials(
         value(key).ok_or_else(|| {
             IdentityProblem::new(
                 Reason::CredentialsFailed,
-                format!("Secret {namespace}/{} has no text under key {key}: add it", identity.spec.secret_ref),
+                format!(
+                    "Secret {namespace}/{} has no text under key {key}: add it",
+                    identity.spec.secret_ref
+                ),
             )
         })
     };
@@ -173,7 +187,11 @@ fn assume(role: &AWSClusterRoleIdentity, request: &IdentityRequest<'_>, source: 
     let spec = &role.spec;
     CredentialSource::Role {
         role_arn: spec.role_arn.clone(),
-        session_name: spec.session_name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| session_name(request)),
+        session_name: spec
+            .session_name
+            .clone()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| session_name(request)),
         external_id: spec.external_id.clone().filter(|id| !id.is_empty()),
         duration_seconds: spec.duration_seconds,
         inline_policy: spec.inline_policy.clone().filter(|policy| !policy.is_empty()),
@@ -184,5 +202,8 @@ fn assume(role: &AWSClusterRoleIdentity, request: &IdentityRequest<'_>, source: 
 
 /// `capa-rs-<namespace>-<cluster>`, cut to the 64 characters that STS accepts.
 fn session_name(request: &IdentityRequest<'_>) -> String {
-    format!("capa-rs-{}-{}", request.namespace, request.cluster_name).chars().take(64).collect()
+    format!("capa-rs-{}-{}", request.namespace, request.cluster_name)
+        .chars()
+        .take(64)
+        .collect()
 }

@@ -51,10 +51,17 @@ mod tests {
     #[test]
     fn only_a_new_kind_of_trouble_is_an_event() {
         let fine = conditions(vec![ConditionType::NetworkReady.is_true(Reason::Ready)]);
-        let lost = conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist")]);
-        let worded = conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-2 does not exist")]);
+        let lost = conditions(vec![
+            ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist"),
+        ]);
+        let worded = conditions(vec![
+            ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-2 does not exist"),
+        ]);
         let waiting = conditions(vec![ConditionType::InstanceReady.is_false(Reason::Pending, "")]);
-        assert_eq!(warnings(&fine, &lost), [Notice::warning("NotFound", "subnet-1 does not exist")]);
+        assert_eq!(
+            warnings(&fine, &lost),
+            [Notice::warning("NotFound", "subnet-1 does not exist")]
+        );
         assert_eq!(warnings(&lost, &worded), []);
         assert_eq!(warnings(&fine, &waiting), []);
     }

@@ -107,7 +107,11 @@ pub trait MachineKubernetes: Kubernetes {
     /// Takes our finalizer off.
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
     /// Writes the machine's status whole, refused if the object has changed since it was read.
-    async fn write_status(&self, machine: &AWSMachine, status: &AWSMachineStatus) -> Result<AWSMachine, KubernetesError>;
+    async fn write_status(
+        &self,
+        machine: &AWSMachine,
+        status: &AWSMachineStatus,
+    ) -> Result<AWSMachine, KubernetesError>;
     /// Sets `spec.providerID` and `spec.instanceID`.
     async fn publish_ids(
         &self,

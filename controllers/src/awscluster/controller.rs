@@ -28,7 +28,9 @@ impl Reconciler for ClusterReconciler {
     }
 
     async fn reconcile(&self, object: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        super::reconcile(object, &self.world).await.map(|outcome| with_resync(outcome, self.sync_period))
+        super::reconcile(object, &self.world)
+            .await
+            .map(|outcome| with_resync(outcome, self.sync_period))
     }
 }
 
@@ -45,7 +47,9 @@ pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
 pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
     let status = cluster.status.as_ref();
     let mut hasher = DefaultHasher::new();
-    status.is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned).hash(&mut hasher);
+    status
+        .is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned)
+        .hash(&mut hasher);
     // The contract's types hold no floats and no maps without order, so their JSON is as stable as they are.
     let network = status.and_then(|status| status.network.as_ref());
     serde_json::to_vec(&network).unwrap_or_default().hash(&mut hasher);

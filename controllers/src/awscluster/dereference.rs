@@ -4,7 +4,7 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, find};
 use capa_api::core::Cluster;
-use capa_cloud::{ClusterCloud, CloudError, ErrorClass, Query};
+use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterWorld;
 use super::resolve::{Found, Lookup};
@@ -41,27 +41,49 @@ pub(super) async fn facts(
     };
     let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
         Ok(identity) => identity,
-        Err(problem) => return Ok(Facts { identity: Err(IdentityFailure::Objects(problem)), lookup: Lookup::NotWanted }),
+        Err(problem) => {
+            return Ok(Facts {
+                identity: Err(IdentityFailure::Objects(problem)),
+                lookup: Lookup::NotWanted,
+            });
+        }
     };
     let region = cluster.spec.region();
-    let (PreflightMode::Report | PreflightMode::Require, Some(region)) = (cluster.spec.effective_preflight_mode(), region)
+    let (PreflightMode::Report | PreflightMode::Require, Some(region)) =
+        (cluster.spec.effective_preflight_mode(), region)
     else {
-        return Ok(Facts { identity: Ok(()), lookup: Lookup::NotWanted });
+        return Ok(Facts {
+            identity: Ok(()),
+            lookup: Lookup::NotWanted,
+        });
     };
     let cloud = world.clouds.cluster(&identity, region);
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
         Err(error) if error.class == ErrorClass::Unauthorized => {
             let lookup = Lookup::Failed(error.clone());
-            return Ok(Facts { identity: Err(IdentityFailure::Credentials(error)), lookup });
+            return Ok(Facts {
+                identity: Err(IdentityFailure::Credentials(error)),
+                lookup,
+            });
         }
-        Err(error) => return Ok(Facts { identity: Ok(()), lookup: Lookup::Failed(error) }),
+        Err(error) => {
+            return Ok(Facts {
+                identity: Ok(()),
+                lookup: Lookup::Failed(error),
+            });
+        }
     };
     let lookup = match kept(cluster) {
         Some(lookup) => lookup,
-        None => look_up(cloud.as_ref(), &cluster.spec, account_id).await.unwrap_or_else(Lookup::Failed),
+        None => look_up(cloud.as_ref(), &cluster.spec, account_id)
+            .await
+            .unwrap_or_else(Lookup::Failed),
     };
-    Ok(Facts { identity: Ok(()), lookup })
+    Ok(Facts {
+        identity: Ok(()),
+        lookup,
+    })
 }
 
 /// A lookup that was complete is not repeated until the spec changes; the status tells, so a restart repeats nothing.
@@ -74,13 +96,16 @@ fn kept(cluster: &AWSCluster) -> Option<Lookup> {
 }
 
 /// One describe each of subnets, VPC, route tables and security groups; nothing that was not declared is asked for.
-async fn look_up(
-    cloud: &dyn ClusterCloud,
-    spec: &AWSClusterSpec,
-    account_id: String,
-) -> Result<Lookup, CloudError> {
-    let mut found = Found { account_id, ..Found::default() };
-    let subnet_ids: Vec<&str> = spec.subnets().iter().filter_map(|subnet| subnet.effective_resource_id()).collect();
+async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: String) -> Result<Lookup, CloudError> {
+    let mut found = Found {
+        account_id,
+        ..Found::default()
+    };
+    let subnet_ids: Vec<&str> = spec
+        .subnets()
+        .iter()
+        .filter_map(|subnet| subnet.effective_resource_id())
+        .collect();
     if !subnet_ids.is_empty() {
         found.subnets = cloud.subnets(&Query::filter("subnet-id", subnet_ids)).await?;
     }
@@ -88,7 +113,10 @@ async fn look_up(
     if !group_ids.is_empty() {
         found.security_groups = cloud.security_groups(&Query::filter("group-id", group_ids)).await?;
     }
-    if let Some(vpc_id) = spec.vpc_id().or_else(|| found.subnets.first().map(|subnet| subnet.vpc_id.as_str())) {
+    if let Some(vpc_id) = spec
+        .vpc_id()
+        .or_else(|| found.subnets.first().map(|subnet| subnet.vpc_id.as_str()))
+    {
         let vpc_id = vpc_id.to_owned();
         found.vpcs = cloud.vpcs(&Query::filter("vpc-id", [vpc_id.clone()])).await?;
         if !found.subnets.is_empty() {

@@ -65,18 +65,25 @@ pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outc
     let facts = dereference::facts(&cluster, &owner, world).await?;
     let now = world.kubernetes.now();
     let (status, next) = status::unmanaged(&cluster, &owner, &facts, &world.timing, now);
-    let before = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let before = cluster
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
     let warnings = transitions::warnings(before, &status.conditions);
-    Ok(Outcome::done(cluster).with_status(status).with_next(next).with_events(warnings))
+    Ok(Outcome::done(cluster)
+        .with_status(status)
+        .with_next(next)
+        .with_events(warnings))
 }
 
 /// Another controller owns the object: our only write is taking our own finalizer off.
-async fn externally_managed(
-    cluster: AWSCluster,
-    world: &ClusterWorld,
-) -> Result<Outcome<AWSCluster>, ReconcileError> {
+async fn externally_managed(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outcome<AWSCluster>, ReconcileError> {
     let cluster = release(cluster, world).await?;
-    let half_written = cluster.status.as_ref().is_some_and(|status| status.ready == Some(true) && !status.provisioned());
+    let half_written = cluster
+        .status
+        .as_ref()
+        .is_some_and(|status| status.ready == Some(true) && !status.provisioned());
     let notice = half_written.then(|| {
         Notice::warning(
             "ManagedByStatusIncomplete",
@@ -96,5 +103,7 @@ async fn release(cluster: AWSCluster, world: &ClusterWorld) -> Result<AWSCluster
 
 fn owner_cluster(cluster: &AWSCluster, world: &ClusterWorld) -> Option<Arc<Cluster>> {
     let namespace = cluster.metadata.namespace.as_deref()?;
-    world.kubernetes.cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
+    world
+        .kubernetes
+        .cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
 }

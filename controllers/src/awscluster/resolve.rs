@@ -56,7 +56,12 @@ impl DeclaredGroups {
     /// Every id once.
     pub(super) fn all_ids(&self) -> Vec<String> {
         let groups = &self.0;
-        let ids: BTreeSet<&String> = groups.all.iter().chain(&groups.control_plane).chain(&groups.worker).collect();
+        let ids: BTreeSet<&String> = groups
+            .all
+            .iter()
+            .chain(&groups.control_plane)
+            .chain(&groups.worker)
+            .collect();
         ids.into_iter().cloned().collect()
     }
 }
@@ -68,7 +73,10 @@ pub(super) fn security_groups(spec: &AWSClusterSpec) -> DeclaredGroups {
         network.security_group_override(role).map(str::to_owned)
     };
     DeclaredGroups(NetworkSecurityGroups {
-        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb].into_iter().filter_map(id).collect(),
+        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
+            .into_iter()
+            .filter_map(id)
+            .collect(),
         control_plane: id(SecurityGroupRole::ControlPlane).into_iter().collect(),
         worker: vec![],
     })
@@ -160,22 +168,22 @@ fn declared(network: &MachineNetwork) -> ConditionUpdate {
 
 fn failed(error: &CloudError) -> ConditionUpdate {
     let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-    ConditionType::NetworkReady
-        .is_false(reason, format!("the declared network could not be looked up, it is tried again: {error}"))
+    ConditionType::NetworkReady.is_false(
+        reason,
+        format!("the declared network could not be looked up, it is tried again: {error}"),
+    )
 }
 
-fn subnets(
-    spec: &AWSClusterSpec,
-    region: &str,
-    found: Option<&Found>,
-    problems: &mut Problems,
-) -> Vec<NetworkSubnet> {
+fn subnets(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mut Problems) -> Vec<NetworkSubnet> {
     let mut subnets = Vec::new();
     for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
         let Some(id) = declared.effective_resource_id() else {
             problems.add(
                 Reason::InvalidSpec,
-                format!("spec.network.subnets: {} is no subnet id: set id or resourceID to subnet-…", declared.id),
+                format!(
+                    "spec.network.subnets: {} is no subnet id: set id or resourceID to subnet-…",
+                    declared.id
+                ),
             );
             continue;
         };
@@ -184,13 +192,19 @@ fn subnets(
             continue;
         };
         let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
-            problems.add(Reason::NotFound, missing("subnet", id, "spec.network.subnets", region, &found.account_id));
+            problems.add(
+                Reason::NotFound,
+                missing("subnet", id, "spec.network.subnets", region, &found.account_id),
+            );
             continue;
         };
         if let Some(vpc_id) = spec.vpc_id().filter(|vpc_id| *vpc_id != seen.vpc_id) {
             problems.add(
                 Reason::Conflict,
-                format!("subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them", seen.vpc_id),
+                format!(
+                    "subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them",
+                    seen.vpc_id
+                ),
             );
             continue;
         }
@@ -233,23 +247,36 @@ fn as_seen(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables: &[R
 
 /// Ordinary zones are not spelled out: the absence of a type means one.
 fn edge(region: &str, zone: &str) -> Option<ZoneType> {
-    zone_type(region, zone).parse().ok().filter(|kind: &ZoneType| kind.is_edge())
+    zone_type(region, zone)
+        .parse()
+        .ok()
+        .filter(|kind: &ZoneType| kind.is_edge())
 }
 
 /// A subnet is public if the route table that serves it, its own or else the main one, leads to an internet gateway.
 fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
     let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
-    let main = || route_tables.iter().find(|table| table.main && table.vpc_id == subnet.vpc_id);
+    let main = || {
+        route_tables
+            .iter()
+            .find(|table| table.main && table.vpc_id == subnet.vpc_id)
+    };
     own.or_else(main).map(|table| table.internet_gateway_route)
 }
 
 fn vpc(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mut Problems) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
     let Some(found) = found else {
-        return declared.map(|id| NetworkVpc { id: id.to_owned(), ..NetworkVpc::default() });
+        return declared.map(|id| NetworkVpc {
+            id: id.to_owned(),
+            ..NetworkVpc::default()
+        });
     };
     if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
-        problems.add(Reason::NotFound, missing("VPC", id, "spec.network.vpc.id", region, &found.account_id));
+        problems.add(
+            Reason::NotFound,
+            missing("VPC", id, "spec.network.vpc.id", region, &found.account_id),
+        );
         return None;
     }
     let vpcs: BTreeSet<&str> = found.subnets.iter().map(|subnet| subnet.vpc_id.as_str()).collect();
@@ -257,7 +284,10 @@ fn vpc(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mu
         let vpcs: Vec<&str> = vpcs.into_iter().collect();
         problems.add(
             Reason::Conflict,
-            format!("the declared subnets lie in several VPCs ({}): declare subnets of one", vpcs.join(", ")),
+            format!(
+                "the declared subnets lie in several VPCs ({}): declare subnets of one",
+                vpcs.join(", ")
+            ),
         );
     }
     let seen = found.vpcs.first()?;
@@ -284,13 +314,19 @@ fn groups(
     for id in &ids {
         let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
             let path = "spec.network.securityGroupOverrides";
-            problems.add(Reason::NotFound, missing("security group", id, path, region, &found.account_id));
+            problems.add(
+                Reason::NotFound,
+                missing("security group", id, path, region, &found.account_id),
+            );
             continue;
         };
         match found.vpcs.first().filter(|vpc| vpc.id != seen.vpc_id) {
             Some(vpc) => problems.add(
                 Reason::Conflict,
-                format!("security group {id} belongs to {}, not to {}: name one of that VPC", seen.vpc_id, vpc.id),
+                format!(
+                    "security group {id} belongs to {}, not to {}: name one of that VPC",
+                    seen.vpc_id, vpc.id
+                ),
             ),
             None => {
                 usable.insert(id.clone());
@@ -298,8 +334,16 @@ fn groups(
         }
     }
     let keep = |ids: Vec<String>| ids.into_iter().filter(|id| usable.contains(id)).collect();
-    let NetworkSecurityGroups { all, control_plane, worker } = declared.0;
-    Some(NetworkSecurityGroups { all: keep(all), control_plane: keep(control_plane), worker: keep(worker) })
+    let NetworkSecurityGroups {
+        all,
+        control_plane,
+        worker,
+    } = declared.0;
+    Some(NetworkSecurityGroups {
+        all: keep(all),
+        control_plane: keep(control_plane),
+        worker: keep(worker),
+    })
 }
 
 /// Zones of ordinary subnets. Control planes may use all of them: where a zone has only public subnets, it is the
@@ -312,7 +356,11 @@ fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
         .collect();
     zones
         .into_iter()
-        .map(|zone| FailureDomain { name: zone.clone(), control_plane: Some(true), ..FailureDomain::default() })
+        .map(|zone| FailureDomain {
+            name: zone.clone(),
+            control_plane: Some(true),
+            ..FailureDomain::default()
+        })
         .collect()
 }
 

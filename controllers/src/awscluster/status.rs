@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use capa_api::cluster::AWSCluster;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::AWSClusterStatus;
-use capa_api::cluster::AWSCluster;
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::core::{ApiEndpoint, Cluster};
@@ -27,13 +27,21 @@ pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
 pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \
                    subnets and security groups in spec.network";
-    only_ready(cluster, ConditionType::Ready.is_false(Reason::NotManagedYet, message), now)
+    only_ready(
+        cluster,
+        ConditionType::Ready.is_false(Reason::NotManagedYet, message),
+        now,
+    )
 }
 
 /// Cluster API has not set the owner reference yet, or the Cluster is gone.
 pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
-    only_ready(cluster, ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message), now)
+    only_ready(
+        cluster,
+        ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message),
+        now,
+    )
 }
 
 fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> AWSClusterStatus {
@@ -55,9 +63,15 @@ pub(super) fn unmanaged(
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
     let before = cluster.status.clone().unwrap_or_default();
-    let resolution = resolve(&cluster.spec, owner.metadata.name.as_deref().unwrap_or_default(), &facts.lookup);
+    let resolution = resolve(
+        &cluster.spec,
+        owner.metadata.name.as_deref().unwrap_or_default(),
+        &facts.lookup,
+    );
     let identity = identity_condition(facts);
-    let complete = [&identity, &resolution.condition].into_iter().all(|update| update.status == ConditionStatus::True);
+    let complete = [&identity, &resolution.condition]
+        .into_iter()
+        .all(|update| update.status == ConditionStatus::True);
     let ill_for = if complete { None } else { Some(ill_for(&before, now)) };
     let provisioned = before.provisioned() || may_provision(facts, ill_for, timing);
     let updates = [
@@ -70,13 +84,17 @@ pub(super) fn unmanaged(
     let updates = updates.into_iter().chain(unsupported_mode(cluster));
     let status = AWSClusterStatus {
         ready: Some(provisioned),
-        initialization: provisioned.then_some(Initialization { provisioned: Some(true) }),
+        initialization: provisioned.then_some(Initialization {
+            provisioned: Some(true),
+        }),
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
         ..AWSClusterStatus::default()
     };
-    let next = ill_for.map_or(Next::AwaitChange, |ill_for| Next::Requeue(retry_after(ill_for, provisioned, timing)));
+    let next = ill_for.map_or(Next::AwaitChange, |ill_for| {
+        Next::Requeue(retry_after(ill_for, provisioned, timing))
+    });
     (status, next)
 }
 
@@ -102,12 +120,7 @@ fn may_provision(facts: &Facts, ill_for: Option<Duration>, timing: &Timing) -> b
 }
 
 /// MachineHealthCheck stops for all machines while `Ready` is False, so only what forbids every launch makes it so.
-fn ready(
-    facts: &Facts,
-    identity: &ConditionUpdate,
-    resolution: &Resolution,
-    provisioned: bool,
-) -> ConditionUpdate {
+fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
     let culprit = match &facts.identity {
         Err(IdentityFailure::Objects(_)) => Some(identity),
         Err(IdentityFailure::Credentials(_)) if !provisioned => Some(identity),
@@ -123,7 +136,11 @@ fn ready(
 /// The endpoint is adopted from Cluster or spec. Whoever runs the control plane may set it late.
 fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     let known = cluster.spec.endpoint().is_some()
-        || owner.spec.control_plane_endpoint.as_ref().is_some_and(ApiEndpoint::is_set);
+        || owner
+            .spec
+            .control_plane_endpoint
+            .as_ref()
+            .is_some_and(ApiEndpoint::is_set);
     if known {
         return ConditionType::ControlPlaneEndpointReady.is_true(Reason::Ready);
     }
@@ -157,5 +174,9 @@ fn ill_for(before: &AWSClusterStatus, now: Timestamp) -> Duration {
 fn retry_after(ill_for: Duration, provisioned: bool, timing: &Timing) -> Duration {
     let doubling = ill_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
     let rest_of_grace = timing.resolve_grace.saturating_sub(ill_for);
-    if provisioned || rest_of_grace.is_zero() { doubling } else { doubling.min(rest_of_grace) }
+    if provisioned || rest_of_grace.is_zero() {
+        doubling
+    } else {
+        doubling.min(rest_of_grace)
+    }
 }

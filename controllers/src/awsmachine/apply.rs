@@ -31,7 +31,8 @@ pub(super) async fn launch(
     }
     match plan.then {
         Then::Confirm => {
-            let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated";
+            let message =
+                "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated";
             let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
             return Ok(draft.stop(unconfirmed, Next::Requeue(launch::lookup_interval(world))));
         }
@@ -39,7 +40,9 @@ pub(super) async fn launch(
             draft.status.launch = Some(launch::record(attempt, &request, world.kubernetes.now()));
             draft.status.network = Some(prepared.in_use(&draft.machine, &request));
             draft = store(draft, world).await?;
-            world.memory.note(draft.uid(), &request.client_token, Progress::Recorded);
+            world
+                .memory
+                .note(draft.uid(), &request.client_token, Progress::Recorded);
         }
         Then::Repeat => {}
     }
@@ -51,8 +54,14 @@ pub(super) async fn launch(
 
 /// The tags by which every provider of this API finds a machine's instance.
 pub(super) fn tagged(cluster_tag: &str, namespace: &str, owner_name: &str) -> Query {
-    Query::filter(format!("tag:{}", meta::cluster_tag(cluster_tag)), [meta::OWNED_TAG_VALUE])
-        .and(format!("tag:{}", meta::MACHINE_NAME_TAG), [meta::machine_name_tag_value(namespace, owner_name)])
+    Query::filter(
+        format!("tag:{}", meta::cluster_tag(cluster_tag)),
+        [meta::OWNED_TAG_VALUE],
+    )
+    .and(
+        format!("tag:{}", meta::MACHINE_NAME_TAG),
+        [meta::machine_name_tag_value(namespace, owner_name)],
+    )
 }
 
 /// Whether the instance carries the tags of this machine.
@@ -74,7 +83,10 @@ async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -
     }
     draft = store(draft, world).await?;
     world.memory.forget(draft.uid());
-    draft.events.push(Notice::normal("SuccessfulCreate", format!("launched instance {}", instance.id)));
+    draft.events.push(Notice::normal(
+        "SuccessfulCreate",
+        format!("launched instance {}", instance.id),
+    ));
     Ok(draft)
 }
 
@@ -92,11 +104,18 @@ async fn adopt(
             "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
             ids.join(", ")
         );
-        return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::Conflict, message), Next::Retry));
+        return Ok(draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::Conflict, message),
+            Next::Retry,
+        ));
     };
     let attempt = draft.status.launch.as_ref().map_or(0, |record| record.attempt).max(1);
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
-    request.client_token = instance.client_token.clone().filter(|token| !token.is_empty()).unwrap_or(request.client_token);
+    request.client_token = instance
+        .client_token
+        .clone()
+        .filter(|token| !token.is_empty())
+        .unwrap_or(request.client_token);
     draft.status.launch = Some(launch::record(attempt, &request, world.kubernetes.now()));
     draft.status.network = Some(prepared.in_use(&draft.machine, &request));
     launched(draft, instance, world).await
@@ -117,7 +136,10 @@ fn not_launched(draft: Draft, error: &CloudError, request: &LaunchRequest, world
         ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,
         class => class.reason().parse().unwrap_or(Reason::Failed),
     };
-    draft.stop(ConditionType::InstanceReady.is_false(reason, error.to_string()), Next::Retry)
+    draft.stop(
+        ConditionType::InstanceReady.is_false(reason, error.to_string()),
+        Next::Retry,
+    )
 }
 
 /// Writes the status as the draft has it, refused if the object has changed meanwhile.
@@ -127,20 +149,25 @@ async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcil
 }
 
 /// Terminates an instance and says so.
-pub(super) async fn terminate(
-    mut draft: Draft,
-    cloud: &dyn MachineCloud,
-    instance_id: &str,
-) -> Draft {
+pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instance_id: &str) -> Draft {
     match cloud.terminate(&draft.key(), instance_id).await {
         Ok(()) => {
-            draft.events.push(Notice::normal("SuccessfulTerminate", format!("terminating instance {instance_id}")));
+            draft.events.push(Notice::normal(
+                "SuccessfulTerminate",
+                format!("terminating instance {instance_id}"),
+            ));
             let message = format!("instance {instance_id} is being terminated");
-            draft.stop(ConditionType::InstanceReady.is_false(Reason::Terminating, message), Next::AwaitChange)
+            draft.stop(
+                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+                Next::AwaitChange,
+            )
         }
         Err(error) => {
             let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-            draft.stop(ConditionType::InstanceReady.is_false(reason, error.to_string()), Next::Retry)
+            draft.stop(
+                ConditionType::InstanceReady.is_false(reason, error.to_string()),
+                Next::Retry,
+            )
         }
     }
 }

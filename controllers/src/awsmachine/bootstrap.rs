@@ -10,7 +10,11 @@ use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
 
 /// Turns the Secret into user data, or into the condition that says why not.
-pub(super) fn user_data(spec: &AWSMachineSpec, secret: Option<&Secret>, name: &str) -> Result<UserData, ConditionUpdate> {
+pub(super) fn user_data(
+    spec: &AWSMachineSpec,
+    secret: Option<&Secret>,
+    name: &str,
+) -> Result<UserData, ConditionUpdate> {
     let not_ready = |reason, message: String| ConditionType::BootstrapDataReady.is_false(reason, message);
     let Some(secret) = secret else {
         return Err(not_ready(
@@ -18,7 +22,13 @@ pub(super) fn user_data(spec: &AWSMachineSpec, secret: Option<&Secret>, name: &s
             format!("the bootstrap Secret {name} that the Machine names does not exist yet"),
         ));
     };
-    let value = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.as_slice());
+    let value = |key: &str| {
+        secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(key))
+            .map(|bytes| bytes.0.as_slice())
+    };
     let Some(data) = value("value").filter(|data| !data.is_empty()) else {
         return Err(not_ready(
             Reason::WaitingForBootstrapData,
@@ -40,7 +50,11 @@ pub(super) fn user_data(spec: &AWSMachineSpec, secret: Option<&Secret>, name: &s
                 .to_owned(),
         ));
     }
-    let data = if spec.effective_uncompressed_user_data() { data.to_vec() } else { gzip(data) };
+    let data = if spec.effective_uncompressed_user_data() {
+        data.to_vec()
+    } else {
+        gzip(data)
+    };
     if data.len() > UserData::MAX_BYTES {
         return Err(not_ready(
             Reason::TooLarge,
@@ -72,8 +86,14 @@ mod tests {
     use super::*;
 
     fn secret(entries: &[(&str, &[u8])]) -> Secret {
-        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec()))).collect();
-        Secret { data: Some(data), ..Secret::default() }
+        let data = entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec())))
+            .collect();
+        Secret {
+            data: Some(data),
+            ..Secret::default()
+        }
     }
 
     fn spec(yaml: &str) -> AWSMachineSpec {
@@ -89,7 +109,10 @@ mod tests {
     #[test]
     fn inline_data_is_passed_on_as_it_is() {
         let secret = secret(&[("value", b"#cloud-config"), ("format", b"cloud-config")]);
-        assert_eq!(user_data(&spec(INLINE), Some(&secret), "boot").unwrap().expose(), b"#cloud-config");
+        assert_eq!(
+            user_data(&spec(INLINE), Some(&secret), "boot").unwrap().expose(),
+            b"#cloud-config"
+        );
     }
 
     #[test]
@@ -111,7 +134,10 @@ mod tests {
         assert_eq!(refusal(INLINE, None), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&ignition)), Reason::UnsupportedFormat);
-        assert_eq!(refusal("ignition: {version: '3.4'}", Some(&good)), Reason::UnsupportedFormat);
+        assert_eq!(
+            refusal("ignition: {version: '3.4'}", Some(&good)),
+            Reason::UnsupportedFormat
+        );
         assert_eq!(refusal("publicIP: false", Some(&good)), Reason::StorageNotSupported);
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
     }
@@ -120,7 +146,11 @@ mod tests {
     fn the_message_about_storage_names_the_field_that_helps() {
         let good = secret(&[("value", b"#cloud-config")]);
         let refused = user_data(&spec("cloudInit: {}"), Some(&good), "boot").unwrap_err();
-        assert!(refused.message.contains("cloudInit.insecureSkipSecretsManager: true"), "{}", refused.message);
+        assert!(
+            refused.message.contains("cloudInit.insecureSkipSecretsManager: true"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

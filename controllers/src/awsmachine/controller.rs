@@ -28,7 +28,9 @@ impl Reconciler for MachineReconciler {
     }
 
     async fn reconcile(&self, object: AWSMachine) -> Result<Outcome<AWSMachine>, ReconcileError> {
-        super::reconcile(object, &self.world).await.map(|outcome| with_resync(outcome, self.sync_period))
+        super::reconcile(object, &self.world)
+            .await
+            .map(|outcome| with_resync(outcome, self.sync_period))
     }
 }
 

@@ -43,7 +43,10 @@ async fn known_instance(
             "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
              correct its tags if it is this machine's"
         );
-        return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::NotOwned, message), Next::Retry));
+        return Ok(draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
+            Next::Retry,
+        ));
     }
     let youth = observe::youth(&draft, world);
     match plan::delete_known(instance, sighting == Sighting::Absent, youth.is_none()) {
@@ -51,12 +54,18 @@ async fn known_instance(
         DeletionStep::Terminate(id) => Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), &id).await),
         DeletionStep::Wait => {
             let message = format!("instance {id} is being terminated");
-            Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::Terminating, message), Next::AwaitChange))
+            Ok(draft.stop(
+                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+                Next::AwaitChange,
+            ))
         }
         DeletionStep::WaitUntilOldEnough => {
             let message = format!("instance {id} does not show in AWS, which is no proof while it is this young");
             let next = youth.map_or(Next::Retry, Next::Requeue);
-            Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::Terminating, message), next))
+            Ok(draft.stop(
+                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+                next,
+            ))
         }
     }
 }
@@ -80,7 +89,9 @@ async fn unknown_instance(
         Err(error) => {
             let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
-            return Ok(blocked(draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)));
+            return Ok(blocked(
+                draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry),
+            ));
         }
     };
     let alive = apply::alive(found);
@@ -106,12 +117,20 @@ async fn unknown_instance(
 fn lookup_rest(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
     let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
     let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
-    world.timing.launch_lookup_age.checked_sub(age).filter(|rest| !rest.is_zero())
+    world
+        .timing
+        .launch_lookup_age
+        .checked_sub(age)
+        .filter(|rest| !rest.is_zero())
 }
 
 /// Deletion cannot go on; the condition that says why is there already.
 fn blocked(mut draft: Draft) -> Draft {
-    let why = draft.updates.last().map(|update| update.message.clone()).unwrap_or_default();
+    let why = draft
+        .updates
+        .last()
+        .map(|update| update.message.clone())
+        .unwrap_or_default();
     let message = format!("the instance of this machine cannot be terminated: {why}");
     draft.say(ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message));
     draft

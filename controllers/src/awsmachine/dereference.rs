@@ -24,12 +24,17 @@ pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
         None => meta::cluster_name_label(&machine.metadata),
     };
     let cluster = cluster_name.and_then(|name| world.kubernetes.cluster(namespace, name));
-    Owners { machine: owner, cluster }
+    Owners {
+        machine: owner,
+        cluster,
+    }
 }
 
 /// The instance of a machine: as recorded, else as its spec names it.
 pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
-    recorded_instance_id(machine).map(str::to_owned).or_else(|| claimed_instance_id(&machine.spec))
+    recorded_instance_id(machine)
+        .map(str::to_owned)
+        .or_else(|| claimed_instance_id(&machine.spec))
 }
 
 /// The instance that our own record names.
@@ -40,7 +45,11 @@ pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
 /// The instance that the spec names, which users can write as well.
 pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     let by_provider_id = spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
-    spec.instance_id.as_deref().or(by_provider_id).filter(|id| id.starts_with("i-")).map(str::to_owned)
+    spec.instance_id
+        .as_deref()
+        .or(by_provider_id)
+        .filter(|id| id.starts_with("i-"))
+        .map(str::to_owned)
 }
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
@@ -49,7 +58,10 @@ pub(super) async fn network(
     cluster: &Cluster,
     world: &MachineWorld,
 ) -> Result<Merged, KubernetesError> {
-    let mut found = vec![sources::own(machine.metadata.name.as_deref().unwrap_or_default(), &machine.spec)];
+    let mut found = vec![sources::own(
+        machine.metadata.name.as_deref().unwrap_or_default(),
+        &machine.spec,
+    )];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
         let read = world.kubernetes.infrastructure(namespace, reference).await?;
@@ -95,15 +107,23 @@ pub(super) async fn access(
                 ErrorClass::Unauthorized => Reason::CredentialsFailed,
                 _ => Reason::Failed,
             };
-            Err(ConditionType::IdentityReady
-                .is_false(reason, format!("the credentials of {}/{} fail: {error}", reference.kind, reference.name)))
+            Err(ConditionType::IdentityReady.is_false(
+                reason,
+                format!("the credentials of {}/{} fail: {error}", reference.kind, reference.name),
+            ))
         }
     })
 }
 
 /// A changed identity or endpoint must never look like a vanished instance.
 fn other_account(draft: &Draft, account_id: &str) -> Option<ConditionUpdate> {
-    let recorded = draft.status.network.as_ref()?.account_id.as_deref().filter(|recorded| *recorded != account_id)?;
+    let recorded = draft
+        .status
+        .network
+        .as_ref()?
+        .account_id
+        .as_deref()
+        .filter(|recorded| *recorded != account_id)?;
     Some(ConditionType::IdentityReady.is_false(
         Reason::AccountMismatch,
         format!(
@@ -161,7 +181,12 @@ pub(super) async fn surroundings(
 ) -> Result<Surroundings, SurroundingsError> {
     let mut network = network.clone();
     if let Some(query) = spec.subnet.as_ref().and_then(filter_query) {
-        network.subnets = cloud.subnets(&query).await?.iter().map(|subnet| as_network(subnet, &network)).collect();
+        network.subnets = cloud
+            .subnets(&query)
+            .await?
+            .iter()
+            .map(|subnet| as_network(subnet, &network))
+            .collect();
         if network.subnets.is_empty() {
             return Err(SurroundingsError::Problem(Problem::new(
                 Reason::NotFound,
@@ -169,14 +194,20 @@ pub(super) async fn surroundings(
             )));
         }
     }
-    let without_zone: Vec<String> =
-        network.subnets.iter().filter(|subnet| subnet.availability_zone.is_none()).map(|subnet| subnet.id.clone()).collect();
+    let without_zone: Vec<String> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.clone())
+        .collect();
     if !without_zone.is_empty() {
         let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
         let region = network.region.clone().unwrap_or_default();
         for subnet in &mut network.subnets {
             if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
-                subnet.zone_type = subnet.zone_type.or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.zone_type = subnet
+                    .zone_type
+                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
                 subnet.availability_zone = Some(seen.availability_zone.clone());
             }
         }
@@ -199,12 +230,19 @@ async fn additional_groups(
             ids.push(id.clone());
             continue;
         }
-        let Some(mut query) = filter_query(reference) else { continue };
+        let Some(mut query) = filter_query(reference) else {
+            continue;
+        };
         // Group names and tags repeat from VPC to VPC; only groups of the machine's own can be attached.
         if let Some(vpc) = &network.vpc {
             query = query.and("vpc-id", [vpc.id.clone()]);
         }
-        let mut found: Vec<String> = cloud.security_groups(&query).await?.into_iter().map(|group| group.id).collect();
+        let mut found: Vec<String> = cloud
+            .security_groups(&query)
+            .await?
+            .into_iter()
+            .map(|group| group.id)
+            .collect();
         if found.is_empty() {
             return Err(SurroundingsError::Problem(Problem::new(
                 Reason::NotFound,
@@ -218,7 +256,9 @@ async fn additional_groups(
 }
 
 async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<Option<String>, SurroundingsError> {
-    let Some(volume) = &spec.root_volume else { return Ok(None) };
+    let Some(volume) = &spec.root_volume else {
+        return Ok(None);
+    };
     if volume.device_name.as_ref().is_some_and(|name| !name.is_empty()) {
         return Ok(None);
     }
@@ -228,7 +268,9 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
         Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
         _ => Err(SurroundingsError::Problem(Problem::new(
             Reason::NotFound,
-            format!("image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"),
+            format!(
+                "image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"
+            ),
         ))),
     }
 }
@@ -237,7 +279,11 @@ fn filter_query(reference: &ResourceReference) -> Option<Query> {
     if reference.id.as_ref().is_some_and(|id| !id.is_empty()) || reference.filters.is_empty() {
         return None;
     }
-    let filters = reference.filters.iter().map(|filter| (filter.name.clone(), filter.values.clone())).collect();
+    let filters = reference
+        .filters
+        .iter()
+        .map(|filter| (filter.name.clone(), filter.values.clone()))
+        .collect();
     Some(Query { filters })
 }
 
@@ -245,7 +291,9 @@ fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
     NetworkSubnet {
         id: subnet.id.clone(),
         availability_zone: Some(subnet.availability_zone.clone()),
-        zone_type: zone_type(network.region.as_deref().unwrap_or_default(), &subnet.availability_zone).parse().ok(),
+        zone_type: zone_type(network.region.as_deref().unwrap_or_default(), &subnet.availability_zone)
+            .parse()
+            .ok(),
         ..NetworkSubnet::default()
     }
 }

@@ -36,12 +36,18 @@ pub(super) async fn reconcile(
 ) -> Result<Draft, ReconcileError> {
     let (Some(owner), Some(cluster)) = (owners.machine.as_deref(), owners.cluster.as_deref()) else {
         let message = "no Machine of an existing Cluster owns this object: nothing is launched";
-        return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message), Next::AwaitChange));
+        return Ok(draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message),
+            Next::AwaitChange,
+        ));
     };
     if !meta::has_finalizer(&draft.machine.metadata, meta::MACHINE_FINALIZER) {
         draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
         // Only the pass that added the finalizer knows that nothing was launched before: the record says so from here on.
-        draft.status.launch.get_or_insert_with(LaunchRecord::before_first_attempt);
+        draft
+            .status
+            .launch
+            .get_or_insert_with(LaunchRecord::before_first_attempt);
     }
     let (draft, prepared) = prepare(draft, owner, cluster, world).await?;
     let Some(prepared) = prepared else { return Ok(draft) };
@@ -53,7 +59,9 @@ pub(super) async fn reconcile(
     let record = draft.status.launch.as_ref();
     let recorded = record.and_then(|record| record.request.as_ref());
     let attempt = Attempt {
-        progress: recorded.map_or(Progress::Unknown, |recorded| world.memory.progress(&uid, &recorded.client_token)),
+        progress: recorded.map_or(Progress::Unknown, |recorded| {
+            world.memory.progress(&uid, &recorded.client_token)
+        }),
         same_parameters: recorded.is_none_or(|recorded| recorded.parameters_hash == request.parameters_hash()),
     };
     let plan = plan::launch(record, attempt, world.kubernetes.now(), &world.timing);
@@ -83,7 +91,11 @@ async fn prepare(
         Ok(user_data) => user_data,
         Err(update) => {
             // The Machine is watched, its Secret is not.
-            let next = if owner.bootstrap_secret_name().is_some() { Next::Retry } else { Next::AwaitChange };
+            let next = if owner.bootstrap_secret_name().is_some() {
+                Next::Retry
+            } else {
+                Next::AwaitChange
+            };
             return Ok((draft.stop(update, next), None));
         }
     };
@@ -92,7 +104,11 @@ async fn prepare(
         return Ok((draft.stop(update, Next::AwaitChange), None));
     }
     let merged = dereference::network(&draft.machine, cluster, world).await?;
-    if let Some(problem) = merged.problem.clone().or_else(|| request::refused_tags(&draft.machine.spec, &merged.network)) {
+    if let Some(problem) = merged
+        .problem
+        .clone()
+        .or_else(|| request::refused_tags(&draft.machine.spec, &merged.network))
+    {
         return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
     }
     let Some(region) = merged.network.region.clone() else {
@@ -102,7 +118,11 @@ async fn prepare(
         );
         return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
     };
-    let identity_ref = merged.network.identity_ref.clone().unwrap_or_else(IdentityReference::controller_default);
+    let identity_ref = merged
+        .network
+        .identity_ref
+        .clone()
+        .unwrap_or_else(IdentityReference::controller_default);
     let cluster_name = cluster.metadata.name.clone().unwrap_or_default();
     let access = match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
         Ok(access) => access,
@@ -122,7 +142,15 @@ async fn prepare(
             }
         };
     let cluster_tag = merged.network.cluster_tag.clone().unwrap_or(cluster_name);
-    let prepared = Prepared { access, region, identity_ref, cluster_tag, merged, surroundings, user_data };
+    let prepared = Prepared {
+        access,
+        region,
+        identity_ref,
+        cluster_tag,
+        merged,
+        surroundings,
+        user_data,
+    };
     Ok((draft, Some(prepared)))
 }
 
@@ -138,7 +166,11 @@ fn choose(
     world: &MachineWorld,
 ) -> Result<(Draft, LaunchRequest), Box<Draft>> {
     let uid = draft.uid().to_owned();
-    let recorded = draft.status.launch.as_ref().and_then(|record| Some((record.attempt, record.request.as_ref()?)));
+    let recorded = draft
+        .status
+        .launch
+        .as_ref()
+        .and_then(|record| Some((record.attempt, record.request.as_ref()?)));
     let refused = |token: &str| world.memory.progress(&uid, token) == Progress::Refused;
     let placed = match recorded {
         Some((_, request)) if !refused(&request.client_token) => Ok((
@@ -177,7 +209,9 @@ fn new_placement(
     prepared: &Prepared,
     world: &MachineWorld,
 ) -> Result<Placement, Problem> {
-    let machines = world.kubernetes.machines_of_cluster(draft.namespace(), &owner.spec.cluster_name);
+    let machines = world
+        .kubernetes
+        .machines_of_cluster(draft.namespace(), &owner.spec.cluster_name);
     world.memory.place(draft.uid(), &machines, |machines_by_subnet| {
         place(
             &prepared.surroundings.network,

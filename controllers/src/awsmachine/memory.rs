@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capa_api::machine::AWSMachine;
+use capa_network::Placement;
 
 /// How far an attempt has come, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,9 @@ impl LaunchMemory {
 
     /// Remembers the progress of an attempt.
     pub(super) fn note(&self, uid: &str, client_token: &str, progress: Progress) {
-        self.state().attempts.insert(uid.to_owned(), (client_token.to_owned(), progress));
+        self.state()
+            .attempts
+            .insert(uid.to_owned(), (client_token.to_owned(), progress));
     }
 
     /// Forgets a machine whose launch is over.
@@ -56,8 +59,8 @@ impl LaunchMemory {
         &self,
         uid: &str,
         machines: &[Arc<AWSMachine>],
-        choose: impl FnOnce(&BTreeMap<String, usize>) -> Result<(String, capa_network::Placement), E>,
-    ) -> Result<capa_network::Placement, E> {
+        choose: impl FnOnce(&BTreeMap<String, usize>) -> Result<Placement, E>,
+    ) -> Result<Placement, E> {
         let mut state = self.state();
         let mut counts = BTreeMap::new();
         for machine in machines {
@@ -74,8 +77,8 @@ impl LaunchMemory {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
-        let (subnet, placement) = choose(&counts)?;
-        state.promised.insert(uid.to_owned(), subnet);
+        let placement = choose(&counts)?;
+        state.promised.insert(uid.to_owned(), placement.subnet_id.clone());
         Ok(placement)
     }
 

@@ -73,7 +73,14 @@ struct Draft {
 impl Draft {
     fn new(machine: AWSMachine) -> Self {
         let status = machine.status.clone().unwrap_or_default();
-        Self { machine, status, updates: vec![], next: Next::AwaitChange, events: vec![], released: false }
+        Self {
+            machine,
+            status,
+            updates: vec![],
+            next: Next::AwaitChange,
+            events: vec![],
+            released: false,
+        }
     }
 
     fn say(&mut self, update: ConditionUpdate) {
@@ -130,8 +137,19 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         return Ok(Outcome::done(draft.machine).with_events(draft.events));
     }
     let status = status::summarize(&draft, world.kubernetes.now());
-    let before = draft.machine.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let before = draft
+        .machine
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
     let warnings = transitions::warnings(before, &status.conditions);
-    let Draft { machine, next, events, .. } = draft;
-    Ok(Outcome::done(machine).with_status(status).with_next(next).with_events(events).with_events(warnings))
+    let Draft {
+        machine, next, events, ..
+    } = draft;
+    Ok(Outcome::done(machine)
+        .with_status(status)
+        .with_next(next)
+        .with_events(events)
+        .with_events(warnings))
 }

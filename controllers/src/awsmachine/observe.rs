@@ -25,7 +25,10 @@ pub(super) async fn whereabouts(
     owners: &Owners,
     world: &MachineWorld,
 ) -> Result<Result<(Draft, Whereabouts), Draft>, KubernetesError> {
-    let cluster_name = owners.cluster.as_ref().and_then(|cluster| cluster.metadata.name.clone());
+    let cluster_name = owners
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.metadata.name.clone());
     let labelled = || capa_api::meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
     let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
     let frozen = draft.status.network.clone().unwrap_or_default();
@@ -37,24 +40,45 @@ pub(super) async fn whereabouts(
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
                 return Ok(Err(draft.stop(update, Next::Retry)));
             }
-            (merged.network.region, merged.network.identity_ref, merged.network.cluster_tag)
+            (
+                merged.network.region,
+                merged.network.identity_ref,
+                merged.network.cluster_tag,
+            )
         }
-        (None, None) => (draft.machine.spec.region.clone(), draft.machine.spec.identity_ref.clone(), None),
+        (None, None) => (
+            draft.machine.spec.region.clone(),
+            draft.machine.spec.identity_ref.clone(),
+            None,
+        ),
     };
     let Some(region) = region else {
         let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
-        return Ok(Err(draft.stop(ConditionType::NetworkReady.is_false(Reason::MissingField, message), Next::Retry)));
+        return Ok(Err(draft.stop(
+            ConditionType::NetworkReady.is_false(Reason::MissingField, message),
+            Next::Retry,
+        )));
     };
     let identity_ref = identity_ref.unwrap_or_else(IdentityReference::controller_default);
     let cluster_tag = cluster_tag.unwrap_or_else(|| cluster_name.clone());
     match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
-        Ok(access) => Ok(Ok((draft, Whereabouts { access, cluster_tag, region, identity_ref }))),
+        Ok(access) => Ok(Ok((
+            draft,
+            Whereabouts {
+                access,
+                cluster_tag,
+                region,
+                identity_ref,
+            },
+        ))),
         Err(update) => Ok(Err(draft.stop(update, Next::Retry))),
     }
 }
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let Some(id) = dereference::instance_id(&draft.machine) else { return Ok(draft) };
+    let Some(id) = dereference::instance_id(&draft.machine) else {
+        return Ok(draft);
+    };
     let (mut draft, whereabouts) = match whereabouts(draft, owners, world).await? {
         Ok(found) => found,
         Err(stopped) => return Ok(keep_saying(stopped)),
@@ -70,9 +94,15 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
                 let message = format!(
                     "instance {id}, which the spec names, does not carry the tags of this machine: it is left alone"
                 );
-                return Ok(draft.stop(ConditionType::InstanceReady.is_false(Reason::NotOwned, message), Next::AwaitChange));
+                return Ok(draft.stop(
+                    ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
+                    Next::AwaitChange,
+                ));
             }
-            draft.status.network.get_or_insert_with(|| recovered(&instance, &whereabouts));
+            draft
+                .status
+                .network
+                .get_or_insert_with(|| recovered(&instance, &whereabouts));
             seen(draft, &instance, world).await
         }
     }
@@ -95,7 +125,10 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
     let running = instance.state == InstanceState::Running;
     if running && draft.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
         let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
-        draft.machine = world.kubernetes.publish_ids(&draft.machine, &provider_id, &instance.id).await?;
+        draft.machine = world
+            .kubernetes
+            .publish_ids(&draft.machine, &provider_id, &instance.id)
+            .await?;
     }
     let status = &mut draft.status;
     status.instance_state = instance.state.as_str().parse().ok();
@@ -104,10 +137,16 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
         status.addresses = addresses(instance);
     }
     if running {
-        status.initialization = Some(Initialization { provisioned: Some(true) });
+        status.initialization = Some(Initialization {
+            provisioned: Some(true),
+        });
     }
     status.ready = Some(status.provisioned());
-    for condition in [ConditionType::BootstrapDataReady, ConditionType::IdentityReady, ConditionType::NetworkReady] {
+    for condition in [
+        ConditionType::BootstrapDataReady,
+        ConditionType::IdentityReady,
+        ConditionType::NetworkReady,
+    ] {
         draft.say(condition.is_true(Reason::Ready));
     }
     if let Some(update) = targets_not_registered(&draft) {
@@ -121,16 +160,23 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
 fn instance_ready(draft: &Draft, instance: &Instance) -> capa_api::conditions::ConditionUpdate {
     let id = &instance.id;
     let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
-    let why = instance.state_reason.as_ref().map(|reason| format!(": {}", reason.message)).unwrap_or_default();
+    let why = instance
+        .state_reason
+        .as_ref()
+        .map(|reason| format!(": {}", reason.message))
+        .unwrap_or_default();
     match instance.state {
         InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
         InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),
-        InstanceState::Stopping | InstanceState::Stopped => {
-            not_ready(Reason::Stopped, format!("instance {id} is stopped{why}: start it or delete the Machine"))
-        }
+        InstanceState::Stopping | InstanceState::Stopped => not_ready(
+            Reason::Stopped,
+            format!("instance {id} is stopped{why}: start it or delete the Machine"),
+        ),
         InstanceState::ShuttingDown | InstanceState::Terminated if draft.status.provisioned() => not_ready(
             Reason::Terminated,
-            format!("instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"),
+            format!(
+                "instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"
+            ),
         ),
         InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
             Reason::Failed,
@@ -161,7 +207,10 @@ fn addresses(instance: &Instance) -> Vec<MachineAddress> {
     instance
         .addresses
         .iter()
-        .map(|address| MachineAddress { address_type: kind(address.kind), address: address.address.clone() })
+        .map(|address| MachineAddress {
+            address_type: kind(address.kind),
+            address: address.address.clone(),
+        })
         .collect()
 }
 
@@ -174,14 +223,21 @@ fn absent(mut draft: Draft, id: &str, world: &MachineWorld) -> Draft {
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
     );
-    draft.stop(ConditionType::InstanceReady.is_false(Reason::NotFound, message), Next::AwaitChange)
+    draft.stop(
+        ConditionType::InstanceReady.is_false(Reason::NotFound, message),
+        Next::AwaitChange,
+    )
 }
 
 /// How long the instance is still too young for its absence to count. An instance without our record is old.
 pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
     let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
     let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
-    world.timing.visibility_age.checked_sub(age).filter(|rest| !rest.is_zero())
+    world
+        .timing
+        .visibility_age
+        .checked_sub(age)
+        .filter(|rest| !rest.is_zero())
 }
 
 /// What this pass could not look at stays as it was said before.

@@ -39,15 +39,28 @@ pub(super) struct Attempt {
 pub(super) fn launch(record: Option<&LaunchRecord>, attempt: Attempt, now: Timestamp, timing: &Timing) -> LaunchPlan {
     let Some((record, request)) = record.and_then(|record| Some((record, record.request.as_ref()?))) else {
         // Restored, moved, or taken over, or simply new: an instance may be there already.
-        return LaunchPlan { look_up: true, then: Then::Record(1) };
+        return LaunchPlan {
+            look_up: true,
+            then: Then::Record(1),
+        };
     };
     if attempt.progress == Progress::Refused {
-        return LaunchPlan { look_up: false, then: Then::Record(record.attempt + 1) };
+        return LaunchPlan {
+            look_up: false,
+            then: Then::Record(record.attempt + 1),
+        };
     }
     let age = now.duration_since(request.requested_at.0);
     let token_is_known_to_aws = age.unsigned_abs() < timing.token_age;
-    let then = if attempt.same_parameters && token_is_known_to_aws { Then::Repeat } else { Then::Confirm };
-    LaunchPlan { look_up: attempt.progress == Progress::Unknown || then == Then::Confirm, then }
+    let then = if attempt.same_parameters && token_is_known_to_aws {
+        Then::Repeat
+    } else {
+        Then::Confirm
+    };
+    LaunchPlan {
+        look_up: attempt.progress == Progress::Unknown || then == Then::Confirm,
+        then,
+    }
 }
 
 /// What to do for a machine that is being deleted.
@@ -96,43 +109,91 @@ mod tests {
             parameters_hash: "h".into(),
             requested_at: Time(Timestamp::UNIX_EPOCH),
         };
-        LaunchRecord { attempt, request: Some(request), instance_id: None }
+        LaunchRecord {
+            attempt,
+            request: Some(request),
+            instance_id: None,
+        }
     }
 
     fn plan(record: Option<&LaunchRecord>, progress: Progress, same_parameters: bool) -> LaunchPlan {
-        launch(record, Attempt { progress, same_parameters }, Timestamp::UNIX_EPOCH, &Timing::default())
+        launch(
+            record,
+            Attempt {
+                progress,
+                same_parameters,
+            },
+            Timestamp::UNIX_EPOCH,
+            &Timing::default(),
+        )
     }
 
     #[test]
     fn the_first_attempt_is_preceded_by_a_lookup() {
-        let expected = LaunchPlan { look_up: true, then: Then::Record(1) };
+        let expected = LaunchPlan {
+            look_up: true,
+            then: Then::Record(1),
+        };
         assert_eq!(plan(None, Progress::Unknown, true), expected);
-        assert_eq!(plan(Some(&LaunchRecord::before_first_attempt()), Progress::Unknown, true), expected);
+        assert_eq!(
+            plan(Some(&LaunchRecord::before_first_attempt()), Progress::Unknown, true),
+            expected
+        );
     }
 
     #[test]
     fn an_own_record_is_called_without_a_lookup_and_a_foreign_one_after_it() {
-        assert_eq!(plan(Some(&record(1)), Progress::Recorded, true), LaunchPlan { look_up: false, then: Then::Repeat });
-        assert_eq!(plan(Some(&record(1)), Progress::Unknown, true), LaunchPlan { look_up: true, then: Then::Repeat });
+        assert_eq!(
+            plan(Some(&record(1)), Progress::Recorded, true),
+            LaunchPlan {
+                look_up: false,
+                then: Then::Repeat
+            }
+        );
+        assert_eq!(
+            plan(Some(&record(1)), Progress::Unknown, true),
+            LaunchPlan {
+                look_up: true,
+                then: Then::Repeat
+            }
+        );
     }
 
     #[test]
     fn a_refused_attempt_is_followed_by_the_next() {
-        assert_eq!(plan(Some(&record(3)), Progress::Refused, true), LaunchPlan { look_up: false, then: Then::Record(4) });
+        assert_eq!(
+            plan(Some(&record(3)), Progress::Refused, true),
+            LaunchPlan {
+                look_up: false,
+                then: Then::Record(4)
+            }
+        );
     }
 
     #[test]
     fn a_call_that_would_differ_from_its_record_is_never_made() {
-        assert_eq!(plan(Some(&record(1)), Progress::Recorded, false), LaunchPlan { look_up: true, then: Then::Confirm });
+        assert_eq!(
+            plan(Some(&record(1)), Progress::Recorded, false),
+            LaunchPlan {
+                look_up: true,
+                then: Then::Confirm
+            }
+        );
     }
 
     #[test]
     fn an_attempt_older_than_its_token_is_looked_up_and_not_repeated() {
         let later = Timestamp::UNIX_EPOCH + Timing::default().token_age;
-        let attempt = Attempt { progress: Progress::Recorded, same_parameters: true };
+        let attempt = Attempt {
+            progress: Progress::Recorded,
+            same_parameters: true,
+        };
         assert_eq!(
             launch(Some(&record(1)), attempt, later, &Timing::default()),
-            LaunchPlan { look_up: true, then: Then::Confirm }
+            LaunchPlan {
+                look_up: true,
+                then: Then::Confirm
+            }
         );
     }
 

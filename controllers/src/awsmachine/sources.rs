@@ -13,18 +13,36 @@ use crate::world::Infrastructure;
 
 /// What the machine itself says: region, identity, targets, subnet by id, and security groups by role.
 pub(super) fn own(name: &str, spec: &AWSMachineSpec) -> Source {
-    let group = |role: SecurityGroupRole| spec.security_group_overrides.get(role.as_str()).filter(|id| !id.is_empty());
+    let group = |role: SecurityGroupRole| {
+        spec.security_group_overrides
+            .get(role.as_str())
+            .filter(|id| !id.is_empty())
+    };
     let groups = NetworkSecurityGroups {
-        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb].into_iter().filter_map(group).cloned().collect(),
+        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
+            .into_iter()
+            .filter_map(group)
+            .cloned()
+            .collect(),
         control_plane: group(SecurityGroupRole::ControlPlane).into_iter().cloned().collect(),
         worker: vec![],
     };
-    let subnet_id = spec.subnet.as_ref().and_then(|subnet| subnet.id.clone()).filter(|id| !id.is_empty());
+    let subnet_id = spec
+        .subnet
+        .as_ref()
+        .and_then(|subnet| subnet.id.clone())
+        .filter(|id| !id.is_empty());
     let network = MachineNetwork {
         region: spec.region.clone(),
         identity_ref: spec.identity_ref.clone(),
         control_plane_targets: spec.control_plane_targets.clone(),
-        subnets: subnet_id.into_iter().map(|id| NetworkSubnet { id, ..NetworkSubnet::default() }).collect(),
+        subnets: subnet_id
+            .into_iter()
+            .map(|id| NetworkSubnet {
+                id,
+                ..NetworkSubnet::default()
+            })
+            .collect(),
         security_groups: Some(groups),
         ..MachineNetwork::default()
     };
@@ -46,7 +64,9 @@ pub(super) fn infrastructure(reference: &ContractReference, read: Infrastructure
             Ok(network) => Contribution::Network(Box::new(network)),
             Err(path) => unusable(
                 Reason::WrongType,
-                format!("{described}: status.network.{path} has not the type of the network contract: correct it there"),
+                format!(
+                    "{described}: status.network.{path} has not the type of the network contract: correct it there"
+                ),
             ),
         },
         Infrastructure::Published(None) => unusable(
@@ -69,13 +89,19 @@ pub(super) fn infrastructure(reference: &ContractReference, read: Infrastructure
             ),
         ),
     };
-    Some(Source { name: described, trust: trust_of(api_group, kind), contribution })
+    Some(Source {
+        name: described,
+        trust: trust_of(api_group, kind),
+        contribution,
+    })
 }
 
 /// Reads `status.network` field by field, so that an error can name the path. A value never shows: the object may hold
 /// what its reader should not see.
 fn parse(value: Value) -> Result<MachineNetwork, String> {
-    let Value::Object(fields) = value else { return Err(String::new()) };
+    let Value::Object(fields) = value else {
+        return Err(String::new());
+    };
     let mut accepted = serde_json::Map::new();
     for (name, value) in fields {
         let mut alone = serde_json::Map::new();
@@ -102,7 +128,11 @@ mod tests {
     use super::*;
 
     fn reference() -> ContractReference {
-        ContractReference { api_group: "example.org".into(), kind: "Landscape".into(), name: "l".into() }
+        ContractReference {
+            api_group: "example.org".into(),
+            kind: "Landscape".into(),
+            name: "l".into(),
+        }
     }
 
     fn problem(read: Infrastructure) -> Problem {
@@ -121,8 +151,16 @@ mod tests {
     fn what_cannot_be_used_says_why_and_what_to_do() {
         assert_eq!(problem(Infrastructure::NotFound).reason, Reason::NotFound);
         assert_eq!(problem(Infrastructure::Published(None)).reason, Reason::NotReady);
-        assert!(problem(Infrastructure::Forbidden).message.contains("aggregate-to-capa-rs"));
-        assert!(problem(Infrastructure::NoKindMatch).message.contains("Landscape in group example.org"));
+        assert!(
+            problem(Infrastructure::Forbidden)
+                .message
+                .contains("aggregate-to-capa-rs")
+        );
+        assert!(
+            problem(Infrastructure::NoKindMatch)
+                .message
+                .contains("Landscape in group example.org")
+        );
     }
 
     #[test]
@@ -130,7 +168,11 @@ mod tests {
         let read = Infrastructure::Published(Some(json!({"region": "r", "subnets": "hunter2"})));
         let problem = problem(read);
         assert_eq!(problem.reason, Reason::WrongType);
-        assert!(problem.message.contains("status.network.subnets"), "{}", problem.message);
+        assert!(
+            problem.message.contains("status.network.subnets"),
+            "{}",
+            problem.message
+        );
         assert!(!problem.message.contains("hunter2"), "{}", problem.message);
     }
 
@@ -138,7 +180,11 @@ mod tests {
     fn a_foreign_kind_is_read_like_our_own_but_trusted_less() {
         let network = json!({"region": "eu-west-1", "subnets": [{"id": "subnet-00000001"}], "unknownField": 1});
         let foreign = infrastructure(&reference(), Infrastructure::Published(Some(network.clone()))).unwrap();
-        let ours = ContractReference { api_group: capa_api::meta::GROUP.into(), kind: "AWSCluster".into(), ..reference() };
+        let ours = ContractReference {
+            api_group: capa_api::meta::GROUP.into(),
+            kind: "AWSCluster".into(),
+            ..reference()
+        };
         let ours = infrastructure(&ours, Infrastructure::Published(Some(network))).unwrap();
         assert_eq!((foreign.trust, ours.trust), (Trust::Placement, Trust::Authority));
         assert!(matches!(foreign.contribution, Contribution::Network(_)));

@@ -26,7 +26,12 @@ pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
     updates.push(ready(&updates, &status));
-    status.conditions = conditions::merge(&draft.status.conditions, updates, draft.machine.metadata.generation, now);
+    status.conditions = conditions::merge(
+        &draft.status.conditions,
+        updates,
+        draft.machine.metadata.generation,
+        now,
+    );
     status
 }
 

@@ -44,7 +44,12 @@ struct Kind {
 
 impl InfrastructureReader {
     pub(super) fn new(client: Client, timing: Timing) -> Self {
-        Self { client, timing, objects: Mutex::default(), kinds: Mutex::default() }
+        Self {
+            client,
+            timing,
+            objects: Mutex::default(),
+            kinds: Mutex::default(),
+        }
     }
 
     /// Forgets what was read of an object, because a watch has seen it change.
@@ -57,7 +62,11 @@ impl InfrastructureReader {
         namespace: &str,
         reference: &ContractReference,
     ) -> Result<Infrastructure, KubernetesError> {
-        let slot = Arc::clone(lock(&self.objects).entry((namespace.to_owned(), reference.clone())).or_default());
+        let slot = Arc::clone(
+            lock(&self.objects)
+                .entry((namespace.to_owned(), reference.clone()))
+                .or_default(),
+        );
         // Whoever comes while a read is under way waits here and shares its answer.
         let mut slot = slot.lock().await;
         let previous = slot.as_ref();
@@ -69,19 +78,28 @@ impl InfrastructureReader {
             (Infrastructure::Published(Some(_)) | Infrastructure::Silent, _) | (_, None) => self.timing.source_retry,
             (_, Some(previous)) => (previous.good_for * 2).min(self.timing.source_retry_cap),
         };
-        *slot = Some(Reading { infrastructure: infrastructure.clone(), at: Instant::now(), good_for });
+        *slot = Some(Reading {
+            infrastructure: infrastructure.clone(),
+            at: Instant::now(),
+            good_for,
+        });
         Ok(infrastructure)
     }
 
     async fn fetch(&self, namespace: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
-        let Some(kind) = self.kind(reference).await? else { return Ok(Infrastructure::NoKindMatch) };
+        let Some(kind) = self.kind(reference).await? else {
+            return Ok(Infrastructure::NoKindMatch);
+        };
         if !kind.publishes_network {
             return Ok(Infrastructure::Silent);
         }
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &kind.resource);
         match api.get(&reference.name).await {
             Ok(object) => {
-                let network = object.data.pointer("/status/network").filter(|network| !network.is_null());
+                let network = object
+                    .data
+                    .pointer("/status/network")
+                    .filter(|network| !network.is_null());
                 Ok(Infrastructure::Published(network.cloned()))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -98,7 +116,10 @@ impl InfrastructureReader {
 
     async fn kind(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
         let key = kind_key(reference);
-        let cached = lock(&self.kinds).get(&key).filter(|(at, _)| at.elapsed() < KIND_AGE).map(|(_, kind)| kind.clone());
+        let cached = lock(&self.kinds)
+            .get(&key)
+            .filter(|(at, _)| at.elapsed() < KIND_AGE)
+            .map(|(_, kind)| kind.clone());
         if cached.is_some() {
             return Ok(cached);
         }
@@ -119,13 +140,18 @@ impl InfrastructureReader {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(failed(attempted(), error)),
         };
-        let Some((resource, _)) = group.recommended_kind(&reference.kind) else { return Ok(None) };
+        let Some((resource, _)) = group.recommended_kind(&reference.kind) else {
+            return Ok(None);
+        };
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let name = format!("{}.{}", resource.plural, reference.api_group);
         let definition = match definitions.get_metadata(&name).await {
             Ok(definition) => definition,
             Err(kube::Error::Api(status)) if status.is_not_found() => {
-                return Ok(Some(Kind { resource, publishes_network: false }));
+                return Ok(Some(Kind {
+                    resource,
+                    publishes_network: false,
+                }));
             }
             Err(error) => return Err(failed(attempted(), error)),
         };
@@ -139,14 +165,19 @@ impl InfrastructureReader {
             },
             None => resource,
         };
-        Ok(Some(Kind { resource, publishes_network: publishes_network(labels.as_ref()) }))
+        Ok(Some(Kind {
+            resource,
+            publishes_network: publishes_network(labels.as_ref()),
+        }))
     }
 }
 
 /// The highest of versions joined by `_`, by Kubernetes' order: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
-    highest.max_by_key(|version| Version::parse(version).priority()).map(str::to_owned)
+    highest
+        .max_by_key(|version| Version::parse(version).priority())
+        .map(str::to_owned)
 }
 
 fn kind_key(reference: &ContractReference) -> (String, String) {

@@ -86,19 +86,30 @@ impl KubernetesWorld {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let parameters = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
             Ok(patched) => {
                 self.runtime.writes.written(&patched);
                 Ok(Some(patched))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-            Err(error) => Err(failed(format!("{attempted} {} {namespace}/{name}", K::kind(&())), error)),
+            Err(error) => Err(failed(
+                format!("{attempted} {} {namespace}/{name}", K::kind(&())),
+                error,
+            )),
         }
     }
 
     /// Replaces the finalizers, refused if the object has changed since it was read.
-    async fn put_finalizers<K>(&self, object: &K, finalizers: Vec<String>, attempted: &str) -> Result<Option<K>, KubernetesError>
+    async fn put_finalizers<K>(
+        &self,
+        object: &K,
+        finalizers: Vec<String>,
+        attempted: &str,
+    ) -> Result<Option<K>, KubernetesError>
     where
         K: CachedKind<Scope = NamespaceResourceScope>,
     {
@@ -108,11 +119,19 @@ impl KubernetesWorld {
 }
 
 fn failed(attempted: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KubernetesError {
-    KubernetesError { attempted, source: source.into() }
+    KubernetesError {
+        attempted,
+        source: source.into(),
+    }
 }
 
 fn without(object: &impl Resource, finalizer: &str) -> Vec<String> {
-    object.finalizers().iter().filter(|present| *present != finalizer).cloned().collect()
+    object
+        .finalizers()
+        .iter()
+        .filter(|present| *present != finalizer)
+        .cloned()
+        .collect()
 }
 
 fn named<K>(store: &Store<K>, name: &str) -> Option<Arc<K>>
@@ -129,7 +148,10 @@ impl Kubernetes for KubernetesWorld {
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
-        self.caches.clusters.store().get(&ObjectRef::new(name).within(namespace))
+        self.caches
+            .clusters
+            .store()
+            .get(&ObjectRef::new(name).within(namespace))
     }
 
     fn identity(&self, reference: &IdentityReference) -> Option<Identity> {
@@ -138,7 +160,9 @@ impl Kubernetes for KubernetesWorld {
             IdentityKind::AWSClusterControllerIdentity => {
                 named(self.caches.controller_identities.store(), name).map(Identity::Controller)
             }
-            IdentityKind::AWSClusterRoleIdentity => named(self.caches.role_identities.store(), name).map(Identity::Role),
+            IdentityKind::AWSClusterRoleIdentity => {
+                named(self.caches.role_identities.store(), name).map(Identity::Role)
+            }
             IdentityKind::AWSClusterStaticIdentity => {
                 named(self.caches.static_identities.store(), name).map(Identity::Static)
             }
@@ -147,19 +171,26 @@ impl Kubernetes for KubernetesWorld {
 
     fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
         let cached = named(self.caches.namespaces.store(), namespace);
-        cached.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default()
+        cached
+            .and_then(|namespace| namespace.metadata.labels.clone())
+            .unwrap_or_default()
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        api.get_opt(name).await.map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+        api.get_opt(name)
+            .await
+            .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
     }
 }
 
 #[async_trait]
 impl MachineKubernetes for KubernetesWorld {
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
-        self.caches.machines.store().get(&ObjectRef::new(name).within(namespace))
+        self.caches
+            .machines
+            .store()
+            .get(&ObjectRef::new(name).within(namespace))
     }
 
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
@@ -178,12 +209,19 @@ impl MachineKubernetes for KubernetesWorld {
         let mut finalizers = machine.finalizers().to_vec();
         finalizers.push(meta::MACHINE_FINALIZER.to_owned());
         let patched = self.put_finalizers(machine, finalizers, "add the finalizer of").await?;
-        patched.ok_or_else(|| failed(format!("add the finalizer of {}", machine.name_any()), "the object is gone"))
+        patched.ok_or_else(|| {
+            failed(
+                format!("add the finalizer of {}", machine.name_any()),
+                "the object is gone",
+            )
+        })
     }
 
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
         let finalizers = without(machine, meta::MACHINE_FINALIZER);
-        self.put_finalizers(machine, finalizers, "remove the finalizer of").await.map(drop)
+        self.put_finalizers(machine, finalizers, "remove the finalizer of")
+            .await
+            .map(drop)
     }
 
     async fn write_status(
@@ -203,7 +241,12 @@ impl MachineKubernetes for KubernetesWorld {
     ) -> Result<AWSMachine, KubernetesError> {
         let patch = json!({"spec": {"providerID": provider_id, "instanceID": instance_id}});
         let patched = self.patch(machine, patch, "publish the ids of").await?;
-        patched.ok_or_else(|| failed(format!("publish the ids of {}", machine.name_any()), "the object is gone"))
+        patched.ok_or_else(|| {
+            failed(
+                format!("publish the ids of {}", machine.name_any()),
+                "the object is gone",
+            )
+        })
     }
 }
 
@@ -211,7 +254,9 @@ impl MachineKubernetes for KubernetesWorld {
 impl ClusterKubernetes for KubernetesWorld {
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let finalizers = without(cluster, meta::CLUSTER_FINALIZER);
-        let patched = self.put_finalizers(cluster, finalizers, "remove the finalizer of").await?;
+        let patched = self
+            .put_finalizers(cluster, finalizers, "remove the finalizer of")
+            .await?;
         Ok(patched.unwrap_or_else(|| cluster.clone()))
     }
 }

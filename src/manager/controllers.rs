@@ -1,0 +1,195 @@
+//! Which caches there are, and what wakes which controller.
+
+use std::sync::Arc;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::common::IdentityReference;
+use capa_api::conditions::{ConditionType, find};
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
+use capa_api::machine::AWSMachine;
+use capa_api::meta;
+use capa_aws::Clouds;
+use capa_controllers::awscluster::{self, ClusterReconciler, ClusterWorld};
+use capa_controllers::awsmachine::{self, LaunchMemory, MachineReconciler, MachineWorld};
+use capa_controllers::kubernetes::{Caches, KubernetesWorld, machines_of_cluster};
+use capa_runtime::Runtime;
+use capa_runtime::cache::ObjectCache;
+use capa_runtime::controller::{Controller, ControllerSettings};
+use capa_runtime::kinds::CachedKind;
+use capa_runtime::scope::Scope;
+use capa_runtime::tasks::Tasks;
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::PostParams;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Api, Resource, ResourceExt};
+use tracing::{info, warn};
+
+use super::Flags;
+
+/// Starts a watch for every kind that is read from a cache.
+pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
+    let client = &runtime.client;
+    let every = watcher::Config::default;
+    Caches {
+        clusters: ObjectCache::start(runtime, tasks, scope.api(client), every()),
+        machines: ObjectCache::start(runtime, tasks, scope.api(client), every()),
+        aws_clusters: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
+        aws_machines: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
+        controller_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
+        role_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
+        static_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
+        namespaces: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
+    }
+}
+
+/// Everything the controllers are made from.
+pub(super) struct Wiring {
+    pub(super) runtime: Runtime,
+    pub(super) caches: Caches,
+    pub(super) clouds: Clouds,
+    pub(super) flags: Flags,
+}
+
+impl Wiring {
+    /// Starts the controllers as tasks.
+    pub(super) async fn start(self, tasks: &mut Tasks) {
+        if self.flags.creates_controller_identity() {
+            create_controller_identity(&self.runtime).await;
+        }
+        let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
+        let clusters = self.cluster_controller(&world);
+        let machines = self.machine_controller(&world);
+        tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
+        tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
+    }
+
+    fn cluster_controller(&self, world: &KubernetesWorld) -> Controller<ClusterReconciler> {
+        let reconciler = ClusterReconciler {
+            world: ClusterWorld {
+                kubernetes: Arc::new(world.clone()),
+                clouds: Arc::new(self.clouds.clone()),
+                timing: self.flags.timing(),
+                identity_namespace: self.flags.effective_identity_namespace(),
+            },
+            sync_period: self.flags.sync_period.into(),
+        };
+        let settings =
+            ControllerSettings { concurrency: self.flags.awscluster_concurrency, ..ControllerSettings::default() };
+        let caches = &self.caches;
+        Controller::new(&self.runtime, &caches.aws_clusters, reconciler, settings)
+            .watches(&caches.clusters, awscluster::watched_cluster, aws_cluster_of)
+            .watches(&caches.controller_identities, version, self.clusters_without_identity())
+            .watches(&caches.role_identities, version, self.clusters_without_identity())
+            .watches(&caches.static_identities, version, self.clusters_without_identity())
+    }
+
+    fn machine_controller(&self, world: &KubernetesWorld) -> Controller<MachineReconciler> {
+        let reconciler = MachineReconciler {
+            world: MachineWorld {
+                kubernetes: Arc::new(world.clone()),
+                clouds: Arc::new(self.clouds.clone()),
+                memory: LaunchMemory::default(),
+                timing: self.flags.timing(),
+                identity_namespace: self.flags.effective_identity_namespace(),
+            },
+            sync_period: self.flags.sync_period.into(),
+        };
+        let settings =
+            ControllerSettings { concurrency: self.flags.awsmachine_concurrency, ..ControllerSettings::default() };
+        let caches = &self.caches;
+        let machines = caches.aws_machines.store().clone();
+        let of_cluster = move |cluster: &Cluster| {
+            let namespace = cluster.namespace().unwrap_or_default();
+            references(&machines_of_cluster(&machines, &namespace, &cluster.name_any()))
+        };
+        let machines = caches.aws_machines.store().clone();
+        let infrastructure = world.infrastructure_reader();
+        let under_infrastructure = move |cluster: &AWSCluster| {
+            let namespace = cluster.namespace().unwrap_or_default();
+            infrastructure.changed(&namespace, &reference_to(cluster));
+            let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
+            references(&machines_of_cluster(&machines, &namespace, owner))
+        };
+        let seen = self.clouds.changes().map(|key| ObjectRef::new(&key.name).within(&key.namespace));
+        Controller::new(&self.runtime, &caches.aws_machines, reconciler, settings)
+            .watches(&caches.machines, awsmachine::watched_machine, aws_machine_of)
+            .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
+            .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
+            .watches(&caches.controller_identities, version, self.machines_without_identity())
+            .watches(&caches.role_identities, version, self.machines_without_identity())
+            .watches(&caches.static_identities, version, self.machines_without_identity())
+            .reconcile_on(seen)
+    }
+
+    /// A changed identity concerns those that wait for one; the others take it up at their next pass.
+    fn clusters_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
+        let clusters = self.caches.aws_clusters.store().clone();
+        move |_| {
+            let waiting = |cluster: &AWSCluster| {
+                lacks_identity(cluster.status.as_ref().map(|status| status.conditions.as_slice()))
+            };
+            references(&clusters.state_filter(waiting))
+        }
+    }
+
+    fn machines_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSMachine>> + Send + 'static {
+        let machines = self.caches.aws_machines.store().clone();
+        move |_| {
+            let waiting = |machine: &AWSMachine| {
+                lacks_identity(machine.status.as_ref().map(|status| status.conditions.as_slice()))
+            };
+            references(&machines.state_filter(waiting))
+        }
+    }
+}
+
+fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
+    let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
+    condition.is_some_and(|condition| condition.status == "False")
+}
+
+fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
+    objects.iter().map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+}
+
+/// Any change of an identity counts; it has no status of its own.
+fn version<K: Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_deref()?.parse().ok()
+}
+
+fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {
+    referenced(cluster.spec.infrastructure_ref.as_ref()?, cluster.namespace()?)
+}
+
+fn aws_machine_of(machine: &Machine) -> Option<ObjectRef<AWSMachine>> {
+    referenced(machine.spec.infrastructure_ref.as_ref()?, machine.namespace()?)
+}
+
+fn referenced<K: CachedKind>(reference: &ContractReference, namespace: String) -> Option<ObjectRef<K>> {
+    let ours = reference.api_group == K::group(&()) && reference.kind == K::kind(&());
+    ours.then(|| ObjectRef::new(&reference.name).within(&namespace))
+}
+
+fn reference_to(cluster: &AWSCluster) -> ContractReference {
+    ContractReference {
+        api_group: AWSCluster::group(&()).into_owned(),
+        kind: AWSCluster::kind(&()).into_owned(),
+        name: cluster.name_any(),
+    }
+}
+
+/// As CAPA does behind the same gate: without it nobody could use the manager's own credentials. Failing is no reason to
+/// stop: a cluster that needs it says so in its condition.
+async fn create_controller_identity(runtime: &Runtime) {
+    let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
+    let spec = AWSClusterControllerIdentitySpec { allowed_namespaces: Some(AllowedNamespaces::default()) };
+    let identity = AWSClusterControllerIdentity::new(IdentityReference::CONTROLLER_IDENTITY_NAME, spec);
+    match identities.create(&PostParams::default(), &identity).await {
+        Ok(_) => info!("created AWSClusterControllerIdentity/default for all namespaces"),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => warn!(%error, "failed to create AWSClusterControllerIdentity/default"),
+    }
+}

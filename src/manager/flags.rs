@@ -1,0 +1,219 @@
+//! Flags of `capa-rs manager`, named as Cluster API and CAPA name them.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use capa_aws::ServiceEndpoints;
+use capa_cloud::Timing;
+use capa_runtime::lease::LEASE_NAME;
+use capa_runtime::logging::Format;
+use clap::Args;
+use tracing::warn;
+
+/// Namespace of the manager where nothing else says so.
+const DEFAULT_NAMESPACE: &str = "capa-rs-system";
+
+/// Flags of `capa-rs manager`.
+#[derive(Clone, Debug, Args)]
+pub struct Flags {
+    /// Kubeconfig of the management cluster. Default: the pod's service account, else the usual kubeconfig.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Reconcile only objects of this namespace. Default: all namespaces.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value.
+    #[arg(long, value_name = "VALUE")]
+    pub watch_filter: Option<String>,
+
+    /// Namespace of the Secrets of static identities. Default: the manager's own (POD_NAMESPACE).
+    #[arg(long, value_name = "NAMESPACE")]
+    pub identity_namespace: Option<String>,
+
+    /// Run the controllers only while holding a Lease, so that several managers may run.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub leader_elect: bool,
+
+    /// Name of the Lease.
+    #[arg(long, value_name = "NAME", default_value = LEASE_NAME)]
+    pub leader_elect_resource_name: String,
+
+    /// How long others wait after the leader's last renewal.
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    pub leader_elect_lease_duration: GoDuration,
+
+    /// How long the leader tries to renew before it gives up.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub leader_elect_renew_deadline: GoDuration,
+
+    /// Time between two tries to take or renew the Lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub leader_elect_retry_period: GoDuration,
+
+    /// AWSClusters reconciled at once.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub awscluster_concurrency: u16,
+
+    /// AWSMachines reconciled at once.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub awsmachine_concurrency: u16,
+
+    /// The longest an object goes without a look.
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub sync_period: GoDuration,
+
+    /// Time between two full listings of instances.
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub instance_poll_interval: GoDuration,
+
+    /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
+    #[arg(long, value_name = "ENDPOINTS", default_value = "")]
+    pub service_endpoints: ServiceEndpoints,
+
+    /// Create AWSClusterControllerIdentity/default for all namespaces where it is absent. Only AutoControllerIdentityCreator
+    /// is known; others are ignored with a warning.
+    #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
+    pub feature_gates: String,
+
+    /// Address of /healthz and /readyz.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
+    pub health_addr: String,
+
+    /// Address of /metrics; served only with --insecure-diagnostics.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
+    pub diagnostics_address: String,
+
+    /// Serve metrics without TLS and authorization. Refused on any address but loopback.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub insecure_diagnostics: bool,
+
+    /// Form of the log: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub logging_format: Format,
+
+    /// How much is logged: 0 to 9.
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
+    pub verbosity: u8,
+
+    /// CAPA's webhook flags: accepted, without effect, because there are no webhooks.
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub webhook_port: Option<String>,
+
+    /// See `webhook_port`.
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub webhook_cert_dir: Option<String>,
+
+    /// Divides every period and age of AWS access. For tests over real servers.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
+    pub timing_divisor: u32,
+}
+
+impl Flags {
+    /// The manager's own namespace.
+    pub fn own_namespace(&self) -> String {
+        std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    }
+
+    /// Namespace of the Secrets of static identities.
+    pub fn effective_identity_namespace(&self) -> String {
+        self.identity_namespace.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| self.own_namespace())
+    }
+
+    /// Periods and ages of AWS access.
+    pub fn timing(&self) -> Timing {
+        let timing = Timing { listing_interval: self.instance_poll_interval.into(), ..Timing::default() };
+        timing.divided_by(self.timing_divisor)
+    }
+
+    /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
+    pub fn creates_controller_identity(&self) -> bool {
+        !self.gates().any(|(name, value)| name == AUTO_CONTROLLER_IDENTITY && value == "false")
+    }
+
+    fn gates(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.feature_gates.split(',').filter_map(|gate| gate.trim().split_once('='))
+    }
+
+    /// Says which flags and gates have no effect.
+    pub(super) fn warn_about_ignored(&self) {
+        for (name, value) in [("--webhook-port", &self.webhook_port), ("--webhook-cert-dir", &self.webhook_cert_dir)] {
+            if value.is_some() {
+                warn!(flag = name, "there are no webhooks: the flag has no effect");
+            }
+        }
+        for (name, _) in self.gates().filter(|(name, _)| *name != AUTO_CONTROLLER_IDENTITY) {
+            warn!(gate = name, "this feature gate is not known here: it has no effect");
+        }
+    }
+}
+
+const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
+
+/// A duration as Go's flags are written: `90s`, `10m`, `1h30m`, `250ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoDuration(Duration);
+
+impl From<GoDuration> for Duration {
+    fn from(duration: GoDuration) -> Self {
+        duration.0
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unsigned: jiff::SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
+        Duration::try_from(unsigned).map(Self).map_err(|_| "a duration cannot be negative".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn flags(arguments: &[&str]) -> Flags {
+        Only::parse_from(std::iter::once("manager").chain(arguments.iter().copied())).flags
+    }
+
+    #[test]
+    fn switches_are_read_as_go_writes_them() {
+        assert!(!flags(&[]).leader_elect);
+        assert!(flags(&["--leader-elect"]).leader_elect);
+        assert!(!flags(&["--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, expected) in [("90s", 90_000), ("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250)] {
+            assert_eq!(text.parse::<GoDuration>().unwrap().0.as_millis(), expected, "{text}");
+        }
+        assert!("-5s".parse::<GoDuration>().is_err());
+        assert!("soon".parse::<GoDuration>().is_err());
+    }
+
+    #[test]
+    fn the_controller_identity_is_created_unless_its_gate_is_off() {
+        assert!(flags(&[]).creates_controller_identity());
+        assert!(flags(&["--feature-gates=EKS=true"]).creates_controller_identity());
+        assert!(!flags(&["--feature-gates=AutoControllerIdentityCreator=false"]).creates_controller_identity());
+    }
+
+    #[test]
+    fn the_divisor_scales_every_period() {
+        let timing = flags(&["--timing-divisor=10"]).timing();
+        assert_eq!(timing.listing_interval, Duration::from_secs(6));
+        assert_eq!(timing, Timing::default().divided_by(10));
+    }
+}

@@ -1,0 +1,123 @@
+//! `capa-rs manager`: the controllers in one process.
+
+mod controllers;
+mod flags;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use capa_aws::Clouds;
+use capa_runtime::Runtime;
+use capa_runtime::lease::{LeaderElection, LeaseSettings};
+use capa_runtime::scope::Scope;
+use capa_runtime::tasks::Tasks;
+use capa_runtime::{diagnostics, health, listen, logging, shutdown, version};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+pub use flags::Flags;
+
+/// How long controllers may take to finish their passes once the process is asked to end.
+const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
+/// How long everything may take; longer than the controllers, which live inside.
+const PROCESS_GRACE: Duration = Duration::from_secs(25);
+
+/// Runs until SIGTERM or SIGINT, or until something ends that must not.
+pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
+    logging::init(flags.logging_format, flags.verbosity)?;
+    flags.warn_about_ignored();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = shutdown::on_signals()?;
+        run(flags, stop).await
+    })
+}
+
+/// Runs until `stop`, or until something ends that must not. Needs a rustls provider and a tokio runtime.
+pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
+    let client = client(&flags).await?;
+    let server = version::ensure_supported(&client).await?;
+    info!(%server, "connected to the management cluster");
+    let mut registry = Registry::default();
+    let runtime = Runtime::new(client.clone(), "capa-rs", &mut registry);
+    let options = capa_aws::Options {
+        service_endpoints: flags.service_endpoints.clone(),
+        timing: flags.timing(),
+        ..capa_aws::Options::default()
+    };
+    let clouds = Clouds::new(options, &mut registry).await;
+    let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
+    let health_address = listen::bind(&flags.health_addr).await.context("--health-addr")?;
+    tasks.spawn("health server", health::serve(health_address, runtime.readiness.clone(), tasks.stop()));
+    let insecure = flags.insecure_diagnostics;
+    if let Some(listener) = diagnostics::bind(&flags.diagnostics_address, insecure).await? {
+        tasks.spawn("diagnostics server", diagnostics::serve(listener, Arc::new(registry), tasks.stop()));
+    }
+    let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
+    let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
+    let controllers = controllers::Wiring { runtime, caches, clouds: clouds.clone(), flags: flags.clone() };
+    let leading = lead(client, flags, controllers, tasks.stop())?;
+    tasks.spawn("controllers", leading);
+    let stores = clouds.clone();
+    let stopped = tasks.stop();
+    tasks.spawn("instance stores", async move {
+        tokio::select! {
+            died = stores.store_died() => Err(died),
+            () = stopped.cancelled() => Ok(()),
+        }
+    });
+    let ended = tasks.run().await;
+    clouds.shut_down();
+    Ok(ended?)
+}
+
+/// The controllers, under the Lease where `--leader-elect` asks for it.
+fn lead(
+    client: Client,
+    flags: Flags,
+    controllers: controllers::Wiring,
+    stop: CancellationToken,
+) -> Result<impl Future<Output = Result<()>> + Send + 'static> {
+    let metrics = controllers.runtime.metrics.clone();
+    let election = match flags.leader_elect {
+        false => None,
+        true => Some(LeaderElection::new(client, lease_settings(&flags), &metrics)?),
+    };
+    Ok(async move {
+        let work_stop = stop.clone();
+        let work = || async move {
+            let mut tasks = Tasks::new(work_stop, CONTROLLER_GRACE);
+            controllers.start(&mut tasks).await;
+            tasks.run().await.map_err(anyhow::Error::from)
+        };
+        match election {
+            Some(election) => election.lead(&stop, work).await,
+            None => work().await,
+        }
+    })
+}
+
+fn lease_settings(flags: &Flags) -> LeaseSettings {
+    LeaseSettings {
+        name: flags.leader_elect_resource_name.clone(),
+        duration: flags.leader_elect_lease_duration.into(),
+        renew_deadline: flags.leader_elect_renew_deadline.into(),
+        retry_period: flags.leader_elect_retry_period.into(),
+        ..LeaseSettings::new(flags.own_namespace())
+    }
+}
+
+async fn client(flags: &Flags) -> Result<Client> {
+    let config = match &flags.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => Config::infer().await.context("neither --kubeconfig nor a service account of a pod is there")?,
+    };
+    Client::try_from(config).context("failed to build the Kubernetes client")
+}
