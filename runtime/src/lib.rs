@@ -1,1 +1,63 @@
-//! Controller plumbing: lease, backoff, panic isolation, readiness, status writer, metrics, logs
+//! Controller plumbing on kube-runtime: caches, the reconcile loop, the status writer, leader election, health, metrics, logs, shutdown.
+//!
+//! Nothing here knows AWS. A manager is put together like this:
+//!
+//! 1. [`version::ensure_supported`], [`logging::init`], [`shutdown::on_signals`];
+//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run on standbys too);
+//! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind.
+//!
+//! Whatever of it ends before it was asked to ends the process.
+
+pub mod backoff;
+pub mod cache;
+mod changes;
+pub mod controller;
+pub mod diagnostics;
+pub mod events;
+pub mod health;
+pub mod kinds;
+pub mod lease;
+pub mod listen;
+pub mod logging;
+pub mod metrics;
+pub mod predicate;
+pub mod reconcile;
+pub mod scope;
+pub mod shutdown;
+pub mod status;
+pub mod tasks;
+#[cfg(test)]
+mod testing;
+pub mod version;
+pub mod writes;
+
+use kube::Client;
+use prometheus_client::registry::Registry;
+
+/// What the caches and controllers of one manager share. Cloning gives another handle to the same things.
+#[derive(Clone)]
+pub struct Runtime {
+    /// Client of the management cluster.
+    pub client: Client,
+    /// The gates that must open before the manager is ready and before a controller starts.
+    pub readiness: health::Readiness,
+    /// Metrics of caches, controllers and leader election.
+    pub metrics: metrics::Metrics,
+    /// The writes that caches have not shown yet; reconcilers report theirs here.
+    pub writes: writes::WriteTracker,
+    /// Publishes Kubernetes Events.
+    pub events: events::Events,
+}
+
+impl Runtime {
+    /// A runtime whose metrics are registered in `registry`. `controller` names us as the reporter of Events.
+    pub fn new(client: Client, controller: &str, registry: &mut Registry) -> Self {
+        Self {
+            readiness: health::Readiness::default(),
+            metrics: metrics::Metrics::register(registry),
+            writes: writes::WriteTracker::default(),
+            events: events::Events::new(client.clone(), controller),
+            client,
+        }
+    }
+}
