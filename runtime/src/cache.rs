@@ -1,0 +1,452 @@
+//! One cache a kind, filled by one watch, read by everybody, and the changes that it saw.
+//!
+//! Compared with kube's reflector streams: the store is always written before a change is told; a change of a subscriber's own choice is
+//! told ([`ObjectCache::changes`]) while the store has every version; a deletion is told even if the watch missed it, because the next
+//! list is compared with the store; an object that cannot be read is skipped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::{Stream, StreamExt};
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{Predicate, WatchStreamExt};
+use kube::{Api, Resource};
+use prometheus_client::metrics::gauge::Gauge;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::Runtime;
+use crate::changes::{Change, changes};
+use crate::health::Gate;
+use crate::kinds::{CachedKind, ObjectName};
+use crate::tasks::Tasks;
+
+/// A watch ended, which watches never do by themselves.
+#[derive(Debug, Error)]
+#[error("the watch of {kind} ended")]
+pub struct WatchEnded {
+    kind: String,
+}
+
+/// The objects of one kind as last seen. Cloning gives another handle to the same cache.
+#[derive(Clone, Debug)]
+pub struct ObjectCache<K: CachedKind> {
+    store: Store<K>,
+    subscribers: Subscribers<K>,
+}
+
+/// `None` when no changes will come any more.
+type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
+
+impl<K: CachedKind> ObjectCache<K> {
+    /// Starts the watch as one of `tasks` and adds a gate of readiness that opens when the cache is filled.
+    pub fn start(runtime: &Runtime, tasks: &mut Tasks, api: Api<DeserializeGuard<K>>, config: watcher::Config) -> Self {
+        let (cache, filler) = Self::new(runtime);
+        let events = watcher(api, config).default_backoff();
+        tasks.spawn(format!("cache of {}", K::kind(&())), filler.run(events, tasks.stop()));
+        cache
+    }
+
+    /// A cache and what fills it.
+    pub(crate) fn new(runtime: &Runtime) -> (Self, CacheFiller<K>) {
+        let kind = K::kind(&());
+        let (store, writer) = reflector::store();
+        let subscribers = Arc::new(Mutex::new(Some(Vec::new())));
+        let filler = CacheFiller {
+            writer,
+            store: store.clone(),
+            subscribers: Arc::clone(&subscribers),
+            malformed: MalformedObjects::new(runtime.metrics.malformed(&kind)),
+            gate: runtime.readiness.gate(format!("cache of {kind}")),
+        };
+        (Self { store, subscribers }, filler)
+    }
+
+    /// The objects. Before the cache is filled (see [`crate::health::Readiness::all_open`]) it is empty.
+    pub fn store(&self) -> &Store<K> {
+        &self.store
+    }
+
+    /// The changes from now on whose `predicate` hash differs from the one last told, and every deletion. It begins with all objects that
+    /// are in the cache now, and ends when the watch does. What is not read yet is kept in memory: read it, or drop it.
+    pub fn changes<P>(&self, predicate: P) -> impl Stream<Item = Change<K>> + Send + use<K, P>
+    where
+        P: Predicate<K> + Send + 'static,
+    {
+        let (sender, receiver) = unbounded();
+        // Under the lock no event is between the store and the subscribers: nothing is told twice or not at all.
+        let mut subscribers = lock(&self.subscribers);
+        for object in self.store.state() {
+            // The receiver is alive: it is ours.
+            let _ = sender.unbounded_send(Change::Applied(object));
+        }
+        if let Some(subscribers) = subscribers.as_mut() {
+            subscribers.push(sender);
+        }
+        changes(receiver, predicate)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes what a watch shows into the store and tells the subscribers.
+pub(crate) struct CacheFiller<K: CachedKind> {
+    writer: reflector::store::Writer<K>,
+    store: Store<K>,
+    subscribers: Subscribers<K>,
+    malformed: MalformedObjects,
+    gate: Gate,
+}
+
+impl<K: CachedKind> CacheFiller<K> {
+    /// Reads `events` until `stop`. The stream must back off by itself after errors.
+    pub(crate) async fn run(
+        mut self,
+        events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>>,
+        stop: CancellationToken,
+    ) -> Result<(), WatchEnded> {
+        let mut events = std::pin::pin!(events.take_until(stop.cancelled()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.apply(event),
+                Err(error) => warn!(kind = %K::kind(&()), %error, "watch failed, trying again"),
+            }
+        }
+        if stop.is_cancelled() {
+            Ok(())
+        } else {
+            Err(WatchEnded {
+                kind: K::kind(&()).into_owned(),
+            })
+        }
+    }
+
+    fn apply(&mut self, event: Event<DeserializeGuard<K>>) {
+        let subscribers = Arc::clone(&self.subscribers);
+        let mut subscribers = lock(&subscribers);
+        for change in self.store_event(event) {
+            if let Some(subscribers) = subscribers.as_mut() {
+                subscribers.retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
+            }
+        }
+    }
+
+    /// Brings the store up to date and returns what has changed by that.
+    fn store_event(&mut self, event: Event<DeserializeGuard<K>>) -> Vec<Change<K>> {
+        match event {
+            Event::Init => {
+                self.malformed.list_begins();
+                self.writer.apply_watcher_event(&Event::Init);
+                Vec::new()
+            }
+            Event::InitApply(guard) => {
+                if let Some(object) = self.readable(guard) {
+                    self.writer.apply_watcher_event(&Event::InitApply(object));
+                }
+                Vec::new()
+            }
+            Event::InitDone => self.list_done(),
+            Event::Apply(guard) => {
+                let reference = reference(&guard);
+                match self.readable(guard) {
+                    Some(object) => {
+                        self.writer.apply_watcher_event(&Event::Apply(object));
+                        self.store.get(&reference).map(Change::Applied).into_iter().collect()
+                    }
+                    None => self.remove(&reference),
+                }
+            }
+            Event::Delete(guard) => {
+                let reference = reference(&guard);
+                self.malformed.gone(&ObjectName::of(&guard));
+                self.remove(&reference)
+            }
+        }
+    }
+
+    fn list_done(&mut self) -> Vec<Change<K>> {
+        let before = self.store.state();
+        self.malformed.list_done();
+        self.writer.apply_watcher_event(&Event::InitDone);
+        self.gate.open();
+        let now: HashMap<_, _> = self
+            .store
+            .state()
+            .into_iter()
+            .map(|object| (ObjectRef::from_obj(&*object), object))
+            .collect();
+        // The same name with another UID is another object.
+        let remains = |object: &K| {
+            now.get(&ObjectRef::from_obj(object))
+                .is_some_and(|current| current.meta().uid == object.meta().uid)
+        };
+        let gone: Vec<_> = before
+            .into_iter()
+            .filter(|object| !remains(object))
+            .map(Change::Deleted)
+            .collect();
+        gone.into_iter().chain(now.into_values().map(Change::Applied)).collect()
+    }
+
+    fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<Change<K>> {
+        let Some(object) = self.store.get(reference) else {
+            return Vec::new();
+        };
+        self.writer.apply_watcher_event(&Event::Delete(K::clone(&object)));
+        vec![Change::Deleted(object)]
+    }
+
+    /// The object without what nobody here reads, or nothing if it is malformed: then it is as good as not there.
+    fn readable(&mut self, guard: DeserializeGuard<K>) -> Option<K> {
+        let name = ObjectName::of(&guard);
+        match guard.0 {
+            Ok(mut object) => {
+                self.malformed.gone(&name);
+                // Up to half of an object's memory, and only the server's business.
+                object.meta_mut().managed_fields = None;
+                Some(object)
+            }
+            Err(invalid) => {
+                self.malformed.seen(
+                    name,
+                    invalid.metadata.resource_version.unwrap_or_default(),
+                    &invalid.error,
+                );
+                None
+            }
+        }
+    }
+}
+
+/// However the filling ends, subscribers get to know that nothing comes any more.
+impl<K: CachedKind> Drop for CacheFiller<K> {
+    fn drop(&mut self) {
+        lock(&self.subscribers).take();
+    }
+}
+
+fn reference<K: CachedKind>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
+    let metadata = guard.meta();
+    let reference = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
+    match &metadata.namespace {
+        Some(namespace) => reference.within(namespace),
+        None => reference,
+    }
+}
+
+/// The objects that cannot be read, so that each version of each is logged once.
+struct MalformedObjects {
+    /// Resource version by name.
+    known: HashMap<ObjectName, String>,
+    /// The same while a list is running; replaces `known` when it is complete.
+    listed: Option<HashMap<ObjectName, String>>,
+    gauge: Gauge,
+}
+
+impl MalformedObjects {
+    fn new(gauge: Gauge) -> Self {
+        Self {
+            known: HashMap::new(),
+            listed: None,
+            gauge,
+        }
+    }
+
+    fn seen(&mut self, name: ObjectName, version: String, error: &str) {
+        if self.known.get(&name) != Some(&version) {
+            warn!(object = %name, error, "object is malformed and skipped until it is mended");
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.insert(name.clone(), version.clone());
+        }
+        self.known.insert(name, version);
+        self.count();
+    }
+
+    fn gone(&mut self, name: &ObjectName) {
+        if self.known.remove(name).is_some() {
+            debug!(object = %name, "object is not malformed any more");
+            self.count();
+        }
+    }
+
+    fn list_begins(&mut self) {
+        self.listed = Some(HashMap::new());
+    }
+
+    fn list_done(&mut self) {
+        if let Some(listed) = self.listed.take() {
+            self.known = listed;
+            self.count();
+        }
+    }
+
+    fn count(&self) {
+        self.gauge.set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+    use kube::ResourceExt;
+    use kube::core::error_boundary::InvalidObject;
+
+    use super::*;
+    use crate::predicate::spec_or_metadata;
+    use crate::testing::{FakeServer, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
+
+    type WidgetEvent = Event<DeserializeGuard<Widget>>;
+
+    fn good(object: &Widget) -> DeserializeGuard<Widget> {
+        DeserializeGuard(Ok(object.clone()))
+    }
+
+    fn cache() -> (Runtime, ObjectCache<Widget>, CacheFiller<Widget>) {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, filler) = ObjectCache::new(&runtime);
+        (runtime, cache, filler)
+    }
+
+    fn list(filler: &mut CacheFiller<Widget>, objects: &[&Widget]) {
+        let listed = objects.iter().map(|object| WidgetEvent::InitApply(good(object)));
+        for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
+            filler.apply(event);
+        }
+    }
+
+    /// What a subscriber can read at once, as `+name` and `-name`.
+    fn told(changes: &mut (impl Stream<Item = Change<Widget>> + Unpin)) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(Some(change)) = changes.next().now_or_never() {
+            told.push(match change {
+                Change::Applied(object) => format!("+{}", object.name_any()),
+                Change::Deleted(object) => format!("-{}", object.name_any()),
+            });
+        }
+        told.sort();
+        told
+    }
+
+    #[tokio::test]
+    async fn a_status_change_reaches_the_store_but_not_a_subscriber_that_filters_it() {
+        let (_, cache, mut filler) = cache();
+        list(&mut filler, &[&widget("a")]);
+        let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
+        assert_eq!(told(&mut changes), ["+a"], "begins with what is there");
+        let mut object = widget("a");
+        object.status = Some(WidgetStatus {
+            phase: Some("New".into()),
+        });
+        filler.apply(Event::Apply(good(&object)));
+        assert!(told(&mut changes).is_empty());
+        assert_eq!(cache.store().state()[0].status, object.status);
+        object.metadata.generation = Some(2);
+        filler.apply(Event::Apply(good(&object)));
+        assert_eq!(told(&mut changes), ["+a"]);
+    }
+
+    #[tokio::test]
+    async fn a_deletion_is_told_whether_watched_or_found_missing_by_a_list() {
+        let (_, cache, mut filler) = cache();
+        list(&mut filler, &[&widget("a"), &widget("b"), &widget("c")]);
+        let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
+        told(&mut changes);
+        filler.apply(Event::Delete(good(&widget("a"))));
+        assert_eq!(told(&mut changes), ["-a"]);
+        let mut recreated = widget("c");
+        recreated.metadata.uid = Some("another".into());
+        list(&mut filler, &[&recreated]);
+        assert_eq!(told(&mut changes), ["+c", "-b", "-c"]);
+        assert_eq!(cache.store().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn managed_fields_are_not_kept() {
+        let (_, cache, mut filler) = cache();
+        let mut object = widget("a");
+        object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+        list(&mut filler, &[&object]);
+        assert_eq!(cache.store().state()[0].metadata.managed_fields, None);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_becomes_malformed_leaves_the_cache_and_is_counted_until_mended() {
+        let server = FakeServer::default();
+        let (runtime, registry) = runtime(&server);
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        list(&mut filler, &[&widget("a")]);
+        let metadata = widget("a").metadata;
+        let malformed = DeserializeGuard(Err(InvalidObject {
+            error: "size: expected a number".into(),
+            metadata,
+        }));
+        filler.apply(Event::Apply(malformed));
+        assert!(cache.store().is_empty());
+        assert!(scrape(&registry).contains("capa_malformed_objects{kind=\"Widget\"} 1"));
+        filler.apply(Event::Apply(good(&widget("a"))));
+        assert_eq!(cache.store().len(), 1);
+        assert!(scrape(&registry).contains("capa_malformed_objects{kind=\"Widget\"} 0"));
+    }
+
+    #[tokio::test]
+    async fn a_malformed_object_does_not_stop_the_watch() {
+        let server = FakeServer::default();
+        server.put_widget(&widget("good"));
+        server.put_widget(&widget("bad"));
+        server.edit(&format!("{WIDGETS}/bad"), |object| {
+            object["spec"]["size"] = "huge".into();
+        });
+        let (runtime, _) = runtime(&server);
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone(), std::time::Duration::from_secs(5));
+        let api = Api::all(server.client());
+        let cache = ObjectCache::<Widget>::start(&runtime, &mut tasks, api, watcher::Config::default());
+        let running = tokio::spawn(tasks.run());
+        runtime.readiness.all_open().await;
+        let names = || {
+            let mut names: Vec<_> = cache.store().state().iter().map(|object| object.name_any()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(), ["good"]);
+        server.edit(&format!("{WIDGETS}/bad"), |object| {
+            object["metadata"]["labels"] = serde_json::json!({"a": "b"});
+        });
+        server.put_widget(&widget("later"));
+        eventually("the object after the malformed one", || names() == ["good", "later"]).await;
+        server.edit(&format!("{WIDGETS}/bad"), |object| object["spec"]["size"] = 1.into());
+        eventually("the mended object", || names() == ["bad", "good", "later"]).await;
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_gate_opens_when_the_first_list_is_complete() {
+        let (runtime, _, mut filler) = cache();
+        assert!(runtime.readiness.all_open().now_or_never().is_none());
+        filler.apply(Event::Init);
+        filler.apply(Event::InitApply(good(&widget("a"))));
+        assert!(runtime.readiness.all_open().now_or_never().is_none());
+        filler.apply(Event::InitDone);
+        runtime.readiness.all_open().await;
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_ends_is_an_error_unless_it_was_stopped() {
+        let (_, _, filler) = cache();
+        let ended = filler.run(futures::stream::empty(), CancellationToken::new()).await;
+        assert_eq!(ended.unwrap_err().to_string(), "the watch of Widget ended");
+        let (_, _, filler) = cache();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        filler.run(futures::stream::pending(), stop).await.unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! Runs a [`Reconciler`] over the objects of a cache.
+//!
+//! The queue and its rules are kube's `applier`: never one object twice at once, at most `concurrency` at a time, requests for an object
+//! that waits already are merged, the earliest time wins. What triggers it and what happens around one pass is here and in [`worker`].
+
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::ready;
+use futures::stream::{BoxStream, select_all};
+use futures::{Stream, StreamExt};
+use kube::runtime::Predicate;
+use kube::runtime::controller::{Action, Config, Error as ApplierError, ReconcileRequest, applier};
+use kube::runtime::reflector::ObjectRef;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info};
+
+use crate::Runtime;
+use crate::backoff::BackoffSettings;
+use crate::cache::ObjectCache;
+use crate::changes::Change;
+use crate::kinds::CachedKind;
+use crate::predicate::spec_or_metadata;
+use crate::reconcile::Reconciler;
+use worker::Worker;
+
+/// How a controller runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerSettings {
+    /// Objects reconciled at once. Default 10; 0 counts as 1.
+    pub concurrency: u16,
+    /// The longest a pass may take before it is cancelled and counts as failed. Default 2 min: the client itself repeats a request that the
+    /// server answers with 429, 503 or 504 for much longer.
+    pub timeout: Duration,
+    /// Delays after failures.
+    pub backoff: BackoffSettings,
+    /// How long a pass waits for the cache to show the object's last write before it reads the object from the server. Default 30 s.
+    pub cache_patience: Duration,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 10,
+            timeout: Duration::from_mins(2),
+            backoff: BackoffSettings::default(),
+            cache_patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A controller ended though nobody had asked it to.
+#[derive(Debug, Error)]
+#[error("controller {controller} ended")]
+pub struct ControllerEnded {
+    controller: &'static str,
+}
+
+type Trigger<K> = BoxStream<'static, ObjectRef<K>>;
+
+/// One reconciler, its objects and what wakes them.
+pub struct Controller<R: Reconciler> {
+    runtime: Runtime,
+    cache: ObjectCache<R::Kind>,
+    reconciler: R,
+    settings: ControllerSettings,
+    /// Subscribed to only when the controller runs: on a standby nobody would read them.
+    triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
+}
+
+impl<R: Reconciler> Controller<R> {
+    /// A controller woken by changes of the objects in `cache`, status changes excepted ([`spec_or_metadata`]).
+    pub fn new(runtime: &Runtime, cache: &ObjectCache<R::Kind>, reconciler: R, settings: ControllerSettings) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            cache: cache.clone(),
+            reconciler,
+            settings,
+            triggers: Vec::new(),
+        }
+    }
+
+    /// Also reconciles the objects that `references` names. Objects that are not in the cache are passed over.
+    #[must_use]
+    pub fn reconcile_on(mut self, references: impl Stream<Item = ObjectRef<R::Kind>> + Send + 'static) -> Self {
+        self.triggers.push(Box::new(|| references.boxed()));
+        self
+    }
+
+    /// Also reconciles the objects that `mapper` names for an object of another kind, when that is deleted or its `predicate` hash changes.
+    /// The mapper runs on the controller's own task: it may look into stores, but not block.
+    #[must_use]
+    pub fn watches<O, P, M, I>(mut self, cache: &ObjectCache<O>, predicate: P, mapper: M) -> Self
+    where
+        O: CachedKind,
+        P: Predicate<O> + Send + 'static,
+        M: Fn(&O) -> I + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<R::Kind>>,
+        I::IntoIter: Send + 'static,
+    {
+        let cache = cache.clone();
+        let subscribe = move || {
+            let changes = cache.changes(predicate);
+            changes
+                .flat_map(move |change| futures::stream::iter(mapper(change.object())))
+                .boxed()
+        };
+        self.triggers.push(Box::new(subscribe));
+        self
+    }
+
+    /// Reconciles until `stop`, then lets the running passes finish. It begins when every gate of readiness is open.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ControllerEnded> {
+        let controller = R::name();
+        tokio::select! {
+            () = self.runtime.readiness.all_open() => {}
+            () = stop.cancelled() => return Ok(()),
+        }
+        info!(controller, "controller starts");
+        let concurrency = self.settings.concurrency.max(1);
+        let store = self.cache.store().clone();
+        let worker = Arc::new(Worker::new(
+            &self.runtime,
+            store.clone(),
+            self.reconciler,
+            &self.settings,
+        ));
+        // A trigger that ends is only quiet from then on; without the objects themselves the controller is dead.
+        let objects_ended = CancellationToken::new();
+        let objects = object_changes(&self.cache, Arc::clone(&worker), objects_ended.clone());
+        let triggers = self.triggers.into_iter().map(|subscribe| subscribe());
+        let stopped = stop.clone();
+        let end = async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = objects_ended.cancelled() => {}
+            }
+        };
+        let queue = select_all(std::iter::once(objects).chain(triggers))
+            .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))
+            .take_until(end);
+        let passes = applier(
+            |object, worker: Arc<Worker<R>>| Box::pin(async move { Ok::<_, Infallible>(worker.pass(object).await) }),
+            |_, never: &Infallible, _| -> Action { match *never {} },
+            worker,
+            store,
+            queue,
+            Config::default().concurrency(concurrency),
+        );
+        passes.for_each(async |pass| log_queue(controller, pass)).await;
+        if stop.is_cancelled() {
+            Ok(())
+        } else {
+            Err(ControllerEnded { controller })
+        }
+    }
+}
+
+/// The controller's own objects as they change. What was remembered of a deleted one is forgotten; there is nothing left to reconcile.
+fn object_changes<R: Reconciler>(
+    cache: &ObjectCache<R::Kind>,
+    worker: Arc<Worker<R>>,
+    ended: CancellationToken,
+) -> Trigger<R::Kind> {
+    let changed = cache.changes(spec_or_metadata::<R::Kind>).filter_map(move |change| {
+        ready(match change {
+            Change::Applied(object) => Some(ObjectRef::from_obj(&*object)),
+            Change::Deleted(object) => {
+                worker.forget(&object);
+                None
+            }
+        })
+    });
+    let end = futures::stream::once(async move { ended.cancel() }).filter_map(|()| ready(None));
+    changed.chain(end).boxed()
+}
+
+type Pass<K> = Result<(ObjectRef<K>, Action), ApplierError<Infallible, Infallible>>;
+
+fn log_queue<K: CachedKind>(controller: &'static str, pass: Pass<K>) {
+    match pass {
+        Ok(_) => {}
+        Err(ApplierError::ObjectNotFound(object)) => debug!(controller, %object, "object is not in the cache"),
+        Err(error) => error!(controller, %error, "queue failed"),
+    }
+}

@@ -1,0 +1,251 @@
+//! One pass over one object: wait for the cache, reconcile, write the status, publish events, decide when to come back.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, Request};
+use kube::core::object::HasStatus;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource};
+use thiserror::Error;
+use tokio::task::JoinError;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument, Span, debug, error, info_span};
+
+use super::ControllerSettings;
+use crate::Runtime;
+use crate::backoff::Backoff;
+use crate::events::Events;
+use crate::metrics::{ControllerMetrics, ReconcileResult};
+use crate::reconcile::{ErrorClass, Next, ReconcileError, Reconciler};
+use crate::status::{StatusError, StatusWriter};
+use crate::writes::{Freshness, WriteTracker};
+
+/// How soon a pass looks again whether the cache shows the last write. Looking costs nothing.
+const CACHE_GLANCE: Duration = Duration::from_millis(100);
+
+/// The label that Cluster API puts on all objects of a cluster.
+const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+
+#[derive(Debug, Error)]
+enum PassError {
+    #[error("the pass took longer than {0:?} and was cancelled")]
+    Timeout(Duration),
+    #[error("the pass panicked: {0}")]
+    Panic(String),
+    #[error("the cache has not shown the last write for {waited:?}, and reading the object failed")]
+    Read { waited: Duration, source: kube::Error },
+    #[error("the pass was aborted")]
+    Aborted(#[source] JoinError),
+}
+
+/// What all passes of one controller share.
+pub(super) struct Worker<R: Reconciler> {
+    client: Client,
+    store: Store<R::Kind>,
+    reconciler: Arc<R>,
+    status: StatusWriter,
+    writes: WriteTracker,
+    events: Events,
+    metrics: ControllerMetrics,
+    backoff: Backoff,
+    timeout: Duration,
+    cache_patience: Duration,
+}
+
+/// What a pass works on.
+enum Subject<K> {
+    Object(Box<K>),
+    Stale,
+    Gone,
+}
+
+impl<R: Reconciler> Worker<R> {
+    pub(super) fn new(runtime: &Runtime, store: Store<R::Kind>, reconciler: R, settings: &ControllerSettings) -> Self {
+        Self {
+            client: runtime.client.clone(),
+            store,
+            reconciler: Arc::new(reconciler),
+            status: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
+            writes: runtime.writes.clone(),
+            events: runtime.events.clone(),
+            metrics: runtime.metrics.controller(R::name(), settings.concurrency.max(1)),
+            backoff: Backoff::new(settings.backoff),
+            timeout: settings.timeout,
+            cache_patience: settings.cache_patience,
+        }
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, object: &R::Kind) {
+        let uid = uid(object.meta());
+        self.backoff.reset(uid);
+        self.writes.forget(uid);
+    }
+
+    /// One pass over an object that the queue named. It never fails: what went wrong is in the log, the metrics and the delay.
+    pub(super) async fn pass(self: Arc<Self>, cached: Arc<R::Kind>) -> Action {
+        let span = span::<R>(cached.meta());
+        let action = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
+        // An object deleted while its pass ran must not leave anything behind.
+        let current = self.store.get(&ObjectRef::from_obj(&*cached));
+        if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
+            self.forget(&cached);
+            return Action::await_change();
+        }
+        action
+    }
+
+    async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>) -> Action {
+        let _busy = self.metrics.busy();
+        let started = Instant::now();
+        let result = match self.subject(cached).await {
+            Ok(Subject::Stale) => return Action::requeue(CACHE_GLANCE),
+            Ok(Subject::Gone) => Ok(Next::AwaitChange),
+            Ok(Subject::Object(object)) => Arc::clone(&self).isolated(*object).await,
+            Err(error) => Err(error),
+        };
+        let (label, action) = self.decide(uid(cached.meta()), result);
+        self.metrics.finished(label, started.elapsed());
+        action
+    }
+
+    /// The object to work on: the cached one, unless it is older than what was written to it.
+    async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
+        match self.writes.freshness(&**cached) {
+            Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
+            Freshness::Stale(waited) if waited < self.cache_patience => Ok(Subject::Stale),
+            Freshness::Stale(waited) => {
+                let metadata = cached.meta();
+                let request = Request::new(R::Kind::url_path(&(), metadata.namespace.as_deref()))
+                    .get(metadata.name.as_deref().unwrap_or_default(), &GetParams::default())?;
+                let read = timeout(self.timeout, self.client.request::<R::Kind>(request)).await;
+                match read.map_err(|_| ReconcileError::new("Timeout", PassError::Timeout(self.timeout)))? {
+                    Ok(object) if object.meta().uid != metadata.uid => Ok(Subject::Gone),
+                    Ok(object) => {
+                        // The cache is still behind: it owes this version now.
+                        self.writes.written(&object);
+                        Ok(Subject::Object(Box::new(object)))
+                    }
+                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Subject::Gone),
+                    Err(source) => Err(PassError::Read { waited, source }.into()),
+                }
+            }
+        }
+    }
+
+    /// Reconciles on a task of its own, so that a panic is an error of this object and the passes spread over all cores.
+    async fn isolated(self: Arc<Self>, object: R::Kind) -> Result<Next, ReconcileError> {
+        let limit = self.timeout;
+        let worker = Arc::clone(&self);
+        let pass = async move { timeout(limit, worker.reconcile_and_write(object)).await };
+        match AbortOnDropHandle::new(tokio::spawn(pass.instrument(Span::current()))).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(ReconcileError::new("Timeout", PassError::Timeout(limit))),
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => {
+                    self.metrics.panicked();
+                    Err(ReconcileError::new(
+                        "Panic",
+                        PassError::Panic(panic_message(panic.as_ref())),
+                    ))
+                }
+                Err(aborted) => Err(ReconcileError::new("Aborted", PassError::Aborted(aborted))),
+            },
+        }
+    }
+
+    async fn reconcile_and_write(&self, object: R::Kind) -> Result<Next, ReconcileError> {
+        let outcome = self.reconciler.reconcile(object).await?;
+        let written = self.write_status(&outcome.object, outcome.status).await;
+        // The events tell what happened in AWS; that the status could not be written does not undo it.
+        self.events.publish(&outcome.object, outcome.events).await;
+        written?;
+        Ok(outcome.next)
+    }
+
+    async fn write_status(
+        &self,
+        object: &R::Kind,
+        status: Option<<R::Kind as HasStatus>::Status>,
+    ) -> Result<(), StatusError> {
+        if let Some(status) = status {
+            self.status.write(object, &status).await?;
+        }
+        Ok(())
+    }
+
+    fn decide(&self, uid: &str, result: Result<Next, ReconcileError>) -> (ReconcileResult, Action) {
+        match result {
+            Ok(Next::AwaitChange) => {
+                self.backoff.reset(uid);
+                (ReconcileResult::Success, Action::await_change())
+            }
+            Ok(Next::Requeue(delay)) => {
+                self.backoff.reset(uid);
+                (ReconcileResult::RequeueAfter, Action::requeue(delay))
+            }
+            Ok(Next::Retry) => (ReconcileResult::Requeue, Action::requeue(self.backoff.failed(uid))),
+            Err(failure) => match failure.class() {
+                ErrorClass::Gone => {
+                    debug!(%failure, "the object is gone");
+                    (ReconcileResult::Success, Action::await_change())
+                }
+                ErrorClass::Conflict => {
+                    debug!(%failure, "repeated when the cache shows the newer object");
+                    (ReconcileResult::Requeue, Action::requeue(CACHE_GLANCE))
+                }
+                ErrorClass::Failed => {
+                    let delay = self.backoff.failed(uid);
+                    error!(reason = failure.reason(), retry_in = ?delay, "reconcile failed: {failure}");
+                    (ReconcileResult::Error, Action::requeue(delay))
+                }
+            },
+        }
+    }
+}
+
+fn uid(metadata: &ObjectMeta) -> &str {
+    metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// The fields that every log line of a pass carries.
+fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
+    info_span!(
+        parent: None,
+        "reconcile",
+        controller = R::name(),
+        cluster = cluster(metadata),
+        namespace = metadata.namespace,
+        name = metadata.name,
+        reconcile_id = format!("{:016x}", fastrand::u64(..)),
+    )
+}
+
+fn cluster(metadata: &ObjectMeta) -> Option<&str> {
+    let label = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(CLUSTER_NAME_LABEL));
+    let owner = || {
+        metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.kind == "Cluster")
+    };
+    label
+        .map(String::as_str)
+        .or_else(|| owner().map(|owner| owner.name.as_str()))
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

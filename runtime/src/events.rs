@@ -1,0 +1,129 @@
+//! Publishes Kubernetes Events.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource};
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::reconcile::Notice;
+
+/// The API's limit for an event's message.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// An Event is a courtesy; this is how long the Events of one pass may hold it up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The one recorder of the process: repeats within some minutes become a series only because they pass through the same one.
+#[derive(Clone)]
+pub struct Events {
+    recorder: Recorder,
+}
+
+impl Events {
+    /// Reports as `controller`, instance `POD_NAME` where that is set.
+    pub fn new(client: Client, controller: &str) -> Self {
+        let reporter = Reporter {
+            controller: controller.to_owned(),
+            instance: std::env::var("POD_NAME").ok(),
+        };
+        Self {
+            recorder: Recorder::new(client, reporter),
+        }
+    }
+
+    /// Publishes notices about `object`. Failures are logged and never returned: no reconcile fails for an Event.
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, notices: Vec<Notice>) {
+        let reference = object.object_ref(&());
+        let publish = async {
+            for notice in notices {
+                let event = event(notice);
+                if let Err(error) = self.recorder.publish(&event, &reference).await {
+                    debug!(reason = event.reason, %error, "event not published");
+                }
+            }
+        };
+        if timeout(PATIENCE, publish).await.is_err() {
+            debug!("events not published in time");
+        }
+    }
+}
+
+fn event(notice: Notice) -> Event {
+    let note = truncate(notice.message);
+    // kube's recorder takes events that differ only in their note for repeats and goes on showing the first note. The action, which
+    // kubectl does not show, keeps them apart.
+    let mut hasher = DefaultHasher::new();
+    note.hash(&mut hasher);
+    Event {
+        type_: if notice.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: notice.reason,
+        note: Some(note),
+        action: format!("Reconcile-{:016x}", hasher.finish()),
+        secondary: None,
+    }
+}
+
+fn truncate(mut message: String) -> String {
+    const MARK: char = '…';
+    if message.len() > LONGEST_MESSAGE {
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - MARK.len_utf8()));
+        message.push(MARK);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeServer, Fault, widget};
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let cut = truncate("ä".repeat(600));
+        assert!(
+            cut.len() <= LONGEST_MESSAGE && cut.ends_with('…'),
+            "{} bytes",
+            cut.len()
+        );
+        assert_eq!(truncate("short".into()), "short");
+    }
+
+    #[tokio::test]
+    async fn repeats_become_a_series_and_another_message_another_event() {
+        let server = FakeServer::default();
+        let events = Events::new(server.client(), "capa-rs");
+        let notices = ["one", "one", "two"].map(|message| Notice::warning("SubnetNotFound", message));
+        events.publish(&widget("a"), notices.to_vec()).await;
+        let methods: Vec<_> = server
+            .writes()
+            .into_iter()
+            .map(|request| request.method.to_string())
+            .collect();
+        assert_eq!(methods, ["POST", "PATCH", "POST"]);
+        let first = server.writes().remove(0).body;
+        assert_eq!(
+            (&first["type"], &first["reason"]),
+            (&"Warning".into(), &"SubnetNotFound".into())
+        );
+        assert_eq!(first["regarding"]["name"], "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_or_hangs_does_not_hold_a_reconcile_up() {
+        let server = FakeServer::default();
+        let events = Events::new(server.client(), "capa-rs");
+        for fault in [Fault::Refuse(500), Fault::Hang] {
+            server.set_fault("POST", Some(fault));
+            let object = widget("a");
+            let published = events.publish(&object, vec![Notice::normal("Launched", "i-1")]);
+            tokio::time::timeout(Duration::from_secs(6), published).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that we and Go programs can compete for the same Lease.
+//!
+//! Whether another's claim has expired is judged by the time since *this process* saw the record change, on its own monotonic clock; the
+//! times written in the record are for people. Claims are updates with a resource version: of two candidates one is refused.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use prometheus_client::metrics::gauge::Gauge;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::metrics::Metrics;
+use record::{claimed, created, holder, released};
+
+/// The Lease of CAPA, which we share: in one namespace the two can never run at once.
+pub const LEASE_NAME: &str = "controller-leader-elect-capa";
+
+/// The flags `--leader-elect-*`, and who we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// Namespace of the Lease: the manager's own.
+    pub namespace: String,
+    /// Name of the Lease. Default [`LEASE_NAME`].
+    pub name: String,
+    /// What we write as the holder; unique to this process.
+    pub identity: String,
+    /// How long others wait after the last renewal before they take the Lease. Whole seconds. Default 15 s.
+    pub duration: Duration,
+    /// How long we try to renew before we give up; shorter than `duration`. Default 10 s.
+    pub renew_deadline: Duration,
+    /// Time between tries to take or renew. Default 2 s.
+    pub retry_period: Duration,
+}
+
+impl LeaseSettings {
+    /// The defaults, in this namespace, with an identity made of `POD_NAME` (else the host's name) and a random part: a container that is
+    /// restarted in its pod is another process, and must not take its predecessor's claim for its own.
+    pub fn new(namespace: impl Into<String>) -> Self {
+        let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).ok();
+        let host = host
+            .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+            .unwrap_or_else(|| "capa-rs".to_owned());
+        Self {
+            namespace: namespace.into(),
+            name: LEASE_NAME.to_owned(),
+            identity: format!("{}_{:032x}", host.trim(), fastrand::u128(..)),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+
+    fn validate(&self) -> Result<(), LeaseError> {
+        let rules = [
+            (
+                self.duration >= Duration::from_secs(1),
+                "the lease duration must be at least one second",
+            ),
+            (
+                self.renew_deadline < self.duration,
+                "the renew deadline must be shorter than the lease duration",
+            ),
+            (
+                self.retry_period.mul_f64(1.2) < self.renew_deadline,
+                "the retry period must be well below the renew deadline",
+            ),
+            (!self.retry_period.is_zero(), "the retry period must not be zero"),
+        ];
+        match rules.into_iter().find(|(kept, _)| !kept) {
+            Some((_, rule)) => Err(LeaseError::Settings { rule }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why leadership cannot be had or has ended.
+#[derive(Debug, Error)]
+pub enum LeaseError {
+    /// The durations contradict each other.
+    #[error("leader election: {rule}")]
+    Settings {
+        /// The rule that is broken.
+        rule: &'static str,
+    },
+    /// The Lease could not be renewed in time. Another process may lead from now on: this one has to end.
+    #[error("lost the lease {name}: not renewed for {deadline:?}")]
+    Expired {
+        /// The Lease.
+        name: String,
+        /// The renew deadline.
+        deadline: Duration,
+    },
+    /// Another process leads. This one has to end.
+    #[error("lost the lease {name}: it is held by {holder}")]
+    Taken {
+        /// The Lease.
+        name: String,
+        /// The holder's identity.
+        holder: String,
+    },
+}
+
+/// A candidate for leadership.
+pub struct LeaderElection {
+    leases: Api<Lease>,
+    settings: LeaseSettings,
+    leading: Gauge,
+}
+
+/// The result of trying to take a Lease.
+enum Claim {
+    Ours(Box<Lease>),
+    Held(String),
+    /// Another candidate was faster.
+    Refused,
+}
+
+/// The record as it last changed before this process's eyes.
+#[derive(Default)]
+struct Observed {
+    spec: Option<k8s_openapi::api::coordination::v1::LeaseSpec>,
+    since: Option<Instant>,
+}
+
+impl Observed {
+    /// Time since the record last changed.
+    fn age(&mut self, lease: &Lease) -> Duration {
+        if self.spec != lease.spec {
+            self.spec.clone_from(&lease.spec);
+            self.since = None;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed()
+    }
+}
+
+impl LeaderElection {
+    /// A candidate that holds nothing yet.
+    pub fn new(client: Client, settings: LeaseSettings, metrics: &Metrics) -> Result<Self, LeaseError> {
+        settings.validate()?;
+        let leading = metrics.leading(&settings.name);
+        leading.set(0);
+        Ok(Self {
+            leases: Api::namespaced(client, &settings.namespace),
+            settings,
+            leading,
+        })
+    }
+
+    /// Waits for the Lease, does `work` while holding it, and gives it up when `work` has ended well, so that the next process need not
+    /// wait. `stop` ends the waiting; the work gets to know of it by itself and may take its time, the Lease is held until it has ended.
+    ///
+    /// When the Lease is lost the work is dropped and the error returned: end the process then. After work that failed the Lease is left to
+    /// expire, because something of it may still be under way.
+    pub async fn lead<Work, E>(self, stop: &CancellationToken, work: impl FnOnce() -> Work) -> Result<(), E>
+    where
+        Work: Future<Output = Result<(), E>>,
+        E: From<LeaseError>,
+    {
+        let claim = tokio::select! {
+            claim = self.acquire() => claim,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let (mut lease, renewed) = claim;
+        info!(lease = self.settings.name, identity = self.settings.identity, "leading");
+        self.leading.set(1);
+        let result = tokio::select! {
+            biased;
+            lost = self.hold(&mut lease, renewed) => Err(lost.into()),
+            result = work() => result,
+        };
+        self.leading.set(0);
+        if result.is_ok() {
+            self.release(&lease).await;
+        }
+        result
+    }
+
+    /// The Lease once it is ours, and when the request was sent that made it so.
+    async fn acquire(&self) -> (Lease, Instant) {
+        let mut observed = Observed::default();
+        loop {
+            let started = Instant::now();
+            match timeout(self.request_patience(), self.claim(&mut observed)).await {
+                Ok(Ok(Claim::Ours(lease))) => return (*lease, started),
+                Ok(Ok(Claim::Held(holder))) => debug!(lease = self.settings.name, holder, "standing by"),
+                Ok(Ok(Claim::Refused)) => debug!(lease = self.settings.name, "another candidate was faster"),
+                Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to take the lease, trying again"),
+                Err(_) => warn!(lease = self.settings.name, "taking the lease timed out, trying again"),
+            }
+            // Jitter, so that candidates do not meet at every try.
+            sleep(self.settings.retry_period.mul_f64(1.0 + fastrand::f64() / 5.0)).await;
+        }
+    }
+
+    /// Takes the Lease if it is free, ours, or expired.
+    async fn claim(&self, observed: &mut Observed) -> kube::Result<Claim> {
+        let parameters = PostParams::default();
+        let Some(current) = self.leases.get_opt(&self.settings.name).await? else {
+            return answer(self.leases.create(&parameters, &created(&self.settings)).await);
+        };
+        let age = observed.age(&current);
+        if let Some(other) = holder(&current).filter(|holder| *holder != self.settings.identity)
+            && age < record::duration(&current).unwrap_or(self.settings.duration)
+        {
+            return Ok(Claim::Held(other.to_owned()));
+        }
+        answer(
+            self.leases
+                .replace(&self.settings.name, &parameters, &claimed(&current, &self.settings))
+                .await,
+        )
+    }
+
+    /// Renews until that fails for too long or another process holds the Lease. `lease` is what the server last answered.
+    async fn hold(&self, lease: &mut Lease, mut renewed: Instant) -> LeaseError {
+        let LeaseSettings {
+            name,
+            renew_deadline,
+            retry_period,
+            ..
+        } = &self.settings;
+        loop {
+            sleep(*retry_period).await;
+            match timeout_at(renewed + *renew_deadline, self.renew(lease)).await {
+                Ok(Ok(started)) => renewed = started,
+                Ok(Err(holder)) => {
+                    return LeaseError::Taken {
+                        name: name.clone(),
+                        holder,
+                    };
+                }
+                Err(_) => {
+                    return LeaseError::Expired {
+                        name: name.clone(),
+                        deadline: *renew_deadline,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Renews once, however many tries that takes. Returns when the request was sent that succeeded, or who holds the Lease instead of us.
+    async fn renew(&self, lease: &mut Lease) -> Result<Instant, String> {
+        loop {
+            let started = Instant::now();
+            match timeout(self.request_patience(), self.renew_once(lease)).await {
+                Ok(Ok(Claim::Ours(renewed))) => {
+                    *lease = *renewed;
+                    return Ok(started);
+                }
+                Ok(Ok(Claim::Held(holder))) => return Err(holder),
+                Ok(Ok(Claim::Refused)) => debug!(lease = self.settings.name, "the lease changed while it was renewed"),
+                Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to renew the lease, trying again"),
+                Err(_) => warn!(lease = self.settings.name, "renewing the lease timed out, trying again"),
+            }
+            sleep(self.settings.retry_period).await;
+        }
+    }
+
+    async fn renew_once(&self, lease: &Lease) -> kube::Result<Claim> {
+        let next = claimed(lease, &self.settings);
+        match answer(
+            self.leases
+                .replace(&self.settings.name, &PostParams::default(), &next)
+                .await,
+        )? {
+            // Somebody labelled, took or deleted the Lease: look again. Whoever holds it was seen just now, so it is not expired.
+            Claim::Refused => self.claim(&mut Observed::default()).await,
+            claim => Ok(claim),
+        }
+    }
+
+    async fn release(&self, lease: &Lease) {
+        let next = released(lease);
+        let parameters = PostParams::default();
+        let release = self.leases.replace(&self.settings.name, &parameters, &next);
+        match timeout(self.request_patience(), release).await {
+            Ok(Ok(_)) => info!(lease = self.settings.name, "released the lease"),
+            Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to release the lease, it will expire"),
+            Err(_) => warn!(
+                lease = self.settings.name,
+                "releasing the lease timed out, it will expire"
+            ),
+        }
+    }
+
+    /// Two tries fit into the renew deadline even when the first gets no answer.
+    fn request_patience(&self) -> Duration {
+        self.settings.renew_deadline / 2
+    }
+}
+
+fn answer(result: kube::Result<Lease>) -> kube::Result<Claim> {
+    match result {
+        Ok(lease) => Ok(Claim::Ours(Box::new(lease))),
+        Err(kube::Error::Api(status))
+            if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
+        {
+            Ok(Claim::Refused)
+        }
+        Err(error) => Err(error),
+    }
+}

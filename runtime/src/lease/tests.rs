@@ -1,0 +1,250 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{FakeServer, Fault, LEASES, eventually, scrape};
+
+#[derive(Debug, Error)]
+enum WorkError {
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    #[error("work failed")]
+    Work,
+}
+
+fn path() -> String {
+    format!("{LEASES}/{LEASE_NAME}")
+}
+
+fn settings(identity: &str) -> LeaseSettings {
+    LeaseSettings {
+        identity: identity.into(),
+        ..LeaseSettings::new("capa-rs-system")
+    }
+}
+
+fn candidate(server: &FakeServer, identity: &str) -> (LeaderElection, Registry) {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    (
+        LeaderElection::new(server.client(), settings(identity), &metrics).unwrap(),
+        registry,
+    )
+}
+
+fn record(server: &FakeServer) -> Value {
+    server.object(&path()).unwrap_or_default()["spec"].clone()
+}
+
+fn held_by_other(server: &FakeServer, renew_time: &str) {
+    let spec =
+        json!({"holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": renew_time, "leaseTransitions": 3});
+    server.put_lease(LEASE_NAME, &spec);
+}
+
+/// Leads in the background; the flag tells whether work has begun, the token ends it.
+struct Leader {
+    working: Arc<AtomicBool>,
+    finish: CancellationToken,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Result<(), WorkError>>,
+}
+
+fn start(election: LeaderElection) -> Leader {
+    let (working, finish, stop) = (
+        Arc::new(AtomicBool::new(false)),
+        CancellationToken::new(),
+        CancellationToken::new(),
+    );
+    let (begun, finished, stopped) = (working.clone(), finish.clone(), stop.clone());
+    let task = tokio::spawn(async move {
+        let work = || async move {
+            begun.store(true, Ordering::SeqCst);
+            finished.cancelled().await;
+            Ok(())
+        };
+        election.lead(&stopped, work).await
+    });
+    Leader {
+        working,
+        finish,
+        stop,
+        task,
+    }
+}
+
+impl Leader {
+    fn works(&self) -> bool {
+        self.working.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lease_is_taken_renewed_and_released_after_the_work() {
+    let server = FakeServer::default();
+    let (election, registry) = candidate(&server, "me");
+    let leader = start(election);
+    eventually("leadership", || leader.works()).await;
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 1"));
+    let first = record(&server);
+    assert_eq!(
+        (&first["holderIdentity"], &first["leaseDurationSeconds"]),
+        (&json!("me"), &json!(15))
+    );
+    let renewals = server.writes().len();
+    eventually("renewals", || server.writes().len() > renewals + 2).await;
+    assert_eq!(record(&server)["acquireTime"], first["acquireTime"]);
+    leader.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(record(&server)["holderIdentity"], "me", "held until the work has ended");
+    leader.finish.cancel();
+    leader.task.await.unwrap().unwrap();
+    assert_eq!(record(&server)["holderIdentity"], "");
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_lease_is_taken_only_when_it_did_not_change_for_its_duration() {
+    let server = FakeServer::default();
+    // A clock ahead of ours and one behind: neither counts.
+    for written in ["2001-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
+        held_by_other(&server, written);
+        let (election, _) = candidate(&server, "me");
+        let began = Instant::now();
+        let leader = start(election);
+        eventually("leadership", || leader.works()).await;
+        let waited = began.elapsed();
+        assert!((15..=18).contains(&waited.as_secs()), "{waited:?}");
+        assert_eq!(record(&server)["leaseTransitions"], 4);
+        leader.finish.cancel();
+        leader.task.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_its_holder_renews_is_never_taken() {
+    let server = FakeServer::default();
+    let (election, _) = candidate(&server, "me");
+    held_by_other(&server, "2025-01-01T00:00:00.000000Z");
+    let leader = start(election);
+    for minute in 1..20 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        held_by_other(&server, &format!("2025-01-01T00:{minute:02}:00.000000Z"));
+    }
+    assert!(!leader.works());
+    leader.stop.cancel();
+    leader.task.await.unwrap().unwrap();
+    assert_eq!(record(&server)["holderIdentity"], "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_taken_by_another_is_lost_and_its_work_dropped() {
+    let server = FakeServer::default();
+    let (election, registry) = candidate(&server, "me");
+    let leader = start(election);
+    eventually("leadership", || leader.works()).await;
+    held_by_other(&server, "2025-01-01T00:00:00.000000Z");
+    let error = leader.task.await.unwrap().unwrap_err();
+    assert!(
+        matches!(&error, WorkError::Lease(LeaseError::Taken { holder, .. }) if holder == "other"),
+        "{error}"
+    );
+    assert_eq!(record(&server)["holderIdentity"], "other");
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_renewed_is_lost_before_others_may_take_it() {
+    for fault in [Fault::Refuse(500), Fault::Hang] {
+        let server = FakeServer::default();
+        let (election, _) = candidate(&server, "me");
+        let leader = start(election);
+        eventually("leadership", || leader.works()).await;
+        let last_renewal = Instant::now();
+        server.set_fault("PUT", Some(fault));
+        let error = leader.task.await.unwrap().unwrap_err();
+        assert!(matches!(error, WorkError::Lease(LeaseError::Expired { .. })), "{error}");
+        assert!(
+            last_renewal.elapsed() < Duration::from_secs(15),
+            "{:?}",
+            last_renewal.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_and_a_foreign_edit_do_not_end_leadership() {
+    let server = FakeServer::default();
+    let (election, _) = candidate(&server, "me");
+    let leader = start(election);
+    eventually("leadership", || leader.works()).await;
+    server.set_fault("PUT", Some(Fault::Refuse(500)));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    server.set_fault("PUT", None);
+    server.edit(&path(), |lease| lease["metadata"]["labels"] = json!({"edited": "yes"}));
+    let renewals = server.writes().len();
+    eventually("renewals", || server.writes().len() > renewals + 3).await;
+    assert!(!leader.task.is_finished());
+    leader.finish.cancel();
+    leader.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_candidates_one_leads_and_the_other_follows_it() {
+    let server = FakeServer::default();
+    let leaders = ["one", "two"].map(|identity| start(candidate(&server, identity).0));
+    eventually("a leader", || leaders.iter().any(Leader::works)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let [one, two] = leaders;
+    let (first, second) = if one.works() { (one, two) } else { (two, one) };
+    assert!(!second.works());
+    first.finish.cancel();
+    first.task.await.unwrap().unwrap();
+    let released = Instant::now();
+    eventually("the second leader", || second.works()).await;
+    assert!(
+        released.elapsed() < Duration::from_secs(4),
+        "a released lease need not expire: {:?}",
+        released.elapsed()
+    );
+    second.finish.cancel();
+    second.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_failed_work_the_lease_is_left_to_expire() {
+    let server = FakeServer::default();
+    let (election, _) = candidate(&server, "me");
+    let result = election
+        .lead(&CancellationToken::new(), async || Err(WorkError::Work))
+        .await;
+    assert!(matches!(result, Err(WorkError::Work)));
+    assert_eq!(record(&server)["holderIdentity"], "me");
+}
+
+#[tokio::test]
+async fn durations_that_contradict_each_other_are_refused() {
+    let metrics = Metrics::register(&mut Registry::default());
+    let seconds = Duration::from_secs;
+    for (duration, renew_deadline, retry_period) in [(10, 10, 2), (15, 2, 2), (15, 10, 0), (0, 0, 0)] {
+        let settings = LeaseSettings {
+            duration: seconds(duration),
+            renew_deadline: seconds(renew_deadline),
+            retry_period: seconds(retry_period),
+            ..settings("me")
+        };
+        let client = FakeServer::default().client();
+        assert!(matches!(
+            LeaderElection::new(client, settings, &metrics),
+            Err(LeaseError::Settings { .. })
+        ));
+    }
+}
+
+#[test]
+fn two_processes_of_one_pod_have_two_identities() {
+    assert_ne!(LeaseSettings::new("a").identity, LeaseSettings::new("a").identity);
+}

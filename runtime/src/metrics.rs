@@ -1,0 +1,248 @@
+//! The runtime's metrics, under the names that controller-runtime made known.
+//!
+//! `prometheus-client` appends `_total` to the names of counters, so they are registered without it.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// The buckets of controller-runtime, so that its dashboards fit. Seconds.
+const RECONCILE_SECONDS: [f64; 34] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 60.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaseLabels {
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: String,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReconcileResult {
+    Success,
+    Error,
+    Requeue,
+    RequeueAfter,
+}
+
+impl ReconcileResult {
+    const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Requeue, Self::RequeueAfter];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Requeue => "requeue",
+            Self::RequeueAfter => "requeue_after",
+        }
+    }
+}
+
+/// The runtime's metrics. Cloning gives another handle to the same series.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    reconciles: Family<ResultLabels, Counter>,
+    errors: Family<ControllerLabels, Counter>,
+    panics: Family<ControllerLabels, Counter>,
+    seconds: Family<ControllerLabels, Histogram>,
+    active_workers: Family<ControllerLabels, Gauge>,
+    workers: Family<ControllerLabels, Gauge>,
+    leading: Family<LeaseLabels, Gauge>,
+    malformed: Family<KindLabels, Gauge>,
+}
+
+impl Metrics {
+    /// Creates the metrics and registers them in `registry`, which other crates share.
+    pub fn register(registry: &mut Registry) -> Self {
+        let seconds = || Histogram::new(RECONCILE_SECONDS);
+        let metrics = Self {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            panics: Family::default(),
+            seconds: Family::new_with_constructor(seconds as fn() -> Histogram),
+            active_workers: Family::default(),
+            workers: Family::default(),
+            leading: Family::default(),
+            malformed: Family::default(),
+        };
+        registry.register(
+            "controller_runtime_reconcile",
+            "Reconciles by controller and result",
+            metrics.reconciles.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_errors",
+            "Reconciles that ended with an error",
+            metrics.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_panics",
+            "Reconciles that panicked",
+            metrics.panics.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "Time per reconcile",
+            metrics.seconds.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "Reconciles running now",
+            metrics.active_workers.clone(),
+        );
+        registry.register(
+            "controller_runtime_max_concurrent_reconciles",
+            "Reconciles that may run at once",
+            metrics.workers.clone(),
+        );
+        registry.register(
+            "leader_election_master_status",
+            "1 while this process holds the Lease, else 0",
+            metrics.leading.clone(),
+        );
+        registry.register(
+            "capa_malformed_objects",
+            "Objects that are skipped because they cannot be read",
+            metrics.malformed.clone(),
+        );
+        metrics
+    }
+
+    /// The metrics of one controller, with every series present from the start.
+    pub(crate) fn controller(&self, controller: &'static str, workers: u16) -> ControllerMetrics {
+        let labels = ControllerLabels { controller };
+        for result in ReconcileResult::ALL {
+            let _ = self.reconciles.get_or_create_owned(&ResultLabels {
+                controller,
+                result: result.label(),
+            });
+        }
+        self.workers.get_or_create_owned(&labels).set(workers.into());
+        ControllerMetrics {
+            controller,
+            reconciles: self.reconciles.clone(),
+            errors: self.errors.get_or_create_owned(&labels),
+            panics: self.panics.get_or_create_owned(&labels),
+            seconds: self.seconds.get_or_create_owned(&labels),
+            active_workers: self.active_workers.get_or_create_owned(&labels),
+        }
+    }
+
+    /// Whether this process holds the Lease of that name.
+    pub(crate) fn leading(&self, lease: &str) -> Gauge {
+        self.leading
+            .get_or_create_owned(&LeaseLabels { name: lease.to_owned() })
+    }
+
+    /// How many objects of a kind cannot be read at present.
+    pub(crate) fn malformed(&self, kind: &str) -> Gauge {
+        self.malformed
+            .get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+    }
+}
+
+/// One controller's series.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerMetrics {
+    controller: &'static str,
+    reconciles: Family<ResultLabels, Counter>,
+    errors: Counter,
+    panics: Counter,
+    seconds: Histogram,
+    active_workers: Gauge,
+}
+
+impl ControllerMetrics {
+    /// Counts a worker as busy until the guard is dropped.
+    pub(crate) fn busy(&self) -> Busy {
+        self.active_workers.inc();
+        Busy(self.active_workers.clone())
+    }
+
+    pub(crate) fn finished(&self, result: ReconcileResult, took: Duration) {
+        let labels = ResultLabels {
+            controller: self.controller,
+            result: result.label(),
+        };
+        self.reconciles.get_or_create_owned(&labels).inc();
+        self.seconds.observe(took.as_secs_f64());
+        if result == ReconcileResult::Error {
+            self.errors.inc();
+        }
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
+    }
+}
+
+/// A busy worker.
+pub(crate) struct Busy(Gauge);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scrape;
+
+    #[test]
+    fn series_have_the_names_and_labels_that_dashboards_know() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let controller = metrics.controller("awsmachine", 10);
+        controller.finished(ReconcileResult::Success, Duration::from_millis(20));
+        controller.finished(ReconcileResult::Error, Duration::from_millis(20));
+        controller.panicked();
+        metrics.leading("controller-leader-elect-capa").set(1);
+        metrics.malformed("AWSMachine").set(2);
+        let busy = controller.busy();
+        let scraped = scrape(&registry);
+        drop(busy);
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"awsmachine\",result=\"success\"} 1",
+            "controller_runtime_reconcile_total{controller=\"awsmachine\",result=\"error\"} 1",
+            "controller_runtime_reconcile_total{controller=\"awsmachine\",result=\"requeue\"} 0",
+            "controller_runtime_reconcile_total{controller=\"awsmachine\",result=\"requeue_after\"} 0",
+            "controller_runtime_reconcile_errors_total{controller=\"awsmachine\"} 1",
+            "controller_runtime_reconcile_panics_total{controller=\"awsmachine\"} 1",
+            "controller_runtime_reconcile_time_seconds_count{controller=\"awsmachine\"} 2",
+            "controller_runtime_active_workers{controller=\"awsmachine\"} 1",
+            "controller_runtime_max_concurrent_reconciles{controller=\"awsmachine\"} 10",
+            "leader_election_master_status{name=\"controller-leader-elect-capa\"} 1",
+            "capa_malformed_objects{kind=\"AWSMachine\"} 2",
+        ] {
+            assert!(
+                scraped.lines().any(|scraped| scraped == line),
+                "{line} is missing in\n{scraped}"
+            );
+        }
+        assert!(scrape(&registry).contains("active_workers{controller=\"awsmachine\"} 0"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Which objects a manager looks at: the flags `--namespace` and `--watch-filter`.
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+
+use crate::kinds::CachedKind;
+
+/// The label that `--watch-filter` selects by.
+pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
+
+/// The objects that one manager is responsible for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    namespace: Option<String>,
+    watch_filter: Option<String>,
+}
+
+impl Scope {
+    /// Takes the flags as given; an empty value means no restriction.
+    pub fn new(namespace: Option<String>, watch_filter: Option<String>) -> Self {
+        let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+        Self {
+            namespace: given(namespace),
+            watch_filter: given(watch_filter),
+        }
+    }
+
+    /// The API of a namespaced kind, in the one namespace or in all.
+    pub fn api<K>(&self, client: &Client) -> Api<DeserializeGuard<K>>
+    where
+        K: CachedKind<Scope = NamespaceResourceScope>,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+
+    /// How the kinds are watched that our controllers reconcile: only objects with the watch-filter label. Objects that these refer to
+    /// (Cluster, Machine) are watched with [`watcher::Config::default`]: they need not carry it.
+    pub fn reconciled(&self) -> watcher::Config {
+        match &self.watch_filter {
+            Some(value) => watcher::Config::default().labels(&format!("{WATCH_FILTER_LABEL}={value}")),
+            None => watcher::Config::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeServer, Widget};
+
+    #[tokio::test]
+    async fn a_namespace_restricts_the_path_and_a_watch_filter_the_labels() {
+        let client = FakeServer::default().client();
+        let restricted = Scope::new(Some("team-a".into()), Some("blue".into()));
+        assert!(
+            restricted
+                .api::<Widget>(&client)
+                .resource_url()
+                .ends_with("/namespaces/team-a/widgets")
+        );
+        assert_eq!(
+            restricted.reconciled().label_selector.as_deref(),
+            Some("cluster.x-k8s.io/watch-filter=blue")
+        );
+    }
+
+    #[tokio::test]
+    async fn empty_flags_restrict_nothing() {
+        let client = FakeServer::default().client();
+        let everything = Scope::new(Some(String::new()), Some(String::new()));
+        assert!(
+            everything
+                .api::<Widget>(&client)
+                .resource_url()
+                .ends_with("/v1/widgets")
+        );
+        assert_eq!(everything.reconciled().label_selector, None);
+    }
+}

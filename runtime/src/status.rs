@@ -1,0 +1,251 @@
+//! Writes an object's status whole, with the object's resource version as the precondition.
+//!
+//! A PUT on the status subresource: what the new status lacks is removed, whoever wrote it, and a write based on a stale object is refused
+//! by the server instead of overwriting what it did not see. The server takes only the status from the body, so the spec is not sent.
+
+use kube::Client;
+use kube::api::{PostParams, Request};
+use kube::core::{DeserializeGuard, request};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
+use crate::writes::WriteTracker;
+
+/// Why a status was not written.
+#[derive(Debug, Error)]
+pub enum StatusError {
+    /// Somebody wrote the object after the version that the write was based on. The reconcile is repeated once the cache shows it.
+    #[error("the status of {object} was not written: the object has changed since resource version {version}")]
+    Conflict {
+        /// The object concerned.
+        object: ObjectName,
+        /// The resource version the write was based on.
+        version: String,
+    },
+    /// The object does not exist any more.
+    #[error("the status of {object} was not written: the object is gone")]
+    Gone {
+        /// The object concerned.
+        object: ObjectName,
+    },
+    /// The object did not come from the server.
+    #[error("the status of {object} was not written: it has no resource version to base the write on")]
+    NoResourceVersion {
+        /// The object concerned.
+        object: ObjectName,
+    },
+    /// The status cannot be written as JSON.
+    #[error("failed to encode the status of {object}")]
+    Encode {
+        /// The object concerned.
+        object: ObjectName,
+        /// What the encoder said.
+        source: serde_json::Error,
+    },
+    /// The request cannot be built, for example because of the object's name.
+    #[error("failed to build the request that writes the status of {object}")]
+    Request {
+        /// The object concerned.
+        object: ObjectName,
+        /// What is wrong with it.
+        source: request::Error,
+    },
+    /// The server refused the write or did not answer.
+    #[error("failed to write the status of {object}")]
+    Write {
+        /// The object concerned.
+        object: ObjectName,
+        /// What the client said.
+        source: kube::Error,
+    },
+    /// The write took effect, but the object that the server returned cannot be read.
+    #[error("wrote the status of {object}, but the answer is malformed: {message}")]
+    Answer {
+        /// The object concerned.
+        object: ObjectName,
+        /// What the decoder said.
+        message: String,
+    },
+}
+
+/// Writes statuses and records the versions written. Reconcilers use it for what must be stored before a pass goes on.
+#[derive(Clone)]
+pub struct StatusWriter {
+    client: Client,
+    writes: WriteTracker,
+}
+
+impl StatusWriter {
+    /// A writer that reports to `writes`.
+    pub fn new(client: Client, writes: WriteTracker) -> Self {
+        Self { client, writes }
+    }
+
+    /// Makes `status` the status of `object` and returns the object as the server has it then. A status equal to the object's is not sent.
+    pub async fn write<K: ReconciledKind>(&self, object: &K, status: &K::Status) -> Result<K, StatusError> {
+        let encode = |status| {
+            serde_json::to_value(status).map_err(|source| StatusError::Encode {
+                object: ObjectName::of(object),
+                source,
+            })
+        };
+        let wanted = encode(status)?;
+        let current = object.status().map(encode).transpose()?;
+        // An object that never had a status and one with an empty status say the same.
+        if current.unwrap_or_else(|| json!({})) == wanted {
+            return Ok(object.clone());
+        }
+        let answer = self.put(object, &wanted).await?;
+        self.writes.written(&answer);
+        answer.0.map_err(|invalid| StatusError::Answer {
+            object: ObjectName::of(object),
+            message: invalid.error,
+        })
+    }
+
+    async fn put<K: CachedKind>(&self, object: &K, status: &Value) -> Result<DeserializeGuard<K>, StatusError> {
+        let name = ObjectName::of(object);
+        let metadata = object.meta();
+        let Some(version) = metadata.resource_version.clone() else {
+            return Err(StatusError::NoResourceVersion { object: name });
+        };
+        let body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "resourceVersion": version},
+            "status": status,
+        });
+        let body = serde_json::to_vec(&body).map_err(|source| StatusError::Encode {
+            object: name.clone(),
+            source,
+        })?;
+        let request = Request::new(K::url_path(&(), metadata.namespace.as_deref()))
+            .replace_subresource(
+                "status",
+                metadata.name.as_deref().unwrap_or_default(),
+                &PostParams::default(),
+                body,
+            )
+            .map_err(|source| StatusError::Request {
+                object: name.clone(),
+                source,
+            })?;
+        self.client.request(request).await.map_err(|error| match error {
+            kube::Error::Api(status) if status.is_conflict() => {
+                self.writes.overtaken(object);
+                StatusError::Conflict { object: name, version }
+            }
+            kube::Error::Api(status) if status.is_not_found() => StatusError::Gone { object: name },
+            source => StatusError::Write { object: name, source },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeServer, WIDGETS, Widget, WidgetStatus, widget};
+    use crate::writes::Freshness;
+
+    fn phase(phase: &str) -> WidgetStatus {
+        WidgetStatus {
+            phase: Some(phase.into()),
+        }
+    }
+
+    fn writer(server: &FakeServer) -> (StatusWriter, WriteTracker) {
+        let writes = WriteTracker::default();
+        (StatusWriter::new(server.client(), writes.clone()), writes)
+    }
+
+    #[tokio::test]
+    async fn the_status_is_put_with_the_resource_version_and_without_the_spec() {
+        let server = FakeServer::default();
+        let object: Widget = server.put_widget(&widget("a"));
+        let (writer, _) = writer(&server);
+        let written = writer.write(&object, &phase("New")).await.unwrap();
+        assert_eq!(written.status, Some(phase("New")));
+        assert_ne!(written.metadata.resource_version, object.metadata.resource_version);
+        assert_eq!(
+            written.spec, object.spec,
+            "the answer carries the spec that the server kept"
+        );
+        let request = server.writes().pop().unwrap();
+        assert_eq!(
+            (request.method.as_str(), request.path),
+            ("PUT", format!("{WIDGETS}/a/status"))
+        );
+        assert_eq!(
+            request.body,
+            json!({
+                "apiVersion": "test.example.org/v1", "kind": "Widget",
+                "metadata": {"name": "a", "namespace": "team", "resourceVersion": object.metadata.resource_version},
+                "status": {"phase": "New"},
+            })
+        );
+    }
+
+    #[tokio::test]
+    async fn an_identical_status_is_not_written() {
+        let server = FakeServer::default();
+        let object: Widget = server.put_widget(&widget("a"));
+        let (writer, _) = writer(&server);
+        let same = writer.write(&object, &WidgetStatus::default()).await.unwrap();
+        assert_eq!(same.metadata.resource_version, object.metadata.resource_version);
+        let written = writer.write(&object, &phase("New")).await.unwrap();
+        writer.write(&written, &phase("New")).await.unwrap();
+        assert_eq!(server.writes().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_stale_write_is_a_conflict_and_waits_for_the_newer_version() {
+        let server = FakeServer::default();
+        let stale: Widget = server.put_widget(&widget("a"));
+        let newer = server.put_widget(&stale);
+        let (writer, tracker) = writer(&server);
+        let error = writer.write(&stale, &phase("New")).await.unwrap_err();
+        assert!(matches!(error, StatusError::Conflict { .. }), "{error}");
+        assert!(matches!(tracker.freshness(&stale), Freshness::Stale(_)));
+        assert_eq!(tracker.freshness(&newer), Freshness::Fresh);
+    }
+
+    #[tokio::test]
+    async fn a_write_is_remembered_until_the_cache_shows_it() {
+        let server = FakeServer::default();
+        let object: Widget = server.put_widget(&widget("a"));
+        let (writer, tracker) = writer(&server);
+        let written = writer.write(&object, &phase("New")).await.unwrap();
+        assert!(matches!(tracker.freshness(&object), Freshness::Stale(_)));
+        assert_eq!(tracker.freshness(&written), Freshness::Fresh);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_gone_is_told_apart() {
+        let server = FakeServer::default();
+        let mut object = widget("a");
+        object.metadata.resource_version = Some("1".into());
+        let (writer, _) = writer(&server);
+        let error = writer.write(&object, &phase("New")).await.unwrap_err();
+        assert!(matches!(error, StatusError::Gone { .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the status of Widget team/a was not written: the object is gone"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_answer_is_malformed_is_remembered_all_the_same() {
+        let server = FakeServer::default();
+        let object: Widget = server.put_widget(&widget("a"));
+        server.edit(&format!("{WIDGETS}/a"), |stored| {
+            stored["spec"] = json!({"size": "huge"});
+        });
+        let mut object = object;
+        object.metadata.resource_version = server.version_of(&format!("{WIDGETS}/a"));
+        let (writer, tracker) = writer(&server);
+        let error = writer.write(&object, &phase("New")).await.unwrap_err();
+        assert!(matches!(error, StatusError::Answer { .. }), "{error}");
+        assert!(matches!(tracker.freshness(&object), Freshness::Stale(_)));
+    }
+}

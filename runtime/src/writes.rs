@@ -1,0 +1,197 @@
+//! Remembers what this process wrote, so that no reconcile runs on a cached object that is older than that.
+//!
+//! A cache trails the server by milliseconds, under load by seconds. A reconcile that does not see its own last status would, for
+//! example, not find the launch it recorded.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Resource;
+use tokio::time::Instant;
+
+/// The versions that the caches still have to show, by object UID. Cloning gives another handle to the same memory.
+#[derive(Clone, Debug, Default)]
+pub struct WriteTracker {
+    awaited: Arc<Mutex<HashMap<String, Awaited>>>,
+}
+
+/// Whether a cached object shows everything that is known to have been written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// It does.
+    Fresh,
+    /// It is older than a known write, which the cache has been owing for this long.
+    Stale(Duration),
+}
+
+#[derive(Clone, Debug)]
+struct Awaited {
+    version: Version,
+    since: Instant,
+}
+
+/// Kubernetes (since 1.35 by its documentation, before that by its implementation) counts resource versions up as integers. A server whose
+/// versions are none leaves only the comparison for equality.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Version {
+    AtLeast(u128),
+    Exactly(String),
+    OtherThan(String),
+}
+
+impl Version {
+    fn is_shown_by(&self, cached: &str) -> bool {
+        match self {
+            Self::AtLeast(number) => cached.parse::<u128>().map_or(true, |cached| cached >= *number),
+            Self::Exactly(version) => cached == version,
+            Self::OtherThan(version) => cached != version,
+        }
+    }
+
+    fn is_older_than(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::AtLeast(number), Self::AtLeast(other)) if number < other)
+    }
+}
+
+impl WriteTracker {
+    /// Records that the server answered a write (of status, metadata or spec) with this `object`. The next reconcile waits for it.
+    pub fn written<K: Resource>(&self, object: &K) {
+        self.expect(object, |version| match version.parse() {
+            Ok(number) => Version::AtLeast(number),
+            Err(_) => Version::Exactly(version.to_owned()),
+        });
+    }
+
+    /// Records that a write based on this `object` was refused because the server has a newer version.
+    pub fn overtaken<K: Resource>(&self, object: &K) {
+        self.expect(object, |version| match version.parse::<u128>() {
+            Ok(number) => Version::AtLeast(number.saturating_add(1)),
+            Err(_) => Version::OtherThan(version.to_owned()),
+        });
+    }
+
+    /// Compares a cached object with what was recorded; a version that the cache has shown is forgotten.
+    pub fn freshness<K: Resource>(&self, cached: &K) -> Freshness {
+        let metadata = cached.meta();
+        let (Some(uid), Some(version)) = (&metadata.uid, &metadata.resource_version) else {
+            return Freshness::Fresh;
+        };
+        let mut all = self.awaited();
+        let Some(awaited) = all.get(uid) else {
+            return Freshness::Fresh;
+        };
+        if awaited.version.is_shown_by(version) {
+            all.remove(uid);
+            return Freshness::Fresh;
+        }
+        Freshness::Stale(awaited.since.elapsed())
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.awaited().remove(uid);
+    }
+
+    fn expect<K: Resource>(&self, object: &K, version: impl FnOnce(&str) -> Version) {
+        let metadata = object.meta();
+        let (Some(uid), Some(current)) = (&metadata.uid, &metadata.resource_version) else {
+            return;
+        };
+        let version = version(current);
+        let mut all = self.awaited();
+        if all.get(uid).is_none_or(|known| !version.is_older_than(&known.version)) {
+            all.insert(
+                uid.clone(),
+                Awaited {
+                    version,
+                    since: Instant::now(),
+                },
+            );
+        }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<String, Awaited>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn at(version: &str) -> ConfigMap {
+        let metadata = ObjectMeta {
+            uid: Some("uid".into()),
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        };
+        ConfigMap {
+            metadata,
+            ..ConfigMap::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_older_than_our_write_is_stale_until_the_cache_shows_it() {
+        let writes = WriteTracker::default();
+        writes.written(&at("10"));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(
+            writes.freshness(&at("9")),
+            Freshness::Stale(Duration::from_secs(3)),
+            "9 < 10 as numbers, not as text"
+        );
+        assert_eq!(writes.freshness(&at("10")), Freshness::Fresh);
+        assert_eq!(
+            writes.freshness(&at("9")),
+            Freshness::Fresh,
+            "what was shown once is forgotten"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_later_version_also_shows_the_write() {
+        let writes = WriteTracker::default();
+        writes.written(&at("10"));
+        assert_eq!(writes.freshness(&at("11")), Freshness::Fresh);
+    }
+
+    #[tokio::test]
+    async fn an_earlier_write_reported_late_does_not_lower_the_expectation() {
+        let writes = WriteTracker::default();
+        writes.written(&at("12"));
+        writes.written(&at("11"));
+        assert!(matches!(writes.freshness(&at("11")), Freshness::Stale(_)));
+    }
+
+    #[tokio::test]
+    async fn a_refused_write_waits_for_a_newer_version_than_it_was_based_on() {
+        let writes = WriteTracker::default();
+        writes.overtaken(&at("10"));
+        assert!(matches!(writes.freshness(&at("10")), Freshness::Stale(_)));
+        assert_eq!(writes.freshness(&at("11")), Freshness::Fresh);
+    }
+
+    #[tokio::test]
+    async fn versions_that_are_no_numbers_are_compared_for_equality() {
+        let writes = WriteTracker::default();
+        writes.written(&at("b"));
+        assert!(matches!(writes.freshness(&at("a")), Freshness::Stale(_)));
+        assert_eq!(writes.freshness(&at("b")), Freshness::Fresh);
+        writes.overtaken(&at("b"));
+        assert!(matches!(writes.freshness(&at("b")), Freshness::Stale(_)));
+        assert_eq!(writes.freshness(&at("c")), Freshness::Fresh);
+    }
+
+    #[tokio::test]
+    async fn a_deleted_object_is_forgotten() {
+        let writes = WriteTracker::default();
+        writes.written(&at("10"));
+        writes.forget("uid");
+        assert_eq!(writes.freshness(&at("1")), Freshness::Fresh);
+    }
+}
