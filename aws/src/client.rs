@@ -1,0 +1,210 @@
+//! One identity in one region: its calls, what its machines share, its instance store.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_cloud::{
+    CloudError, ClusterCloud, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Query, RouteTable,
+    SecurityGroup, Sighting, Subnet, Timing, Vpc,
+};
+use futures::FutureExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::Api;
+use crate::lookups::SharedAnswers;
+use crate::store::{Follower, Owners, Store, StoreHandle, Wakes};
+use crate::sync::lock;
+
+/// What all clients of a process share.
+pub(crate) struct Shared {
+    pub(crate) timing: Timing,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) owners: Owners,
+    /// Ends every store.
+    pub(crate) stop: CancellationToken,
+    /// Receives the region of a store that died.
+    pub(crate) died: watch::Sender<Option<String>>,
+}
+
+/// One identity in one region.
+pub(crate) struct Client {
+    pub(crate) region: String,
+    api: Api,
+    shared: Arc<Shared>,
+    account: SharedAnswers<(), String>,
+    subnets: SharedAnswers<Query, Vec<Subnet>>,
+    security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
+    images: SharedAnswers<Query, Vec<Image>>,
+    store: OnceLock<StoreHandle>,
+    used: Mutex<Instant>,
+}
+
+impl Client {
+    pub(crate) fn new(region: &str, api: Api, shared: Arc<Shared>) -> Self {
+        let timing = shared.timing;
+        Self {
+            region: region.to_owned(),
+            api,
+            shared,
+            account: SharedAnswers::new(Duration::MAX, timing.resolve_retry),
+            subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            store: OnceLock::new(),
+            used: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Notes that somebody asked for this client.
+    pub(crate) fn touch(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+
+    /// Whether nobody asked for this client for `age` and no machine is followed with it.
+    pub(crate) fn is_idle(&self, age: Duration) -> bool {
+        lock(&self.used).elapsed() >= age
+            && !self
+                .follower()
+                .is_some_and(|follower| follower.with(|store| store.is_watched()))
+    }
+
+    /// The store, once a machine used this client.
+    pub(crate) fn follower(&self) -> Option<&Arc<Follower>> {
+        self.store.get().map(|store| &store.follower)
+    }
+
+    async fn account_id(&self, api: &Api) -> Result<String, CloudError> {
+        let api = api.clone();
+        self.account
+            .get((), || async move { api.account_id().await }.boxed())
+            .await
+    }
+}
+
+/// A client as clusters use it: reads only, none of them shared.
+pub(crate) struct ClusterClient {
+    client: Arc<Client>,
+    api: Api,
+}
+
+impl ClusterClient {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        let api = client.api.on_behalf_of("awscluster");
+        Self { client, api }
+    }
+}
+
+#[async_trait]
+impl ClusterCloud for ClusterClient {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        self.client.account_id(&self.api).await
+    }
+
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.api.vpcs(query).await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.api.subnets(query).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.api.security_groups(query).await
+    }
+
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        self.api.route_tables(query).await
+    }
+}
+
+/// A client as machines use it.
+pub(crate) struct MachineClient {
+    client: Arc<Client>,
+    api: Api,
+    follower: Arc<Follower>,
+}
+
+impl MachineClient {
+    /// Starts the client's store with the first machine that uses it.
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        let api = client.api.on_behalf_of("awsmachine");
+        let store = client.store.get_or_init(|| {
+            let shared = &client.shared;
+            StoreHandle::start(
+                Arc::new(Follower::new(shared.timing, shared.wakes.clone())),
+                Arc::new(api.clone()),
+                shared.timing,
+                client.region.clone(),
+                shared.stop.child_token(),
+                shared.died.clone(),
+            )
+        });
+        let follower = store.follower.clone();
+        Self { client, api, follower }
+    }
+
+    fn watch(&self, machine: &MachineKey, id: &str) -> Sighting {
+        self.client.shared.owners.claim(machine, &self.follower);
+        self.follower.with(|store| store.watch(machine, id))
+    }
+}
+
+#[async_trait]
+impl MachineCloud for MachineClient {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        self.client.account_id(&self.api).await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        let (api, asked) = (self.api.clone(), query.clone());
+        let ask = || async move { api.subnets(&asked).await }.boxed();
+        self.client.subnets.get(query.clone(), ask).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        let (api, asked) = (self.api.clone(), query.clone());
+        let ask = || async move { api.security_groups(&asked).await }.boxed();
+        self.client.security_groups.get(query.clone(), ask).await
+    }
+
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        let (api, asked) = (self.api.clone(), query.clone());
+        let ask = || async move { api.images(&asked).await }.boxed();
+        self.client.images.get(query.clone(), ask).await
+    }
+
+    /// What is found also enters the store, so that an adopted instance is known at once.
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let began = self.follower.with(Store::observe);
+        let instances = self.api.instances(query).await?;
+        self.follower.with(|store| store.observed(began, &instances));
+        Ok(instances)
+    }
+
+    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting {
+        self.watch(machine, id)
+    }
+
+    fn forget(&self, machine: &MachineKey) {
+        self.client.shared.owners.release(machine);
+    }
+
+    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let instance = self.api.launch(request).await?;
+        self.follower.with(|store| store.launched(instance.clone()));
+        self.watch(machine, &instance.id);
+        Ok(instance)
+    }
+
+    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
+        let state = self.api.terminate(id).await?;
+        self.watch(machine, id);
+        if let Some(state) = state {
+            self.follower.with(|store| store.changed_state(id, state));
+        }
+        Ok(())
+    }
+}

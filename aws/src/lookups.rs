@@ -1,0 +1,162 @@
+//! Answers shared between callers that ask the same at about the same time.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use capa_cloud::CloudError;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use tokio::time::Instant;
+
+use crate::sync::lock;
+
+/// One answer per key. Whoever asks while a call is under way waits for its answer, error included; a good answer is
+/// then given to everybody for `fresh`, an error for `failed` only.
+pub(crate) struct SharedAnswers<K, V> {
+    fresh: Duration,
+    failed: Duration,
+    flights: Mutex<HashMap<K, Flight<V>>>,
+}
+
+struct Flight<V> {
+    began: Instant,
+    answer: Shared<BoxFuture<'static, Result<V, CloudError>>>,
+}
+
+impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
+    /// Ages count from the moment a call begins.
+    pub(crate) fn new(fresh: Duration, failed: Duration) -> Self {
+        Self {
+            fresh,
+            failed,
+            flights: Mutex::default(),
+        }
+    }
+
+    /// The shared answer for `key`; `ask` makes the call if there is none to share.
+    pub(crate) async fn get(
+        &self,
+        key: K,
+        ask: impl FnOnce() -> BoxFuture<'static, Result<V, CloudError>>,
+    ) -> Result<V, CloudError> {
+        let answer = {
+            let mut flights = lock(&self.flights);
+            flights.retain(|_, flight| self.usable(flight));
+            flights
+                .entry(key)
+                .or_insert_with(|| Flight {
+                    began: Instant::now(),
+                    answer: ask().shared(),
+                })
+                .answer
+                .clone()
+        };
+        answer.await
+    }
+
+    fn usable(&self, flight: &Flight<V>) -> bool {
+        let limit = match flight.answer.peek() {
+            // A call that nobody waits for any more makes no progress: its caller was cancelled.
+            None => return flight.answer.strong_count() > Some(1),
+            Some(Ok(_)) => self.fresh,
+            Some(Err(_)) => self.failed,
+        };
+        flight.began.elapsed() < limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A question whose answer takes a second; counts how often it is asked.
+    struct Question {
+        asked: AtomicUsize,
+        fails: bool,
+    }
+
+    fn question(fails: bool) -> Arc<Question> {
+        Arc::new(Question {
+            asked: AtomicUsize::new(0),
+            fails,
+        })
+    }
+
+    impl Question {
+        fn ask(self: &Arc<Self>) -> BoxFuture<'static, Result<usize, CloudError>> {
+            let question = self.clone();
+            async move {
+                let count = question.asked.fetch_add(1, Ordering::SeqCst) + 1;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if question.fails {
+                    Err(CloudError::no_answer("DescribeSubnets", "connection failed"))
+                } else {
+                    Ok(count)
+                }
+            }
+            .boxed()
+        }
+
+        fn asked(&self) -> usize {
+            self.asked.load(Ordering::SeqCst)
+        }
+    }
+
+    fn answers(failed: u64) -> SharedAnswers<&'static str, usize> {
+        SharedAnswers::new(Duration::from_secs(60), Duration::from_secs(failed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn equal_questions_at_once_are_one_call() {
+        let (answers, question) = (answers(0), question(false));
+        let all = (0..50).map(|_| answers.get("a", || question.ask()));
+        let all = futures::future::join_all(all).await;
+        assert!(all.iter().all(|answer| answer == &Ok(1)));
+        assert_eq!(question.asked(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_shared_until_it_is_old_and_other_questions_have_their_own() {
+        let (answers, question) = (answers(0), question(false));
+        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
+        tokio::time::advance(Duration::from_secs(58)).await;
+        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
+        assert_eq!(answers.get("b", || question.ask()).await, Ok(2));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(answers.get("a", || question.ask()).await, Ok(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_reaches_those_who_wait_and_nobody_after_them() {
+        let (answers, question) = (answers(0), question(true));
+        let all = (0..10).map(|_| answers.get("a", || question.ask()));
+        assert!(futures::future::join_all(all).await.iter().all(Result::is_err));
+        assert_eq!(question.asked(), 1);
+        assert!(answers.get("a", || question.ask()).await.is_err());
+        assert_eq!(question.asked(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_may_be_held_for_a_while() {
+        let (answers, question) = (answers(5), question(true));
+        assert!(answers.get("a", || question.ask()).await.is_err());
+        assert!(answers.get("a", || question.ask()).await.is_err());
+        assert_eq!(question.asked(), 1);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(answers.get("a", || question.ask()).await.is_err());
+        assert_eq!(question.asked(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_caller_went_away_is_asked_anew() {
+        let (answers, question) = (answers(0), question(false));
+        let cancelled = tokio::time::timeout(Duration::from_millis(10), answers.get("a", || question.ask())).await;
+        assert!(cancelled.is_err());
+        assert_eq!(answers.get("a", || question.ask()).await, Ok(2));
+    }
+}

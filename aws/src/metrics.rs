@@ -1,0 +1,181 @@
+//! Metrics of AWS calls, under the names and labels that dashboards for the Go provider know.
+
+use std::error::Error;
+use std::fmt;
+
+use aws_sdk_ec2::config::interceptors::{BeforeSerializationInterceptorContextRef, FinalizerInterceptorContextRef};
+use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_ec2::error::BoxError;
+use aws_sdk_sts::operation::assume_role::AssumeRoleError;
+use aws_smithy_runtime_api::client::interceptors::context;
+use aws_smithy_runtime_api::client::orchestrator::Metadata;
+use aws_smithy_runtime_api::client::retries::RequestAttempts;
+use aws_smithy_types::config_bag::{Storable, StoreReplace};
+use aws_smithy_types::error::ErrorMetadata;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+tokio::task_local! {
+    /// The controller on whose behalf the current call is made.
+    pub(crate) static CONTROLLER: &'static str;
+}
+
+/// Upper bounds in seconds.
+const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const RETRIES: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    controller: &'static str,
+    service: String,
+    region: String,
+    operation: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabels {
+    controller: &'static str,
+    service: String,
+    region: String,
+    operation: String,
+    status_code: String,
+    error_code: String,
+}
+
+/// Counters and histograms of AWS calls.
+#[derive(Clone, Debug)]
+pub(crate) struct CallMetrics {
+    requests: Family<AnswerLabels, Counter>,
+    durations: Family<CallLabels, Histogram, fn() -> Histogram>,
+    retries: Family<CallLabels, Histogram, fn() -> Histogram>,
+}
+
+impl CallMetrics {
+    /// Registers the metrics.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(DURATIONS)),
+            retries: Family::new_with_constructor(|| Histogram::new(RETRIES)),
+        };
+        registry.register("aws_api_requests", "AWS calls by answer", metrics.requests.clone());
+        registry.register(
+            "aws_api_request_duration_seconds",
+            "Time that AWS calls took, retries by the SDK included",
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "aws_api_call_retries",
+            "Retries by the SDK in one AWS call",
+            metrics.retries.clone(),
+        );
+        metrics
+    }
+
+    /// The interceptor that counts the calls of clients in one region.
+    pub(crate) fn interceptor(&self, region: &str) -> CountCalls {
+        CountCalls {
+            metrics: self.clone(),
+            region: region.to_owned(),
+        }
+    }
+}
+
+/// Counts each call of the client that it is registered on.
+pub(crate) struct CountCalls {
+    metrics: CallMetrics,
+    region: String,
+}
+
+impl fmt::Debug for CountCalls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CountCalls")
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Began(Instant);
+
+impl Storable for Began {
+    type Storer = StoreReplace<Self>;
+}
+
+impl Intercept for CountCalls {
+    fn name(&self) -> &'static str {
+        "CountCalls"
+    }
+
+    fn read_before_execution(
+        &self,
+        _context: &BeforeSerializationInterceptorContextRef<'_>,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        config.interceptor_state().store_put(Began(Instant::now()));
+        Ok(())
+    }
+
+    fn read_after_execution(
+        &self,
+        context: &FinalizerInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let Some(metadata) = config.load::<Metadata>() else {
+            return Ok(());
+        };
+        let labels = CallLabels {
+            controller: CONTROLLER.try_with(|controller| *controller).unwrap_or_default(),
+            service: metadata.service().to_lowercase(),
+            region: self.region.clone(),
+            operation: metadata.name().to_owned(),
+        };
+        let retries = config
+            .load::<RequestAttempts>()
+            .map_or(0, |attempts| attempts.attempts().saturating_sub(1));
+        let seconds = config
+            .load::<Began>()
+            .map_or(0.0, |began| began.0.elapsed().as_secs_f64());
+        self.metrics.durations.get_or_create(&labels).observe(seconds);
+        self.metrics.retries.get_or_create(&labels).observe(f64::from(retries));
+        let answer = AnswerLabels {
+            controller: labels.controller,
+            service: labels.service,
+            region: labels.region,
+            operation: labels.operation,
+            status_code: context
+                .response()
+                .map_or(0, |response| response.status().as_u16())
+                .to_string(),
+            error_code: error_code(context),
+        };
+        self.metrics.requests.get_or_create(&answer).inc();
+        Ok(())
+    }
+}
+
+/// AWS's code, `internal` for a failure without one, nothing for success.
+fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
+    let Some(Err(error)) = context.output_or_error() else {
+        return String::new();
+    };
+    error
+        .as_operation_error()
+        .and_then(code)
+        .unwrap_or_else(|| "internal".to_owned())
+}
+
+/// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata.
+fn code(error: &context::Error) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<AssumeRoleError>() {
+        return error.meta().code().map(str::to_owned);
+    }
+    let metadata = error.source()?.downcast_ref::<ErrorMetadata>()?;
+    metadata.code().map(str::to_owned)
+}

@@ -1,0 +1,156 @@
+//! SDK clients for an identity in a region. Nothing here makes a call.
+
+use std::time::Duration;
+
+use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_ec2::config::IdentityCache;
+use aws_sdk_ec2::config::retry::{RetryConfig, RetryPartition};
+use aws_sdk_ec2::config::timeout::TimeoutConfig;
+use capa_cloud::CredentialSource;
+use secrecy::ExposeSecret;
+
+use crate::clouds::AccessKey;
+use crate::credentials::{ControllerCredentials, Role, RoleCredentials};
+use crate::endpoints::ServiceEndpoints;
+use crate::metrics::CallMetrics;
+
+/// How our calls are marked in the user agent, and with it in CloudTrail.
+const APP_NAME: &str = "cluster-api-provider-aws-rs";
+/// Tries of one call inside the SDK. Few: the reconciler's own backoff is the real retry.
+const ATTEMPTS: u32 = 3;
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What all clients have in common.
+pub(crate) struct Setup {
+    base: SdkConfig,
+    endpoints: ServiceEndpoints,
+    metrics: CallMetrics,
+    controller: SharedCredentialsProvider,
+}
+
+impl Setup {
+    /// Reads the SDK's own configuration (environment and profile: endpoints, FIPS, dual-stack). `controller` takes the
+    /// place of the SDK's default chain of credentials.
+    pub(crate) async fn load(endpoints: ServiceEndpoints, metrics: CallMetrics, controller: Option<AccessKey>) -> Self {
+        let timeouts = TimeoutConfig::builder()
+            .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+            .operation_timeout(CALL_TIMEOUT)
+            .build();
+        // Each client names its region; one given here keeps the SDK from asking the metadata service for it.
+        let base = aws_config::defaults(BehaviorVersion::v2026_01_12())
+            .region(Region::from_static("us-east-1"))
+            .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+            .timeout_config(timeouts)
+            .no_credentials()
+            .load()
+            .await
+            .into_builder();
+        let base = match AppName::new(APP_NAME) {
+            Ok(name) => base.app_name(name),
+            Err(_) => base,
+        };
+        let controller = match controller {
+            Some(key) => SharedCredentialsProvider::new(Credentials::new(
+                key.id,
+                key.secret.expose_secret(),
+                None,
+                None,
+                "Options",
+            )),
+            None => SharedCredentialsProvider::new(ControllerCredentials::default()),
+        };
+        Self {
+            base: base.build(),
+            endpoints,
+            metrics,
+            controller,
+        }
+    }
+
+    /// Clients that sign with the credentials of `source`. `name` keeps their retry quota apart from that of others: the
+    /// SDK's default is one quota a service and region, whatever the account.
+    pub(crate) fn clients(
+        &self,
+        source: &CredentialSource,
+        region: &str,
+        name: &str,
+    ) -> (aws_sdk_ec2::Client, aws_sdk_sts::Client) {
+        let config = self.config(self.provider(source, region), region);
+        let config = config
+            .into_builder()
+            .identity_cache(IdentityCache::lazy().build())
+            .build();
+        let mut ec2 = aws_sdk_ec2::config::Builder::from(&config)
+            .retry_partition(RetryPartition::custom(format!("ec2-{region}-{name}")).build())
+            .interceptor(self.metrics.interceptor(region));
+        if let Some(url) = self.endpoints.get(region, "ec2") {
+            ec2 = ec2.endpoint_url(url);
+        }
+        (
+            aws_sdk_ec2::Client::from_conf(ec2.build()),
+            self.sts(&config, region, name),
+        )
+    }
+
+    fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {
+        match source {
+            CredentialSource::Controller => self.controller.clone(),
+            CredentialSource::Static {
+                access_key_id,
+                secret_access_key,
+                session_token,
+            } => SharedCredentialsProvider::new(Credentials::new(
+                access_key_id,
+                secret_access_key.expose_secret(),
+                session_token.as_ref().map(|token| token.expose_secret().to_owned()),
+                None,
+                "Secret",
+            )),
+            CredentialSource::Role {
+                role_arn,
+                session_name,
+                external_id,
+                duration_seconds,
+                inline_policy,
+                policy_arns,
+                source,
+            } => {
+                let config = self.config(self.provider(source, region), region);
+                let config = config.into_builder().identity_cache(IdentityCache::no_cache()).build();
+                SharedCredentialsProvider::new(RoleCredentials {
+                    sts: self.sts(&config, region, role_arn),
+                    role: Role {
+                        arn: role_arn.clone(),
+                        session_name: session_name.clone(),
+                        external_id: external_id.clone(),
+                        duration_seconds: *duration_seconds,
+                        inline_policy: inline_policy.clone(),
+                        policy_arns: policy_arns.clone(),
+                    },
+                })
+            }
+        }
+    }
+
+    fn config(&self, credentials: SharedCredentialsProvider, region: &str) -> SdkConfig {
+        let region = Region::new(region.to_owned());
+        self.base
+            .to_builder()
+            .region(region)
+            .credentials_provider(credentials)
+            .build()
+    }
+
+    fn sts(&self, config: &SdkConfig, region: &str, name: &str) -> aws_sdk_sts::Client {
+        let mut sts = aws_sdk_sts::config::Builder::from(config)
+            .retry_partition(RetryPartition::custom(format!("sts-{region}-{name}")).build())
+            .interceptor(self.metrics.interceptor(region));
+        if let Some(url) = self.endpoints.get(region, "sts") {
+            sts = sts.endpoint_url(url);
+        }
+        aws_sdk_sts::Client::from_conf(sts.build())
+    }
+}

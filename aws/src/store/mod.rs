@@ -1,0 +1,377 @@
+//! The instance store: what AWS shows of the instances of one identity in one region, and who wants to know.
+//!
+//! [`Store`] is the whole logic without time, calls or tasks of its own; `task` drives it on the real ones.
+
+mod record;
+mod task;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_cloud::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
+
+use record::Record;
+pub(crate) use task::{Follower, Owners, StoreHandle, Wakes};
+pub use task::{InstancePage, ListInstances};
+
+/// Ids in one lookup: EC2's limit on the values of one filter
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).
+pub const IDS_PER_LOOKUP: usize = 200;
+
+/// A moment in the life of one store. Of two observations the one whose call *began* later is the newer one; a result
+/// of a write counts from when it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(u64);
+
+/// A call that the store wants to be made. Its answer goes to [`Store::ended`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// All instances that carry the provider's role tag.
+    List {
+        /// When it began.
+        began: Epoch,
+    },
+    /// Instances by id, at most [`IDS_PER_LOOKUP`].
+    Look {
+        /// When it began.
+        began: Epoch,
+        /// The ids to filter by.
+        ids: Vec<String>,
+    },
+}
+
+/// A change worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Calls of one kind began to fail, or fail with another error than before.
+    Failing(CloudError),
+    /// Calls of one kind work again.
+    Recovered,
+}
+
+/// The last complete listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// When it ended.
+    pub ended: Duration,
+    /// How long it took, all pages together.
+    pub took: Duration,
+}
+
+struct Watch {
+    id: String,
+    since: Epoch,
+    /// What the machine was told last; it is woken when this changes.
+    told: Sighting,
+}
+
+/// What AWS shows of the instances of one identity in one region. Time is passed in, counted from any fixed origin.
+pub struct Store {
+    timing: Timing,
+    epoch: Epoch,
+    records: HashMap<String, Record>,
+    watches: HashMap<Arc<MachineKey>, Watch>,
+    woken: BTreeSet<MachineKey>,
+    /// Watched instances whose state is about to change.
+    in_transition: BTreeSet<String>,
+    /// Ids to look up as soon as no lookup is under way.
+    wanted: BTreeSet<String>,
+    /// Ids of the lookup under way; empty when there is none.
+    looking: BTreeSet<String>,
+    next_look: Option<Duration>,
+    listing_began: Option<Duration>,
+    next_listing: Duration,
+    last_listing: Option<Listing>,
+    listing_failure: Option<CloudError>,
+    look_failure: Option<CloudError>,
+}
+
+impl Store {
+    /// An empty store. It wants no call until a machine watches an instance.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            epoch: Epoch::default(),
+            records: HashMap::new(),
+            watches: HashMap::new(),
+            woken: BTreeSet::new(),
+            in_transition: BTreeSet::new(),
+            wanted: BTreeSet::new(),
+            looking: BTreeSet::new(),
+            next_look: None,
+            listing_began: None,
+            next_listing: Duration::ZERO,
+            last_listing: None,
+            listing_failure: None,
+            look_failure: None,
+        }
+    }
+
+    /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
+    /// watches one instance: another id replaces the first.
+    pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Sighting {
+        if let Some(watch) = self.watches.get(machine).filter(|watch| watch.id == id) {
+            return watch.told.clone();
+        }
+        self.forget(machine);
+        let since = self.tick();
+        let record = self.records.entry(id.to_owned()).or_default();
+        let machine = Arc::new(machine.clone());
+        record.watchers.push(machine.clone());
+        let told = record.sighting(since);
+        self.watches.insert(
+            machine,
+            Watch {
+                id: id.to_owned(),
+                since,
+                told: told.clone(),
+            },
+        );
+        self.settle(id);
+        told
+    }
+
+    /// Ends a machine's interest.
+    pub fn forget(&mut self, machine: &MachineKey) {
+        self.woken.remove(machine);
+        let Some(watch) = self.watches.remove(machine) else {
+            return;
+        };
+        if let Some(record) = self.records.get_mut(&watch.id) {
+            record.watchers.retain(|watcher| **watcher != *machine);
+        }
+        self.settle(&watch.id);
+    }
+
+    /// An instance as a launch answered it.
+    pub fn launched(&mut self, instance: Instance) {
+        let at = self.tick();
+        self.saw(instance, at);
+    }
+
+    /// The state of an instance as a write answered it. An instance that was never seen stays so: nothing but its state
+    /// is known.
+    pub fn changed_state(&mut self, id: &str, state: InstanceState) {
+        let known = self.records.get(id).and_then(|record| record.instance.as_deref());
+        if let Some(known) = known {
+            let instance = Instance { state, ..known.clone() };
+            self.launched(instance);
+        }
+    }
+
+    /// The moment a lookup outside the store begins, for [`Store::observed`].
+    pub fn observe(&mut self) -> Epoch {
+        self.tick()
+    }
+
+    /// Instances that a lookup outside the store showed. What it did not show means nothing.
+    pub fn observed(&mut self, began: Epoch, instances: &[Instance]) {
+        for instance in instances {
+            self.saw(instance.clone(), began);
+        }
+    }
+
+    /// The next call that is due, if any; the store counts it as under way until [`Store::ended`]. Call it until it
+    /// gives none.
+    pub fn begin(&mut self, now: Duration) -> Option<Call> {
+        if self.watches.is_empty() {
+            return None;
+        }
+        if self.listing_began.is_none() && self.next_listing <= now {
+            self.listing_began = Some(now);
+            self.next_listing = now + self.timing.listing_interval;
+            return Some(Call::List { began: self.tick() });
+        }
+        self.collect_transitions(now);
+        if self.looking.is_empty() && !self.wanted.is_empty() {
+            while self.looking.len() < IDS_PER_LOOKUP
+                && let Some(id) = self.wanted.pop_first()
+            {
+                self.looking.insert(id);
+            }
+            let ids = self.looking.iter().cloned().collect();
+            return Some(Call::Look {
+                began: self.tick(),
+                ids,
+            });
+        }
+        None
+    }
+
+    /// When [`Store::begin`] will have a call if nothing happens before; a time in the past means now.
+    pub fn next_due(&self) -> Option<Duration> {
+        if self.watches.is_empty() {
+            return None;
+        }
+        let listing = self.listing_began.is_none().then_some(self.next_listing);
+        let look = self.looking.is_empty().then_some(self.next_look).flatten();
+        let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
+        [listing, look, wanted].into_iter().flatten().min()
+    }
+
+    /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
+    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Option<Report> {
+        match call {
+            Call::List { began } => self.listing_ended(began, answer, now),
+            Call::Look { began, ids } => self.look_ended(began, &ids, answer),
+        }
+    }
+
+    /// The machines to wake since the last call of this function.
+    pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// How many instances are known.
+    pub fn instances(&self) -> usize {
+        self.records.values().filter(|record| record.instance.is_some()).count()
+    }
+
+    /// Whether any machine watches an instance.
+    pub fn is_watched(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// The last complete listing.
+    pub fn last_listing(&self) -> Option<Listing> {
+        self.last_listing
+    }
+
+    fn tick(&mut self) -> Epoch {
+        self.epoch.0 += 1;
+        self.epoch
+    }
+
+    fn collect_transitions(&mut self, now: Duration) {
+        if self.in_transition.is_empty() {
+            self.next_look = None;
+            return;
+        }
+        let due = *self.next_look.get_or_insert(now + self.timing.transition_interval);
+        if due <= now {
+            let ids = self.in_transition.difference(&self.looking).cloned();
+            self.wanted.extend(ids);
+            self.next_look = Some(now + self.timing.transition_interval);
+        }
+    }
+
+    fn listing_ended(
+        &mut self,
+        began: Epoch,
+        answer: Result<Vec<Instance>, CloudError>,
+        now: Duration,
+    ) -> Option<Report> {
+        let since = self.listing_began.take().unwrap_or(now);
+        let instances = match answer {
+            Ok(instances) => instances,
+            Err(error) => {
+                let was = self.listing_failure.as_ref().map(|failure| failure.class);
+                if error.class == ErrorClass::Unauthorized && was != Some(ErrorClass::Unauthorized) {
+                    // The identity may have changed: its machines find out by resolving it anew.
+                    self.woken
+                        .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
+                }
+                return failing(&mut self.listing_failure, error);
+            }
+        };
+        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
+        for instance in instances {
+            self.saw(instance, began);
+        }
+        let missed: Vec<String> = self.records.keys().filter(|id| !shown.contains(*id)).cloned().collect();
+        for id in missed {
+            if let Some(record) = self.records.get_mut(&id) {
+                record.listing_missed = began;
+            }
+            self.settle(&id);
+        }
+        self.last_listing = Some(Listing {
+            ended: now,
+            took: now.saturating_sub(since),
+        });
+        self.listing_failure.take().map(|_| Report::Recovered)
+    }
+
+    fn look_ended(
+        &mut self,
+        began: Epoch,
+        ids: &[String],
+        answer: Result<Vec<Instance>, CloudError>,
+    ) -> Option<Report> {
+        self.looking.clear();
+        let instances = match answer {
+            Ok(instances) => instances,
+            Err(error) => return failing(&mut self.look_failure, error),
+        };
+        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
+        for instance in instances {
+            self.saw(instance, began);
+        }
+        for id in ids.iter().filter(|id| !shown.contains(*id)) {
+            if let Some(record) = self.records.get_mut(id) {
+                record.lookup_missed = began;
+            }
+            self.settle(id);
+        }
+        self.look_failure.take().map(|_| Report::Recovered)
+    }
+
+    fn saw(&mut self, instance: Instance, at: Epoch) {
+        let id = instance.id.clone();
+        self.records.entry(id.clone()).or_default().saw(instance, at);
+        self.settle(&id);
+    }
+
+    /// Brings everything that follows from one record up to date: who is woken, what is looked up, whether it is kept.
+    fn settle(&mut self, id: &str) {
+        let Some(record) = self.records.get_mut(id) else {
+            return;
+        };
+        record.conclude();
+        for machine in &record.watchers {
+            let Some(watch) = self.watches.get_mut(machine) else {
+                continue;
+            };
+            let sighting = record.sighting(watch.since);
+            if watch.told != sighting {
+                watch.told = sighting;
+                self.woken.insert(machine.as_ref().clone());
+            }
+        }
+        let undecided = record.watchers.iter().filter_map(|machine| self.watches.get(machine));
+        let wants_lookup = undecided
+            .map(|watch| watch.since)
+            .any(|since| record.wants_lookup(since));
+        let in_transition = record.is_watched_in_transition();
+        if record.is_of_no_use() {
+            self.records.remove(id);
+        }
+        set_membership(&mut self.in_transition, id, in_transition);
+        if wants_lookup && !self.looking.contains(id) {
+            self.wanted.insert(id.to_owned());
+        } else if !wants_lookup && !in_transition {
+            self.wanted.remove(id);
+        }
+    }
+}
+
+/// Records an error; a report only where it differs from the last one.
+fn failing(last: &mut Option<CloudError>, error: CloudError) -> Option<Report> {
+    if last.as_ref() == Some(&error) {
+        return None;
+    }
+    *last = Some(error.clone());
+    Some(Report::Failing(error))
+}
+
+fn set_membership(set: &mut BTreeSet<String>, id: &str, member: bool) {
+    if !member {
+        set.remove(id);
+    } else if !set.contains(id) {
+        set.insert(id.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

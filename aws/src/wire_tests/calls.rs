@@ -1,0 +1,381 @@
+//! Calls and their answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use capa_cloud::{
+    ClusterClouds, ErrorClass, InstanceState, LaunchRequest, LaunchVolume, MachineClouds, MetadataOptions, Query,
+    ResolvedIdentity, UserData,
+};
+use prometheus_client::encoding::text::encode;
+
+use super::fake::{
+    Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role, session,
+};
+use crate::sync::lock;
+
+fn subnets(ids: &[&str], next: Option<&str>) -> super::fake::Answer {
+    let items = ids.iter().map(|id| {
+        format!(
+            "<item><subnetId>{id}</subnetId><vpcId>vpc-1</vpcId><availabilityZone>us-test-1a</availabilityZone></item>"
+        )
+    });
+    let items: String = items.collect();
+    answer("DescribeSubnets", &format!("<subnetSet>{items}</subnetSet>"), next)
+}
+
+fn volume(device: &str) -> LaunchVolume {
+    LaunchVolume {
+        device_name: device.into(),
+        size: 20,
+        volume_type: Some("gp3".into()),
+        iops: Some(4000),
+        throughput: Some(200),
+        encrypted: Some(true),
+        encryption_key: Some("key-1".into()),
+    }
+}
+
+fn request() -> LaunchRequest {
+    LaunchRequest {
+        client_token: "uid-1".into(),
+        image_id: "ami-1".into(),
+        instance_type: "t3.large".into(),
+        subnet_id: "subnet-1".into(),
+        security_group_ids: vec!["sg-1".into(), "sg-2".into()],
+        iam_instance_profile: Some("nodes".into()),
+        key_name: Some("operator".into()),
+        public_ip: Some(false),
+        root_volume: Some(volume("/dev/sda1")),
+        data_volumes: vec![volume("/dev/sdb")],
+        metadata_options: MetadataOptions {
+            http_endpoint: "enabled".into(),
+            http_tokens: "required".into(),
+            http_put_response_hop_limit: 2,
+            http_protocol_ipv6: "disabled".into(),
+            instance_metadata_tags: "enabled".into(),
+        },
+        tags: BTreeMap::from([("Name".to_owned(), "node".to_owned())]),
+        user_data: UserData::new(b"join-token".to_vec()),
+    }
+}
+
+#[tokio::test]
+async fn every_page_is_asked_for_and_filters_are_sent_with_each() {
+    let fake = Fake::start(|call| match call.field("NextToken") {
+        "" => subnets(&["subnet-1", "subnet-2"], Some("second")),
+        _ => subnets(&["subnet-3"], None),
+    })
+    .await;
+    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let found = cluster.subnets(&Query::filter("vpc-id", ["vpc-1"])).await.unwrap();
+    assert_eq!(found.len(), 3);
+    assert_eq!(found[2].availability_zone, "us-test-1a");
+    let calls = fake.calls();
+    assert_eq!(calls.len(), 2);
+    for (call, token) in calls.iter().zip(["", "second"]) {
+        assert_eq!(call.field("MaxResults"), "1000");
+        assert_eq!(call.field("Filter.1.Name"), "vpc-id");
+        assert_eq!(call.filter_values(), ["vpc-1"]);
+        assert_eq!(call.field("NextToken"), token);
+        assert_eq!(call.access_key(), "AKIAA");
+        assert!(call.header("user-agent").contains("cluster-api-provider-aws-rs"));
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_repeats_is_an_error_and_no_end() {
+    let fake = Fake::start(|_| subnets(&["subnet-1"], Some("again"))).await;
+    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let error = cluster.subnets(&Query::default()).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::NoAnswer);
+    assert_eq!(fake.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn deprecated_images_are_found_by_id_alone() {
+    let fake = Fake::start(|_| {
+        answer(
+            "DescribeImages",
+            "<imagesSet><item><imageId>ami-1</imageId></item></imagesSet>",
+            None,
+        )
+    })
+    .await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    assert_eq!(
+        machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap()[0].id,
+        "ami-1"
+    );
+    machines.images(&Query::filter("name", ["node-*"])).await.unwrap();
+    let calls = fake.calls();
+    assert_eq!(calls[0].field("IncludeDeprecated"), "true");
+    assert_eq!(calls[1].field("IncludeDeprecated"), "false");
+}
+
+#[tokio::test]
+async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
+    let fake = Fake::start(|_| {
+        let routes = "<routeSet><item><destinationCidrBlock>0.0.0.0/0</destinationCidrBlock>\
+                      <gatewayId>igw-1</gatewayId></item></routeSet>";
+        let associations = "<associationSet><item><main>true</main></item>\
+                            <item><main>false</main><subnetId>subnet-1</subnetId></item></associationSet>";
+        let table =
+            format!("<item><routeTableId>rtb-1</routeTableId><vpcId>vpc-1</vpcId>{routes}{associations}</item>");
+        answer(
+            "DescribeRouteTables",
+            &format!("<routeTableSet>{table}</routeTableSet>"),
+            None,
+        )
+    })
+    .await;
+    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let tables = cluster.route_tables(&Query::default()).await.unwrap();
+    assert!(tables[0].main && tables[0].internet_gateway_route);
+    assert_eq!(tables[0].subnet_ids, ["subnet-1"]);
+    assert_eq!(fake.calls()[0].field("MaxResults"), "100");
+}
+
+#[tokio::test]
+async fn a_launch_carries_everything_the_request_says() {
+    let fake = Fake::start(|_| {
+        let item = instance_xml("i-1", InstanceState::Pending);
+        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
+    })
+    .await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let launched = machines.launch(&machine("m"), &request()).await.unwrap();
+    assert_eq!((launched.id.as_str(), launched.state), ("i-1", InstanceState::Pending));
+    assert_eq!(launched.launch_time.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    let call = fake.calls_of("RunInstances").remove(0);
+    let expected = [
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+        ("ClientToken", "uid-1"),
+        ("ImageId", "ami-1"),
+        ("InstanceType", "t3.large"),
+        ("KeyName", "operator"),
+        ("IamInstanceProfile.Name", "nodes"),
+        ("NetworkInterface.1.DeviceIndex", "0"),
+        ("NetworkInterface.1.DeleteOnTermination", "true"),
+        ("NetworkInterface.1.SubnetId", "subnet-1"),
+        ("NetworkInterface.1.SecurityGroupId.1", "sg-1"),
+        ("NetworkInterface.1.SecurityGroupId.2", "sg-2"),
+        ("NetworkInterface.1.AssociatePublicIpAddress", "false"),
+        ("BlockDeviceMapping.1.DeviceName", "/dev/sda1"),
+        ("BlockDeviceMapping.1.Ebs.VolumeSize", "20"),
+        ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+        ("BlockDeviceMapping.1.Ebs.Iops", "4000"),
+        ("BlockDeviceMapping.1.Ebs.Throughput", "200"),
+        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("BlockDeviceMapping.1.Ebs.KmsKeyId", "key-1"),
+        ("BlockDeviceMapping.2.DeviceName", "/dev/sdb"),
+        ("BlockDeviceMapping.2.Ebs.DeleteOnTermination", "true"),
+        ("MetadataOptions.HttpTokens", "required"),
+        ("MetadataOptions.HttpEndpoint", "enabled"),
+        ("MetadataOptions.HttpPutResponseHopLimit", "2"),
+        ("MetadataOptions.HttpProtocolIpv6", "disabled"),
+        ("MetadataOptions.InstanceMetadataTags", "enabled"),
+        ("TagSpecification.1.ResourceType", "instance"),
+        ("TagSpecification.1.Tag.1.Key", "Name"),
+        ("TagSpecification.1.Tag.1.Value", "node"),
+        ("TagSpecification.2.ResourceType", "volume"),
+        ("TagSpecification.3.ResourceType", "network-interface"),
+        ("UserData", "am9pbi10b2tlbg=="),
+    ];
+    for (name, value) in expected {
+        assert_eq!(call.field(name), value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_leaves_open_is_not_sent() {
+    let fake = Fake::start(|_| {
+        let item = instance_xml("i-1", InstanceState::Pending);
+        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
+    })
+    .await;
+    let bare = LaunchRequest {
+        iam_instance_profile: None,
+        key_name: None,
+        public_ip: None,
+        root_volume: None,
+        data_volumes: vec![],
+        tags: BTreeMap::new(),
+        user_data: UserData::new(vec![]),
+        ..request()
+    };
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    machines.launch(&machine("m"), &bare).await.unwrap();
+    let call = fake.calls_of("RunInstances").remove(0);
+    let absent = [
+        "IamInstanceProfile",
+        "KeyName",
+        "BlockDeviceMapping",
+        "TagSpecification",
+        "UserData",
+    ];
+    let sent = |prefix: &&str| call.form.keys().any(|name| name.starts_with(*prefix));
+    assert!(!absent.iter().any(sent));
+    assert!(!call.form.contains_key("NetworkInterface.1.AssociatePublicIpAddress"));
+}
+
+#[tokio::test]
+async fn a_launch_is_made_once_and_its_refusal_is_told_by_code() {
+    let fake = Fake::start(|_| ec2_error(500, "InsufficientInstanceCapacity", "no capacity")).await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::InsufficientCapacity);
+    assert_eq!(fake.calls_of("RunInstances").len(), 1);
+}
+
+#[tokio::test]
+async fn a_launch_that_fails_on_the_server_is_not_repeated_by_the_sdk() {
+    let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::NoAnswer);
+    assert_eq!(fake.calls_of("RunInstances").len(), 1);
+}
+
+#[tokio::test]
+async fn numbers_that_ec2_cannot_carry_are_refused_without_a_call() {
+    let fake = Fake::start(|_| ec2_error(500, "InternalError", "")).await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let mut huge = request();
+    huge.data_volumes[0].size = i64::MAX;
+    let error = machines.launch(&machine("m"), &huge).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Invalid);
+    assert!(error.message.contains("/dev/sdb"), "{error}");
+    assert_eq!(fake.calls_of("RunInstances").len(), 0);
+}
+
+#[tokio::test]
+async fn refusals_read_the_same_each_time() {
+    let fake = Fake::start(|_| {
+        let message = format!(
+            "Not authorized. Encoded authorization failure message: {:?}",
+            std::time::Instant::now()
+        );
+        ec2_error(403, "UnauthorizedOperation", &message.replace(['<', '>', '&'], ""))
+    })
+    .await;
+    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let first = cluster.vpcs(&Query::default()).await.unwrap_err();
+    assert_eq!(first.class, ErrorClass::Unauthorized);
+    assert_eq!(
+        first.to_string(),
+        "DescribeVpcs: UnauthorizedOperation: Not authorized."
+    );
+    assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err(), first);
+}
+
+#[tokio::test]
+async fn machines_share_lookups_and_the_account() {
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "GetCallerIdentity" => caller_identity(),
+        "DescribeSubnets" => subnets(&["subnet-1"], None),
+        _ => instances(&[], None),
+    })
+    .await;
+    let clouds = fake.clouds().await;
+    let asked = (0..20).map(|_| async {
+        let machines = clouds.machines(&identity("A"), REGION);
+        let query = Query::filter("subnet-id", ["subnet-1"]);
+        (
+            machines.account_id().await.unwrap(),
+            machines.subnets(&query).await.unwrap().len(),
+        )
+    });
+    let answers = futures::future::join_all(asked).await;
+    assert!(answers.iter().all(|answer| answer == &("123456789012".to_owned(), 1)));
+    assert_eq!(
+        clouds.cluster(&identity("A"), REGION).account_id().await.unwrap(),
+        "123456789012"
+    );
+    assert_eq!(fake.calls_of("GetCallerIdentity").len(), 1);
+    assert_eq!(fake.calls_of("DescribeSubnets").len(), 1);
+}
+
+#[tokio::test]
+async fn calls_are_counted_under_their_controller_and_code() {
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "DescribeVpcs" => ec2_error(400, "InvalidVpcID.NotFound", "none"),
+        _ => subnets(&[], None),
+    })
+    .await;
+    let (clouds, registry) = fake.clouds_and_metrics().await;
+    let _ = clouds.cluster(&identity("A"), REGION).vpcs(&Query::default()).await;
+    clouds
+        .machines(&identity("A"), REGION)
+        .subnets(&Query::default())
+        .await
+        .unwrap();
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let expected = [
+        "aws_api_requests_total{controller=\"awscluster\",service=\"ec2\",region=\"us-test-1\",operation=\"DescribeVpcs\",\
+         status_code=\"400\",error_code=\"InvalidVpcID.NotFound\"} 1",
+        "aws_api_requests_total{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
+         operation=\"DescribeSubnets\",status_code=\"200\",error_code=\"\"} 1",
+        "aws_api_request_duration_seconds_count{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
+         operation=\"DescribeSubnets\"} 1",
+        "aws_api_call_retries_bucket{le=\"0.0\",controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
+         operation=\"DescribeSubnets\"} 1",
+    ];
+    for line in expected {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn user_data_and_secrets_are_in_no_log_and_no_error() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "AssumeRole" => session(call),
+        _ => ec2_error(403, "UnauthorizedOperation", "no"),
+    })
+    .await;
+    let assumed = ResolvedIdentity {
+        key: "role".into(),
+        source: role("arn:aws:iam::1:role/One", identity("A").source),
+    };
+    let machines = fake.clouds().await.machines(&assumed, REGION);
+    let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
+    drop(guard);
+    let logged = String::from_utf8(lock(&log.0).clone()).unwrap();
+    assert!(!logged.is_empty());
+    for secret in [
+        "join-token",
+        "am9pbi10b2tlbg",
+        "static-secret",
+        "external-secret",
+        "session-secret",
+        "token-of-One",
+    ] {
+        assert!(!logged.contains(secret), "{secret} in {logged}");
+        assert!(!format!("{error} {error:?}").contains(secret));
+    }
+}

@@ -1,0 +1,219 @@
+//! A server that speaks EC2's and STS's query protocol with the answers that a test gives it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use capa_cloud::{CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
+use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
+
+use crate::sync::lock;
+use crate::{AccessKey, Clouds, Options};
+
+pub(super) const REGION: &str = "us-test-1";
+
+/// A call as it came over the wire.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) action: String,
+    pub(super) form: BTreeMap<String, String>,
+    pub(super) headers: HeaderMap,
+}
+
+impl Call {
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.form.get(name).map_or("", String::as_str)
+    }
+
+    /// The access key that the call is signed with.
+    pub(super) fn access_key(&self) -> &str {
+        let authorization = self.header("authorization");
+        let scope = authorization.split("Credential=").nth(1).unwrap_or_default();
+        scope.split('/').next().unwrap_or_default()
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The values of the first filter.
+    pub(super) fn filter_values(&self) -> Vec<&str> {
+        let values = self.form.iter().filter(|(name, _)| name.starts_with("Filter.1.Value"));
+        values.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// Status and body.
+pub(super) type Answer = (u16, String);
+
+pub(super) struct Fake {
+    url: String,
+    calls: Arc<Mutex<Vec<Call>>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Fake {
+    pub(super) async fn start(answer: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static) -> Self {
+        let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let journal = calls.clone();
+        let serve = move |headers: HeaderMap, body: String| async move {
+            let form: BTreeMap<_, _> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+            let action = form.get("Action").cloned().unwrap_or_default();
+            let call = Call { action, form, headers };
+            lock(&journal).push(call.clone());
+            let (status, body) = answer(&call);
+            (StatusCode::from_u16(status).unwrap(), body)
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = axum::serve(listener, Router::new().fallback(serve));
+        let server = tokio::spawn(async move { server.await.unwrap() });
+        Self { url, calls, server }
+    }
+
+    pub(super) fn calls(&self) -> Vec<Call> {
+        lock(&self.calls).clone()
+    }
+
+    pub(super) fn calls_of(&self, action: &str) -> Vec<Call> {
+        self.calls().into_iter().filter(|call| call.action == action).collect()
+    }
+
+    pub(super) async fn clouds(&self) -> Clouds {
+        self.clouds_and_metrics().await.0
+    }
+
+    pub(super) async fn clouds_and_metrics(&self) -> (Clouds, Registry) {
+        clouds(&self.url, &self.url).await
+    }
+
+    /// Clouds whose STS does not exist.
+    pub(super) async fn clouds_without_sts(&self) -> Clouds {
+        clouds(&self.url, "http://127.0.0.1:1").await.0
+    }
+}
+
+async fn clouds(ec2: &str, sts: &str) -> (Clouds, Registry) {
+    let mut registry = Registry::default();
+    let options = Options {
+        service_endpoints: format!("{REGION}:ec2={ec2},sts={sts}").parse().unwrap(),
+        // A listing interval of 600 ms, a poll every 50 ms.
+        timing: Timing::default().divided_by(100),
+        controller_key: Some(AccessKey {
+            id: "AKIACONTROLLER".to_owned(),
+            secret: "controller-secret".to_owned().into(),
+        }),
+    };
+    (Clouds::new(options, &mut registry).await, registry)
+}
+
+/// A static identity; its access key is made of its name.
+pub(super) fn identity(name: &str) -> ResolvedIdentity {
+    ResolvedIdentity {
+        key: name.to_owned(),
+        source: CredentialSource::Static {
+            access_key_id: format!("AKIA{name}"),
+            secret_access_key: "static-secret".to_owned().into(),
+            session_token: None,
+        },
+    }
+}
+
+pub(super) fn role(arn: &str, source: CredentialSource) -> CredentialSource {
+    CredentialSource::Role {
+        role_arn: arn.to_owned(),
+        session_name: "capa-rs-default-test".to_owned(),
+        external_id: Some("external-secret".to_owned()),
+        duration_seconds: Some(900),
+        inline_policy: Some("{\"Statement\":[]}".to_owned()),
+        policy_arns: vec![
+            "arn:aws:iam::aws:policy/One".to_owned(),
+            "arn:aws:iam::aws:policy/Two".to_owned(),
+        ],
+        source: Box::new(source),
+    }
+}
+
+pub(super) fn machine(name: &str) -> MachineKey {
+    MachineKey {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Waits until `condition` holds.
+pub(super) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(super) fn answer(action: &str, content: &str, next: Option<&str>) -> Answer {
+    let next = next
+        .map(|token| format!("<nextToken>{token}</nextToken>"))
+        .unwrap_or_default();
+    let body = format!("<{action}Response><requestId>r</requestId>{content}{next}</{action}Response>");
+    (200, body)
+}
+
+pub(super) fn instance_xml(id: &str, state: InstanceState) -> String {
+    format!(
+        "<item><instanceId>{id}</instanceId><instanceState><name>{}</name></instanceState>\
+         <placement><availabilityZone>us-test-1a</availabilityZone></placement>\
+         <launchTime>2026-01-02T03:04:05.000Z</launchTime>\
+         <tagSet><item><key>Name</key><value>node</value></item></tagSet></item>",
+        state.as_str()
+    )
+}
+
+pub(super) fn instances(instances: &[(&str, InstanceState)], next: Option<&str>) -> Answer {
+    let items: String = instances.iter().map(|(id, state)| instance_xml(id, *state)).collect();
+    let content = format!("<reservationSet><item><instancesSet>{items}</instancesSet></item></reservationSet>");
+    answer("DescribeInstances", &content, next)
+}
+
+pub(super) fn ec2_error(status: u16, code: &str, message: &str) -> Answer {
+    let error = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
+    (
+        status,
+        format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>"),
+    )
+}
+
+pub(super) fn sts_error(status: u16, code: &str, message: &str) -> Answer {
+    let error = format!("<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>");
+    (
+        status,
+        format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>"),
+    )
+}
+
+/// A session whose access key is made of the role's name.
+pub(super) fn session(call: &Call) -> Answer {
+    let role = call.field("RoleArn").rsplit('/').next().unwrap_or_default().to_owned();
+    let credentials = format!(
+        "<Credentials><AccessKeyId>ASIA{role}</AccessKeyId><SecretAccessKey>session-secret</SecretAccessKey>\
+         <SessionToken>token-of-{role}</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>"
+    );
+    let result = format!("<AssumeRoleResult>{credentials}</AssumeRoleResult>");
+    (200, format!("<AssumeRoleResponse>{result}</AssumeRoleResponse>"))
+}
+
+pub(super) fn caller_identity() -> Answer {
+    let result = "<GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult>";
+    (
+        200,
+        format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"),
+    )
+}

@@ -1,0 +1,224 @@
+//! Instances followed by the store.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use capa_cloud::{InstanceState, MachineClouds, MachineKey, Query, Sighting};
+use futures::{Stream, StreamExt};
+use prometheus_client::encoding::text::encode;
+
+use super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, eventually, identity, instances, machine};
+use crate::sync::lock;
+
+type World = Arc<Mutex<Vec<(&'static str, InstanceState)>>>;
+
+fn world(instances: &[(&'static str, InstanceState)]) -> World {
+    Arc::new(Mutex::new(instances.to_vec()))
+}
+
+fn set(world: &World, id: &str, state: InstanceState) {
+    for (known, known_state) in lock(world).iter_mut() {
+        if *known == id {
+            *known_state = state;
+        }
+    }
+}
+
+/// Lists one instance a page; answers lookups by id.
+fn serve(world: &World, call: &Call) -> Answer {
+    let known = lock(world).clone();
+    if call.action == "TerminateInstances" {
+        let id = call.field("InstanceId.1");
+        let item = format!(
+            "<item><instanceId>{id}</instanceId><currentState><name>shutting-down</name></currentState></item>"
+        );
+        return answer(
+            "TerminateInstances",
+            &format!("<instancesSet>{item}</instancesSet>"),
+            None,
+        );
+    }
+    if call.field("Filter.1.Name") == "instance-id" {
+        let wanted = call.filter_values();
+        let found: Vec<_> = known.into_iter().filter(|(id, _)| wanted.contains(id)).collect();
+        return instances(&found, None);
+    }
+    let page: usize = call.field("NextToken").parse().unwrap_or_default();
+    let next = (page + 1 < known.len()).then(|| (page + 1).to_string());
+    let shown: Vec<_> = known.get(page).into_iter().copied().collect();
+    instances(&shown, next.as_deref())
+}
+
+async fn fake(world: &World) -> Fake {
+    let world = world.clone();
+    Fake::start(move |call| serve(&world, call)).await
+}
+
+async fn woken(changes: &mut (impl Stream<Item = MachineKey> + Unpin)) -> String {
+    let next = tokio::time::timeout(Duration::from_secs(20), changes.next()).await;
+    next.expect("no wake-up").expect("the stream ended").name
+}
+
+fn state(sighting: &Sighting) -> Option<InstanceState> {
+    match sighting {
+        Sighting::Seen(instance) => Some(instance.state),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_listing_of_all_pages_wakes_the_machines_and_only_transitions_are_polled() {
+    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Pending)]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let mut changes = clouds.changes();
+    let machines = clouds.machines(&identity("A"), REGION);
+    assert_eq!(machines.instance(&machine("one"), "i-1"), Sighting::Unknown);
+    assert_eq!(machines.instance(&machine("two"), "i-2"), Sighting::Unknown);
+    assert_eq!(woken(&mut changes).await, "one");
+    assert_eq!(woken(&mut changes).await, "two");
+    set(&world, "i-2", InstanceState::Running);
+    assert_eq!(woken(&mut changes).await, "two");
+    assert_eq!(
+        state(&machines.instance(&machine("two"), "i-2")),
+        Some(InstanceState::Running)
+    );
+    let calls = fake.calls();
+    assert_eq!(calls[0].field("Filter.1.Name"), "tag-key");
+    assert_eq!(calls[0].filter_values(), ["sigs.k8s.io/cluster-api-provider-aws/role"]);
+    assert_eq!(calls[1].field("NextToken"), "1");
+    let polls = calls.iter().filter(|call| call.field("Filter.1.Name") == "instance-id");
+    assert!(polls.clone().count() > 0);
+    assert!(polls.into_iter().all(|poll| poll.filter_values() == ["i-2"]));
+}
+
+#[tokio::test]
+async fn an_instance_that_disappears_is_absent_after_a_listing_and_a_lookup() {
+    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let mut changes = clouds.changes();
+    let machines = clouds.machines(&identity("A"), REGION);
+    machines.instance(&machine("two"), "i-2");
+    assert_eq!(woken(&mut changes).await, "two");
+    lock(&world).pop();
+    assert_eq!(woken(&mut changes).await, "two");
+    assert_eq!(machines.instance(&machine("two"), "i-2"), Sighting::Absent);
+    let lookups = fake
+        .calls()
+        .iter()
+        .filter(|call| call.filter_values() == ["i-2"])
+        .count();
+    assert_eq!(lookups, 1);
+}
+
+#[tokio::test]
+async fn a_termination_is_known_at_once_and_followed() {
+    let world = world(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let mut changes = clouds.changes();
+    let machines = clouds.machines(&identity("A"), REGION);
+    machines.instance(&machine("one"), "i-1");
+    assert_eq!(woken(&mut changes).await, "one");
+    machines.terminate(&machine("one"), "i-1").await.unwrap();
+    assert_eq!(
+        state(&machines.instance(&machine("one"), "i-1")),
+        Some(InstanceState::ShuttingDown)
+    );
+    assert_eq!(woken(&mut changes).await, "one");
+    set(&world, "i-1", InstanceState::Terminated);
+    assert_eq!(woken(&mut changes).await, "one");
+    assert_eq!(
+        state(&machines.instance(&machine("one"), "i-1")),
+        Some(InstanceState::Terminated)
+    );
+}
+
+#[tokio::test]
+async fn an_instance_that_a_lookup_found_is_known_at_once() {
+    let world = world(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    machines
+        .find_instances(&Query::filter("instance-id", ["i-1"]))
+        .await
+        .unwrap();
+    assert_eq!(
+        state(&machines.instance(&machine("one"), "i-1")),
+        Some(InstanceState::Running)
+    );
+}
+
+#[tokio::test]
+async fn a_machine_whose_identity_changed_leaves_the_old_store_without_calls() {
+    let world = world(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let by = |key: &str| fake.calls().iter().filter(|call| call.access_key() == key).count();
+    clouds
+        .machines(&identity("OLD"), REGION)
+        .instance(&machine("one"), "i-1");
+    eventually("the old identity lists", || by("AKIAOLD") > 0).await;
+    clouds
+        .machines(&identity("NEW"), REGION)
+        .instance(&machine("one"), "i-1");
+    let before = by("AKIAOLD");
+    eventually("the new identity lists three times", || by("AKIANEW") >= 3).await;
+    assert!(by("AKIAOLD") <= before + 1, "at most a call that was under way");
+}
+
+#[tokio::test]
+async fn refused_credentials_wake_the_machines() {
+    let fake = Fake::start(|_| ec2_error(401, "AuthFailure", "refused")).await;
+    let clouds = fake.clouds().await;
+    let mut changes = clouds.changes();
+    let machines = clouds.machines(&identity("A"), REGION);
+    machines.instance(&machine("one"), "i-1");
+    assert_eq!(woken(&mut changes).await, "one");
+    assert_eq!(machines.instance(&machine("one"), "i-1"), Sighting::Unknown);
+}
+
+#[tokio::test]
+async fn forgotten_machines_and_dropped_clouds_make_no_calls() {
+    let world = world(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let follower = {
+        let machines = clouds.machines(&identity("A"), REGION);
+        machines.instance(&machine("one"), "i-1");
+        eventually("a listing", || !fake.calls().is_empty()).await;
+        machines.forget(&machine("one"));
+        let client = clouds.client(&identity("A"), REGION);
+        client.follower().unwrap().clone()
+    };
+    assert_eq!(follower.with(|store| store.next_due()), None);
+    let stopped = Arc::downgrade(&follower);
+    drop((clouds, follower));
+    eventually("the store's task lets go of it", || stopped.strong_count() == 0).await;
+}
+
+#[tokio::test]
+async fn the_store_shows_in_the_metrics_while_machines_use_it() {
+    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
+    let fake = fake(&world).await;
+    let (clouds, registry) = fake.clouds_and_metrics().await;
+    let mut changes = clouds.changes();
+    let text = || {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    };
+    let machines = clouds.machines(&identity("A"), REGION);
+    assert!(!text().contains("capa_instance_store_instances{"));
+    machines.instance(&machine("one"), "i-1");
+    woken(&mut changes).await;
+    let shown = text();
+    assert!(
+        shown.contains("capa_instance_store_instances{region=\"us-test-1\"} 2"),
+        "{shown}"
+    );
+    assert!(shown.contains("capa_instance_store_age_seconds{region=\"us-test-1\"}"));
+    assert!(shown.contains("capa_instance_store_listing_seconds{region=\"us-test-1\"}"));
+}

@@ -1,0 +1,6 @@
+//! The adapter over the wire, against a server that a test scripts.
+
+mod calls;
+mod credentials;
+mod fake;
+mod following;
