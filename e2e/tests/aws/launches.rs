@@ -13,6 +13,9 @@ use capa_e2e::aws_proxy::{Account, digest};
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{Network, NetworkPlan, User, client};
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
 use super::{REGION, account};
 
 const LONG: Duration = Duration::from_hours(1);
@@ -99,6 +102,37 @@ async fn equal_launches_at_the_same_time_make_one_instance() {
     let all = futures::future::join_all((0..5).map(|_| launched(&ec2, subnet, "uid-1"))).await;
     assert!(all.iter().all(|id| *id == all[0]), "{all:?}");
     assert_eq!(user.instances().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_launches_all_the_same() {
+    let (account, user, network, _) = world().await;
+    let subnet = network.private_subnet_ids()[0];
+    let body = format!(
+        "Action=RunInstances&Version=2016-11-15&MinCount=1&MaxCount=1&ImageId={IMAGE_ID}&SubnetId={subnet}&ClientToken=uid-1"
+    );
+    let (address, key) = (
+        account.url().trim_start_matches("http://"),
+        &account.key().access_key_id,
+    );
+    let credential = format!("{key}/20260101/{REGION}/ec2/aws4_request");
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\
+         Authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    drop(connection);
+    let launched = async {
+        while account.manager_journal().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), launched)
+        .await
+        .expect("the launch is recorded");
+    assert_eq!(user.live_instances().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
