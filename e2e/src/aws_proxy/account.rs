@@ -1,0 +1,158 @@
+//! One AWS account of a test: its keys, what it lets roles do, how its instances behave, and its part of the journal.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::journal::{Journal, Mark};
+use super::state::{KeyEntry, Shared};
+
+/// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it in logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AccessKey {
+    /// Public half, 20 characters.
+    pub access_key_id: String,
+    /// Secret half.
+    pub secret_access_key: String,
+}
+
+/// An AWS account that nobody else uses. Cheap to clone; it stays valid as long as its [`AwsProxy`](super::AwsProxy).
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: String,
+    pub(super) key: AccessKey,
+    pub(super) user_key: AccessKey,
+}
+
+impl Account {
+    /// Twelve digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The key for the manager under test.
+    pub fn key(&self) -> &AccessKey {
+        &self.key
+    }
+
+    /// The key of the human who owns the account: set-up, changes by hand, inspection. Calls with it are not the manager's.
+    pub fn user_key(&self) -> &AccessKey {
+        &self.user_key
+    }
+
+    /// One more key of this account, for rotations.
+    pub fn another_key(&self) -> AccessKey {
+        self.shared.with(|state| state.issue_key(&self.id))
+    }
+
+    /// Where to send requests to.
+    pub fn url(&self) -> &str {
+        &self.shared.url
+    }
+
+    /// Refuses a key from now on (`AuthFailure`, at STS `InvalidClientTokenId`), also a temporary one.
+    pub fn revoke(&self, access_key_id: &str) {
+        self.set_revoked(access_key_id, true);
+    }
+
+    /// Takes [`Account::revoke`] back.
+    pub fn restore(&self, access_key_id: &str) {
+        self.set_revoked(access_key_id, false);
+    }
+
+    fn set_revoked(&self, access_key_id: &str, revoked: bool) {
+        self.shared.with(|state| {
+            if let Some(key) = state.keys.get_mut(access_key_id).filter(|key| key.account == self.id) {
+                key.revoked = revoked;
+            }
+        });
+    }
+
+    /// The ARN of a role of this account.
+    pub fn role_arn(&self, name: &str) -> String {
+        format!("arn:aws:iam::{}:role/{name}", self.id)
+    }
+
+    /// Lets any key of any account assume this role of this account; with an external id only calls that pass it.
+    /// Until then AssumeRole answers `AccessDenied`.
+    pub fn allow_assume_role(&self, role_arn: &str, external_id: Option<&str>) {
+        self.change(|account| {
+            account
+                .roles
+                .insert(role_arn.to_owned(), external_id.map(str::to_owned))
+        });
+    }
+
+    /// Takes [`Account::allow_assume_role`] back; temporary keys handed out before stay valid.
+    pub fn refuse_assume_role(&self, role_arn: &str) {
+        self.change(|account| account.roles.remove(role_arn));
+    }
+
+    /// How long instances are shown as `pending` after their launch, default zero. Holds at once for all instances of the
+    /// account: a test keeps them pending with a long time and lets them run with zero.
+    pub fn set_pending(&self, duration: Duration) {
+        self.change(|account| account.instances.pending = duration);
+    }
+
+    /// How long instances are shown as `shutting-down` after their termination, default zero; holds at once for all.
+    pub fn set_shutting_down(&self, duration: Duration) {
+        self.change(|account| account.instances.shutting_down = duration);
+    }
+
+    /// All calls of this account, the user's included.
+    pub fn journal(&self) -> Journal {
+        self.journal_since(Mark(0))
+    }
+
+    /// The calls of this account without those of its [user](Account::user_key).
+    pub fn manager_journal(&self) -> Journal {
+        self.journal().except(&self.user_key.access_key_id)
+    }
+
+    /// The calls answered after the mark was taken.
+    pub fn journal_since(&self, mark: Mark) -> Journal {
+        self.shared
+            .journal(mark, |call| call.account.as_deref() == Some(self.id.as_str()))
+    }
+
+    /// The end of the journal as it is now.
+    pub fn mark(&self) -> Mark {
+        self.shared.with(|state| Mark(state.journal.len()))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut super::state::AccountState) -> T) {
+        self.shared.with(|state| {
+            state.accounts.get_mut(&self.id).map(change);
+        });
+    }
+}
+
+impl fmt::Debug for AccessKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AccessKey")
+            .field("access_key_id", &self.access_key_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AccessKey {
+    pub(super) fn numbered(number: u64) -> Self {
+        Self {
+            access_key_id: format!("AKIA{number:016}"),
+            secret_access_key: format!("secret/access/key/that/nobody/prints/{number:04}"),
+        }
+    }
+
+    pub(super) fn entry(&self, account: &str) -> (String, KeyEntry) {
+        (
+            self.access_key_id.clone(),
+            KeyEntry {
+                account: account.to_owned(),
+                role: None,
+                revoked: false,
+            },
+        )
+    }
+}

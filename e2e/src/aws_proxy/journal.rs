@@ -1,0 +1,318 @@
+//! What was asked of AWS, call by call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+/// One call, recorded when its answer was known.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// When the request had been read.
+    pub at: Timestamp,
+    /// How long the answer took.
+    pub took: Duration,
+    /// The service of the credential scope: `ec2`, `sts`…
+    pub service: String,
+    /// The region of the credential scope.
+    pub region: String,
+    /// The account the key belongs to; none for a key that no account has.
+    pub account: Option<String>,
+    /// The key that signed the call.
+    pub access_key_id: String,
+    /// The role and session, where the key came from AssumeRole.
+    pub role: Option<AssumedRole>,
+    /// The action, e.g. `RunInstances`. Empty where the request could not be read.
+    pub action: String,
+    /// The decoded form without `Action` and `Version`; user data is replaced by its size and hash (see [`digest`]).
+    pub parameters: BTreeMap<String, String>,
+    /// HTTP status of the answer.
+    pub status: u16,
+    /// AWS's error code, where the call failed.
+    pub error: Option<String>,
+    /// The instances in the answer of RunInstances and TerminateInstances.
+    pub instance_ids: Vec<String>,
+    /// The answer was an earlier one, repeated for its ClientToken: nothing was launched.
+    pub replayed: bool,
+}
+
+/// Who a temporary key stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssumedRole {
+    /// ARN of the role.
+    pub arn: String,
+    /// The session name that was asked for.
+    pub session_name: String,
+}
+
+/// A place in the journal, to ask later what came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub(super) usize);
+
+impl Call {
+    /// Whether the action may change something: every action but `Describe*`, `Get*`, `List*` and `AssumeRole*`.
+    pub fn is_mutating(&self) -> bool {
+        !["Describe", "Get", "List", "AssumeRole"]
+            .iter()
+            .any(|prefix| self.action.starts_with(prefix))
+    }
+
+    /// A parameter, where it was given.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
+    }
+
+    /// The values of a numbered list, e.g. `values("InstanceId")` for `InstanceId.1`, `InstanceId.2`…
+    pub fn values(&self, list: &str) -> Vec<&str> {
+        (1..)
+            .map_while(|number| self.parameter(&format!("{list}.{number}")))
+            .collect()
+    }
+
+    /// The tags of `TagSpecification`s for one resource type.
+    pub fn tags(&self, resource_type: &str) -> BTreeMap<&str, &str> {
+        let mut tags = BTreeMap::new();
+        for specification in (1..).map(|number| format!("TagSpecification.{number}")) {
+            let Some(found) = self.parameter(&format!("{specification}.ResourceType")) else {
+                break;
+            };
+            if found != resource_type {
+                continue;
+            }
+            for tag in (1..).map(|number| format!("{specification}.Tag.{number}")) {
+                let Some(key) = self.parameter(&format!("{tag}.Key")) else {
+                    break;
+                };
+                tags.insert(key, self.parameter(&format!("{tag}.Value")).unwrap_or_default());
+            }
+        }
+        tags
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            at,
+            service,
+            region,
+            action,
+            status,
+            ..
+        } = self;
+        write!(
+            formatter,
+            "{at} {service} {region} {} {action} -> {status}",
+            self.access_key_id
+        )?;
+        if let Some(error) = &self.error {
+            write!(formatter, " {error}")?;
+        }
+        if self.replayed {
+            write!(formatter, " (replayed)")?;
+        }
+        for (key, value) in &self.parameters {
+            write!(formatter, " {key}={value}")?;
+        }
+        if !self.instance_ids.is_empty() {
+            write!(formatter, " => {}", self.instance_ids.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// A selection of calls in the order in which they were answered. `Display` is one line a call.
+#[derive(Clone, Debug, Default)]
+pub struct Journal(Vec<Call>);
+
+impl Journal {
+    pub(super) fn new(calls: Vec<Call>) -> Self {
+        Self(calls)
+    }
+
+    /// The calls.
+    pub fn calls(&self) -> &[Call] {
+        &self.0
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many calls.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The calls for which `keep` says yes.
+    #[must_use]
+    pub fn matching(&self, keep: impl Fn(&Call) -> bool) -> Self {
+        Self(self.0.iter().filter(|call| keep(call)).cloned().collect())
+    }
+
+    /// The calls signed with this key.
+    #[must_use]
+    pub fn by(&self, access_key_id: &str) -> Self {
+        self.matching(|call| call.access_key_id == access_key_id)
+    }
+
+    /// The calls not signed with this key.
+    #[must_use]
+    pub fn except(&self, access_key_id: &str) -> Self {
+        self.matching(|call| call.access_key_id != access_key_id)
+    }
+
+    /// The calls of one action.
+    #[must_use]
+    pub fn of(&self, action: &str) -> Self {
+        self.matching(|call| call.action == action)
+    }
+
+    /// The calls that may have changed something.
+    #[must_use]
+    pub fn mutating(&self) -> Self {
+        self.matching(Call::is_mutating)
+    }
+
+    /// How often each action was called.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let actions: BTreeSet<&str> = self.0.iter().map(|call| call.action.as_str()).collect();
+        let count = |action: &str| self.0.iter().filter(|call| call.action == action).count();
+        actions
+            .into_iter()
+            .map(|action| (action.to_owned(), count(action)))
+            .collect()
+    }
+}
+
+impl fmt::Display for Journal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|call| writeln!(formatter, "{call}"))
+    }
+}
+
+/// The parameters as the journal keeps them.
+pub(super) fn redacted(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let kept = parameters
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "Action" | "Version"));
+    kept.map(|(key, value)| {
+        let value = if key.contains("UserData") {
+            digest(
+                &BASE64_STANDARD
+                    .decode(value)
+                    .unwrap_or_else(|_| value.clone().into_bytes()),
+            )
+        } else {
+            value.clone()
+        };
+        (key.clone(), value)
+    })
+    .collect()
+}
+
+/// What the journal writes in place of user data (decoded from base64): `<12 bytes, sha256 64 hex digits>`.
+pub fn digest(user_data: &[u8]) -> String {
+    use fmt::Write as _;
+    let hash = Sha256::digest(user_data).iter().fold(String::new(), |mut hex, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    format!("<{} bytes, sha256 {hash}>", user_data.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(action: &str, key: &str) -> Call {
+        Call {
+            at: Timestamp::UNIX_EPOCH,
+            took: Duration::ZERO,
+            service: "ec2".into(),
+            region: "eu-west-1".into(),
+            account: None,
+            access_key_id: key.into(),
+            role: None,
+            action: action.into(),
+            parameters: BTreeMap::new(),
+            status: 200,
+            error: None,
+            instance_ids: Vec::new(),
+            replayed: false,
+        }
+    }
+
+    #[test]
+    fn reads_and_role_changes_are_not_mutating() {
+        for action in [
+            "DescribeInstances",
+            "GetCallerIdentity",
+            "ListRoles",
+            "AssumeRole",
+            "AssumeRoleWithWebIdentity",
+        ] {
+            assert!(!call(action, "k").is_mutating(), "{action}");
+        }
+        for action in ["RunInstances", "CreateTags", "DeregisterTargets", ""] {
+            assert!(call(action, "k").is_mutating(), "{action}");
+        }
+    }
+
+    #[test]
+    fn calls_are_selected_by_key_and_counted_by_action() {
+        let journal = Journal::new(vec![
+            call("RunInstances", "us"),
+            call("CreateVpc", "them"),
+            call("RunInstances", "us"),
+        ]);
+        assert_eq!(
+            journal.by("us").counts(),
+            BTreeMap::from([("RunInstances".to_owned(), 2)])
+        );
+        assert_eq!(
+            journal.except("us").counts(),
+            BTreeMap::from([("CreateVpc".to_owned(), 1)])
+        );
+        assert_eq!(journal.of("CreateVpc").len(), 1);
+    }
+
+    #[test]
+    fn user_data_is_kept_as_its_size_and_hash() {
+        let parameters = BTreeMap::from([
+            ("Action".to_owned(), "RunInstances".to_owned()),
+            ("UserData".to_owned(), BASE64_STANDARD.encode("hello")),
+            ("ClientToken".to_owned(), "uid-1".to_owned()),
+        ]);
+        let kept = redacted(&parameters);
+        assert_eq!(
+            kept["UserData"],
+            "<5 bytes, sha256 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824>"
+        );
+        assert_eq!((kept["ClientToken"].as_str(), kept.len()), ("uid-1", 2));
+    }
+
+    #[test]
+    fn tags_are_read_from_the_specification_of_their_type() {
+        let mut launch = call("RunInstances", "us");
+        for (key, value) in [
+            ("TagSpecification.1.ResourceType", "volume"),
+            ("TagSpecification.1.Tag.1.Key", "a"),
+            ("TagSpecification.2.ResourceType", "instance"),
+            ("TagSpecification.2.Tag.1.Key", "b"),
+            ("TagSpecification.2.Tag.1.Value", "2"),
+            ("SecurityGroupId.1", "sg-1"),
+            ("SecurityGroupId.2", "sg-2"),
+        ] {
+            launch.parameters.insert(key.into(), value.into());
+        }
+        assert_eq!(launch.tags("instance"), BTreeMap::from([("b", "2")]));
+        assert_eq!(launch.values("SecurityGroupId"), ["sg-1", "sg-2"]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Reading what a client sent: who, which service, which action, with what.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, Method, header};
+
+use super::answer::Refusal;
+
+/// The scope that a request was signed for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scope {
+    pub(super) access_key_id: String,
+    pub(super) region: String,
+    pub(super) service: String,
+}
+
+/// A call in AWS's Query protocol.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) scope: Scope,
+    pub(super) action: String,
+    /// The decoded form, `Action` included.
+    pub(super) parameters: BTreeMap<String, String>,
+}
+
+/// One `Filter.N` of a describe call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Filter {
+    pub(super) name: String,
+    pub(super) values: Vec<String>,
+}
+
+impl Scope {
+    /// Reads the credential of a SigV4 header: `AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …`.
+    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
+        let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        let parts = header.strip_prefix("AWS4-HMAC-SHA256")?;
+        let credential = parts
+            .split(',')
+            .find_map(|part| part.trim().strip_prefix("Credential="))?;
+        let mut fields = credential.split('/');
+        let access_key_id = fields.next()?.to_owned();
+        let _day = fields.next()?;
+        let region = fields.next()?.to_owned();
+        let service = fields.next()?.to_owned();
+        (fields.next() == Some("aws4_request")).then_some(Self {
+            access_key_id,
+            region,
+            service,
+        })
+    }
+}
+
+impl Request {
+    /// Reads a request; what the emulated AWS does not take is refused as AWS would.
+    pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
+        let scope = Scope::read(headers).ok_or_else(|| {
+            Refusal::new(
+                403,
+                "MissingAuthenticationToken",
+                "the request has no SigV4 Authorization header",
+            )
+        })?;
+        if method != Method::POST {
+            return Err(Refusal::new(
+                405,
+                "InvalidHttpRequest",
+                "only signed POST requests are served",
+            ));
+        }
+        let parameters: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
+        match parameters.get("Action") {
+            Some(action) => Ok(Self {
+                scope,
+                action: action.clone(),
+                parameters,
+            }),
+            None => Err(Refusal::new(
+                400,
+                "MissingAction",
+                "the form in the body names no Action",
+            )),
+        }
+    }
+
+    /// A parameter, if it is there and not empty.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Takes the filters of these names out of the request; the others are numbered anew.
+    pub(super) fn take_filters(&mut self, names: &[&str]) -> Vec<Filter> {
+        let mut filters: BTreeMap<usize, Filter> = BTreeMap::new();
+        self.parameters.retain(|key, value| {
+            let Some((number, field)) = key.strip_prefix("Filter.").and_then(|rest| rest.split_once('.')) else {
+                return true;
+            };
+            let Ok(number) = number.parse() else { return true };
+            let filter = filters.entry(number).or_insert_with(|| Filter {
+                name: String::new(),
+                values: Vec::new(),
+            });
+            if field == "Name" {
+                filter.name.clone_from(value);
+            } else {
+                filter.values.push(value.clone());
+            }
+            false
+        });
+        let (taken, kept): (Vec<_>, Vec<_>) = filters
+            .into_values()
+            .partition(|filter| names.contains(&filter.name.as_str()));
+        for (index, filter) in kept.into_iter().enumerate() {
+            self.parameters
+                .insert(format!("Filter.{}.Name", index + 1), filter.name);
+            for (value_index, value) in filter.values.into_iter().enumerate() {
+                self.parameters
+                    .insert(format!("Filter.{}.Value.{}", index + 1, value_index + 1), value);
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed() -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::AUTHORIZATION,
+            "AWS4-HMAC-SHA256 Credential=AKIAX/20260101/eu-west-1/ec2/aws4_request, SignedHeaders=host, Signature=0"
+                .parse()
+                .unwrap(),
+        );
+        headers
+    }
+
+    #[test]
+    fn the_scope_and_the_decoded_form_are_read() {
+        let request = Request::read(&Method::POST, &signed(), b"Action=DescribeVpcs&VpcId.1=vpc-1%2B2").unwrap();
+        assert_eq!(request.action, "DescribeVpcs");
+        assert_eq!(
+            request.scope,
+            Scope {
+                access_key_id: "AKIAX".into(),
+                region: "eu-west-1".into(),
+                service: "ec2".into()
+            }
+        );
+        assert_eq!(request.parameter("VpcId.1"), Some("vpc-1+2"));
+    }
+
+    #[test]
+    fn unsigned_requests_gets_and_forms_without_an_action_are_refused() {
+        let code = |method, headers: &HeaderMap, body: &[u8]| Request::read(&method, headers, body).unwrap_err().code;
+        assert_eq!(
+            code(Method::POST, &HeaderMap::new(), b"Action=X"),
+            "MissingAuthenticationToken"
+        );
+        assert_eq!(code(Method::GET, &signed(), b"Action=X"), "InvalidHttpRequest");
+        assert_eq!(code(Method::POST, &signed(), b"Version=1"), "MissingAction");
+    }
+
+    #[test]
+    fn taking_a_filter_closes_the_gap_it_leaves() {
+        let body = b"Action=D&Filter.1.Name=client-token&Filter.1.Value.1=t&Filter.2.Name=vpc-id&Filter.2.Value.1=a&Filter.2.Value.2=b";
+        let mut request = Request::read(&Method::POST, &signed(), body).unwrap();
+        let taken = request.take_filters(&["client-token", "instance-state-name"]);
+        assert_eq!(
+            taken,
+            [Filter {
+                name: "client-token".into(),
+                values: vec!["t".into()]
+            }]
+        );
+        let left: Vec<_> = request
+            .parameters
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        assert_eq!(
+            left,
+            [
+                "Action=D",
+                "Filter.1.Name=vpc-id",
+                "Filter.1.Value.1=a",
+                "Filter.1.Value.2=b"
+            ]
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! What the proxy knows, shared by its connections and the tests' account handles.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::account::AccessKey;
+use super::instances::Instances;
+use super::journal::{AssumedRole, Call, Journal, Mark};
+use super::tokens::Tokens;
+use super::upstream::Moto;
+
+/// The one state of a proxy.
+pub(super) struct Shared {
+    pub(super) url: String,
+    pub(super) moto: Moto,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) accounts: BTreeMap<String, AccountState>,
+    pub(super) keys: HashMap<String, KeyEntry>,
+    pub(super) journal: Vec<Call>,
+    keys_issued: u64,
+}
+
+/// Whom an access key belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct KeyEntry {
+    pub(super) account: String,
+    pub(super) role: Option<AssumedRole>,
+    pub(super) revoked: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct AccountState {
+    /// Roles that may be assumed, by ARN, with the external id they ask for.
+    pub(super) roles: BTreeMap<String, Option<String>>,
+    pub(super) tokens: Tokens,
+    pub(super) instances: Instances,
+    /// The zone of each subnet that a launch has named; it never changes.
+    pub(super) zones: HashMap<String, String>,
+    /// Held through a launch, so that of two equal ones at once the second sees the first's token.
+    pub(super) launching: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl fmt::Debug for Shared {
+    /// Without the state: the launches in it have their user data.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Shared")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(url: String, moto: Moto) -> Self {
+        Self {
+            url,
+            moto,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Runs `work` on the state. A test that panicked meanwhile harms no other: every change is one statement.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs `work` on an account that is known to exist because a key leads to it.
+    pub(super) fn with_account<T>(&self, id: &str, work: impl FnOnce(&mut AccountState) -> T) -> T {
+        self.with(|state| work(state.accounts.entry(id.to_owned()).or_default()))
+    }
+
+    pub(super) fn journal(&self, mark: Mark, keep: impl Fn(&Call) -> bool) -> Journal {
+        self.with(|state| {
+            Journal::new(
+                state
+                    .journal
+                    .iter()
+                    .skip(mark.0)
+                    .filter(|call| keep(call))
+                    .cloned()
+                    .collect(),
+            )
+        })
+    }
+}
+
+impl State {
+    /// A key that no account has yet.
+    pub(super) fn issue_key(&mut self, account: &str) -> AccessKey {
+        self.keys_issued += 1;
+        let key = AccessKey::numbered(self.keys_issued);
+        let (id, entry) = key.entry(account);
+        self.keys.insert(id, entry);
+        key
+    }
+}

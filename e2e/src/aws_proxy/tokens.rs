@@ -1,0 +1,77 @@
+//! RunInstances' idempotency as EC2 documents it: a ClientToken is valid in one zone of one region of one account,
+//! repeats the first answer for the same parameters and is refused for others. A launch that failed uses no token up.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// What a token belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) region: String,
+    pub(super) zone: String,
+    pub(super) token: String,
+}
+
+/// What is known of a token in its place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Never used: launch.
+    New,
+    /// Used with these parameters: the answer of then.
+    Same(Vec<u8>),
+    /// Used with other parameters.
+    Mismatch,
+}
+
+#[derive(Debug)]
+struct Launch {
+    parameters: BTreeMap<String, String>,
+    answer: Vec<u8>,
+}
+
+/// The tokens of one account.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(HashMap<Place, Launch>);
+
+impl Tokens {
+    pub(super) fn look_up(&self, place: &Place, parameters: &BTreeMap<String, String>) -> Known {
+        match self.0.get(place) {
+            None => Known::New,
+            Some(launch) if launch.parameters == *parameters => Known::Same(launch.answer.clone()),
+            Some(_) => Known::Mismatch,
+        }
+    }
+
+    pub(super) fn remember(&mut self, place: Place, parameters: BTreeMap<String, String>, answer: Vec<u8>) {
+        self.0.insert(place, Launch { parameters, answer });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(zone: &str) -> Place {
+        Place {
+            region: "eu-west-1".into(),
+            zone: zone.into(),
+            token: "uid-1".into(),
+        }
+    }
+
+    fn parameters(instance_type: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([("InstanceType".to_owned(), instance_type.to_owned())])
+    }
+
+    #[test]
+    fn a_token_repeats_its_answer_refuses_other_parameters_and_is_zonal() {
+        let mut tokens = Tokens::default();
+        assert_eq!(tokens.look_up(&place("a"), &parameters("t3.small")), Known::New);
+        tokens.remember(place("a"), parameters("t3.small"), b"first".to_vec());
+        assert_eq!(
+            tokens.look_up(&place("a"), &parameters("t3.small")),
+            Known::Same(b"first".to_vec())
+        );
+        assert_eq!(tokens.look_up(&place("a"), &parameters("t3.large")), Known::Mismatch);
+        assert_eq!(tokens.look_up(&place("b"), &parameters("t3.small")), Known::New);
+    }
+}

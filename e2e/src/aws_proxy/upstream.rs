@@ -1,0 +1,70 @@
+//! The way to moto.
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use axum::http::{Request as HttpRequest, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::answer::{Answer, Refusal};
+use super::request::Scope;
+
+/// A client of one moto server.
+#[derive(Clone, Debug)]
+pub(super) struct Moto {
+    url: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Moto {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
+    }
+
+    /// Sends a call to the account's part of moto. What is wrong with moto itself is an `InternalError` as AWS has it.
+    pub(super) async fn call(
+        &self,
+        account: &str,
+        scope: &Scope,
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<Answer, Refusal> {
+        let broken = |reason: &dyn std::fmt::Display| Refusal::new(500, "InternalError", format!("moto: {reason}"));
+        let credential = format!("{}/20260101/{}/{}", scope.access_key_id, scope.region, scope.service);
+        let request = HttpRequest::post(&self.url)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded; charset=utf-8")
+            // moto reads the scope and checks no signature.
+            .header(
+                header::AUTHORIZATION,
+                format!("AWS4-HMAC-SHA256 Credential={credential}/aws4_request, SignedHeaders=host, Signature=0"),
+            )
+            .header("x-moto-account-id", account)
+            .body(Full::from(
+                form_urlencoded::Serializer::new(String::new())
+                    .extend_pairs(parameters)
+                    .finish(),
+            ))
+            .map_err(|error| broken(&error))?;
+        let response = self.client.request(request).await.map_err(|error| broken(&error))?;
+        let status = response.status().as_u16();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| broken(&error))?
+            .to_bytes()
+            .to_vec();
+        let answer = Answer { status, body };
+        if status >= 500 && answer.error_code().is_none() {
+            return Err(broken(&format!(
+                "failed with {status}; it does not implement everything, its log says more"
+            )));
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,154 @@
+//! The user of a test: a human with a key of the account who sets networks up, looks around and changes things by hand.
+
+mod dump;
+mod network;
+mod query;
+
+use anyhow::Context;
+use aws_credential_types::Credentials;
+use aws_sdk_ec2::config::{BehaviorVersion, Region};
+use aws_sdk_ec2::types::{Filter, Instance, Tag};
+use aws_sdk_ec2::{Client, Config};
+
+use crate::aws_proxy::{AccessKey, Account};
+
+pub use network::{Network, NetworkPlan, Zone};
+pub use query::query;
+
+/// An EC2 client for a key, as a program other than ours would make it.
+pub fn client(url: &str, key: &AccessKey, region: &str) -> Client {
+    let credentials = Credentials::new(&key.access_key_id, &key.secret_access_key, None, None, "e2e");
+    Client::from_conf(
+        Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::new(region.to_owned()))
+            .endpoint_url(url)
+            .credentials_provider(credentials)
+            .build(),
+    )
+}
+
+/// The owner of an account at work in one region. Its calls carry [`Account::user_key`].
+pub struct User {
+    ec2: Client,
+    account: Account,
+    region: String,
+    announce: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl User {
+    /// Works in this account and region without a word.
+    pub fn new(account: &Account, region: &str) -> Self {
+        Self {
+            ec2: client(account.url(), account.user_key(), region),
+            account: account.clone(),
+            region: region.to_owned(),
+            announce: Box::new(|_| {}),
+        }
+    }
+
+    /// Hands every change to `announce` first, as the `aws ec2 …` command line that makes it.
+    #[must_use]
+    pub fn announcing(mut self, announce: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.announce = Box::new(announce);
+        self
+    }
+
+    /// The plain client, for what has no method here.
+    pub fn ec2(&self) -> &Client {
+        &self.ec2
+    }
+
+    /// The region.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    fn announce(&self, arguments: &str) {
+        (self.announce)(&format!("aws ec2 {arguments}"));
+    }
+
+    /// All instances that EC2 shows, terminated ones included, in the order of their ids.
+    pub async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
+        self.describe(self.ec2.describe_instances()).await
+    }
+
+    /// The instances that are not terminated (shutting down is not yet), in the order of their ids.
+    pub async fn live_instances(&self) -> anyhow::Result<Vec<Instance>> {
+        let live = ["pending", "running", "shutting-down", "stopping", "stopped"].map(str::to_owned);
+        let filter = Filter::builder()
+            .name("instance-state-name")
+            .set_values(Some(live.to_vec()))
+            .build();
+        self.describe(self.ec2.describe_instances().filters(filter)).await
+    }
+
+    /// One instance by its id.
+    pub async fn instance(&self, id: &str) -> anyhow::Result<Instance> {
+        let found = self.describe(self.ec2.describe_instances().instance_ids(id)).await?;
+        found
+            .into_iter()
+            .next()
+            .with_context(|| format!("EC2 shows no instance {id}"))
+    }
+
+    async fn describe(
+        &self,
+        request: aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder,
+    ) -> anyhow::Result<Vec<Instance>> {
+        let pages: Vec<_> = request
+            .into_paginator()
+            .send()
+            .try_collect()
+            .await
+            .context("describing instances")?;
+        let reservations = pages.into_iter().flat_map(|page| page.reservations.unwrap_or_default());
+        let mut instances: Vec<Instance> = reservations
+            .flat_map(|reservation| reservation.instances.unwrap_or_default())
+            .collect();
+        instances.sort_by(|left, right| left.instance_id.cmp(&right.instance_id));
+        Ok(instances)
+    }
+
+    /// Terminates an instance by hand.
+    pub async fn terminate(&self, id: &str) -> anyhow::Result<()> {
+        self.announce(&format!("terminate-instances --instance-ids {id}"));
+        self.ec2
+            .terminate_instances()
+            .instance_ids(id)
+            .send()
+            .await
+            .with_context(|| format!("terminating {id}"))?;
+        Ok(())
+    }
+
+    /// Sets a tag of anything that has tags.
+    pub async fn tag(&self, id: &str, key: &str, value: &str) -> anyhow::Result<()> {
+        self.announce(&format!(
+            "create-tags --resources {id} --tags 'Key={key},Value={value}'"
+        ));
+        let tag = Tag::builder().key(key).value(value).build();
+        self.ec2
+            .create_tags()
+            .resources(id)
+            .tags(tag)
+            .send()
+            .await
+            .with_context(|| format!("tagging {id}"))?;
+        Ok(())
+    }
+
+    /// Removes a tag, whatever its value.
+    pub async fn untag(&self, id: &str, key: &str) -> anyhow::Result<()> {
+        self.announce(&format!("delete-tags --resources {id} --tags 'Key={key}'"));
+        let tag = Tag::builder().key(key).build();
+        self.ec2
+            .delete_tags()
+            .resources(id)
+            .tags(tag)
+            .send()
+            .await
+            .with_context(|| format!("untagging {id}"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! A call without the SDK: its answer whole and generic, and its request as wrong as a test wants it.
+
+use anyhow::Context;
+use axum::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::aws_proxy::xml::Element;
+
+/// Sends a form in AWS's Query protocol and gives the HTTP status and the answer. The signature is a mere form:
+/// the proxy looks at the key alone.
+pub async fn query(
+    url: &str,
+    access_key_id: &str,
+    region: &str,
+    service: &str,
+    form: &[(&str, &str)],
+) -> anyhow::Result<(u16, Element)> {
+    let credential = format!("{access_key_id}/20260101/{region}/{service}/aws4_request");
+    let request = http::Request::post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header(
+            "authorization",
+            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
+        )
+        .body(Full::<Bytes>::from(
+            form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(form)
+                .finish(),
+        ))
+        .with_context(|| format!("composing a request to {url}"))?;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client
+        .request(request)
+        .await
+        .with_context(|| format!("calling {url}"))?;
+    let status = response.status().as_u16();
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .with_context(|| format!("reading from {url}"))?
+        .to_bytes();
+    let answer = Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing what {url} said"))?;
+    Ok((status, answer))
+}

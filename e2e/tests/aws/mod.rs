@@ -1,0 +1,43 @@
+//! The AWS side of the local world by itself: what the other tests rely on when they read the journal.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a helper of tests may panic as they may"
+)]
+
+mod accounts;
+mod launches;
+mod networks;
+
+use std::path::Path;
+
+use capa_e2e::aws_proxy::{Account, AwsProxy};
+use capa_e2e::moto::Moto;
+use tokio::sync::OnceCell;
+
+const REGION: &str = "eu-west-1";
+
+struct Aws {
+    proxy: AwsProxy,
+    _moto: Moto,
+}
+
+/// One moto and one proxy for all tests of this module.
+async fn aws() -> &'static AwsProxy {
+    static AWS: OnceCell<Aws> = OnceCell::const_new();
+    let start = || async {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
+        let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/moto");
+        let moto = Moto::start(&environment, &directory).await.unwrap();
+        Aws {
+            proxy: AwsProxy::start(moto.url()).unwrap(),
+            _moto: moto,
+        }
+    };
+    &AWS.get_or_init(start).await.proxy
+}
+
+async fn account() -> Account {
+    aws().await.account()
+}

@@ -1,0 +1,105 @@
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_ec2::types::InstanceType;
+use capa_e2e::moto::IMAGE_ID;
+use capa_e2e::user::{NetworkPlan, User};
+
+use super::{REGION, account};
+
+fn plan() -> NetworkPlan {
+    NetworkPlan {
+        nat: true,
+        ..NetworkPlan::new("byo", REGION, 3)
+    }
+}
+
+#[tokio::test]
+async fn a_network_has_a_public_and_a_private_subnet_in_each_zone() {
+    let account = account().await;
+    let user = User::new(&account, REGION);
+    let network = user.create_network(&plan()).await.unwrap();
+    let ids = network
+        .public_subnet_ids()
+        .into_iter()
+        .chain(network.private_subnet_ids())
+        .map(str::to_owned)
+        .collect();
+    let subnets = user
+        .ec2()
+        .describe_subnets()
+        .set_subnet_ids(Some(ids))
+        .send()
+        .await
+        .unwrap()
+        .subnets
+        .unwrap();
+    assert_eq!(subnets.len(), 6);
+    assert!(
+        subnets
+            .iter()
+            .all(|subnet| subnet.vpc_id.as_ref() == Some(&network.vpc_id))
+    );
+    for zone in &network.zones {
+        for id in [&zone.public_subnet_id, &zone.private_subnet_id] {
+            let subnet = subnets
+                .iter()
+                .find(|subnet| subnet.subnet_id.as_ref() == Some(id))
+                .unwrap();
+            assert_eq!(subnet.availability_zone.as_ref(), Some(&zone.name));
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_change_by_the_user_is_announced_as_a_command_line() {
+    let account = account().await;
+    let said = Arc::new(Mutex::new(Vec::<String>::new()));
+    let log = said.clone();
+    let user = User::new(&account, REGION).announcing(move |line| log.lock().unwrap().push(line.to_owned()));
+    let network = user.create_network(&plan()).await.unwrap();
+    user.tag(&network.vpc_id, "team", "blue").await.unwrap();
+    let said = said.lock().unwrap();
+    assert_eq!(said.len(), account.journal().mutating().len(), "{said:#?}");
+    assert_eq!(
+        said[0],
+        "aws ec2 create-vpc --cidr-block 10.0.0.0/16 --tag-specifications 'ResourceType=vpc,Tags=[{Key=Name,Value=byo}]'"
+    );
+}
+
+#[tokio::test]
+async fn a_dump_changes_with_every_tag_and_not_with_instances_that_came_and_went() {
+    let account = account().await;
+    let user = User::new(&account, REGION);
+    let network = user.create_network(&plan()).await.unwrap();
+    let before = user.dump().await.unwrap();
+    assert!(before.to_string().contains(&network.node_security_group_id));
+    let subnet = network.zones[0].private_subnet_id.clone();
+
+    let launch = user
+        .ec2()
+        .run_instances()
+        .image_id(IMAGE_ID)
+        .instance_type(InstanceType::T3Small);
+    let launch = launch
+        .min_count(1)
+        .max_count(1)
+        .subnet_id(&subnet)
+        .security_group_ids(&network.node_security_group_id);
+    let answer = launch.send().await.unwrap();
+    let instance = answer.instances()[0].instance_id.clone().unwrap();
+    assert_ne!(user.dump().await.unwrap(), before, "its interface and volume are there");
+    user.terminate(&instance).await.unwrap();
+    assert_eq!(user.dump().await.unwrap(), before);
+
+    user.tag(&subnet, "kubernetes.io/role/elb", "1").await.unwrap();
+    assert_ne!(user.dump().await.unwrap(), before);
+    user.untag(&subnet, "kubernetes.io/role/elb").await.unwrap();
+    assert_eq!(user.dump().await.unwrap(), before);
+    user.ec2()
+        .delete_security_group()
+        .group_id(&network.control_plane_security_group_id)
+        .send()
+        .await
+        .unwrap();
+    assert_ne!(user.dump().await.unwrap(), before);
+}

@@ -1,0 +1,3 @@
+//! The tests against the local world, in one binary.
+
+mod aws;
