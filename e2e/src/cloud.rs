@@ -6,18 +6,11 @@ use crate::{aws_proxy::AwsProxy, directory::Directory, moto, programs, supervise
 
 /// Starts moto and the proxy.
 pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(AwsProxy, Supervised)> {
-    // `bin/moto_server` is a link into the virtual environment.
-    let program = programs::tool("moto_server")?.canonicalize()?;
-    let environment = program
-        .ancestors()
-        .nth(2)
-        .context("moto lies in no virtual environment")?;
     let port_file = directory.path().join("moto.port");
     let command = moto::command(&programs::tool("moto")?, &port_file);
     let mut process = Supervised::start(directory, &directory.folder("logs")?, "moto", &command)?;
     let url = moto::url(&port_file, || process.ensure_running().is_ok())
         .await
         .with_context(|| process.last_words())?;
-    process.ensure_running()?;
     Ok((AwsProxy::start(&url)?, process))
 }

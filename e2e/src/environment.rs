@@ -126,9 +126,12 @@ impl TestEnvironment {
     /// The test succeeded: nothing is kept. The namespace is on its way out afterwards.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         self.finished = true;
-        Api::<Namespace>::all(self.client())
+        let deleted = Api::<Namespace>::all(self.client())
             .delete(&self.namespace, &DeleteParams::default())
-            .await?;
+            .await;
+        deleted
+            .map(drop)
+            .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
         std::fs::remove_dir_all(&self.folder)?;
         Ok(())
     }
@@ -157,7 +160,9 @@ impl TestEnvironment {
         )
     }
 
-    fn keep_evidence(&self) -> anyhow::Result<PathBuf> {
+    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder and returns that. Done by
+    /// itself for a test that does not finish.
+    pub fn keep_evidence(&self) -> anyhow::Result<PathBuf> {
         let kept = evidence::folder(&self.namespace)?;
         evidence::copy_logs(&self.folder, &kept)?;
         evidence::copy_logs(&self.world.directory.folder("logs")?, &kept)?;
@@ -166,6 +171,10 @@ impl TestEnvironment {
         evidence::write_objects(kubeconfig, self.namespace.clone(), kept.clone())?;
         Ok(kept)
     }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 impl Drop for TestEnvironment {

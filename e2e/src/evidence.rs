@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject, ListParams},
+    api::{ApiResource, DynamicObject, ListParams, TypeMeta},
     discovery::{Discovery, Scope, verbs},
 };
 
@@ -91,7 +91,12 @@ async fn write_kind(api: &Api<DynamicObject>, resource: &ApiResource, folder: &P
         return Ok(());
     }
     let mut documents = Vec::new();
-    for object in listed.items {
+    for mut object in listed.items {
+        // The items of a list do not say what they are.
+        object.types = Some(TypeMeta {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        });
         documents.push(objects::to_yaml(&object).with_context(|| format!("write {}", object.name_any()))?);
     }
     let name = if resource.group.is_empty() {

@@ -14,20 +14,57 @@ stringData: {{format: cloud-config, value: {content}}}
     )
 }
 
-/// A Cluster on an infrastructure object of the same name, of the given kind of our API group; without a kind the
-/// Cluster has no `infrastructureRef`.
+/// A Cluster on an infrastructure object of the same name, of the given kind of our API group. Without a kind it has
+/// no `infrastructureRef` but a control plane, because Cluster API wants one of the two: a made-up object that only
+/// exists, of a kind that only exists.
 pub fn cluster(name: &str, infrastructure_kind: Option<&str>) -> String {
-    let infrastructure = infrastructure_kind.map_or(String::new(), |kind| {
-        format!("  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: {kind}, name: {name}}}\n")
-    });
+    let (parts, reference) = match infrastructure_kind {
+        Some(kind) => (
+            String::new(),
+            format!("infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: {kind}, name: {name}}}"),
+        ),
+        None => (
+            control_plane(name),
+            format!("controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: StandIn, name: {name}}}"),
+        ),
+    };
     format!(
-        "
+        "{parts}
+---
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
 metadata: {{name: {name}}}
 spec:
   clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
-{infrastructure}"
+  {reference}
+"
+    )
+}
+
+/// A control plane that somebody else runs, as far as Cluster API looks at it.
+fn control_plane(name: &str) -> String {
+    format!(
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: standins.controlplane.cluster.x-k8s.io
+  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1}}
+spec:
+  group: controlplane.cluster.x-k8s.io
+  scope: Namespaced
+  names: {{kind: StandIn, listKind: StandInList, plural: standins, singular: standin}}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
+kind: StandIn
+metadata: {{name: {name}}}
+"
     )
 }
 

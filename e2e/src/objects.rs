@@ -16,6 +16,9 @@ use crate::wait::eventually;
 /// The name under which everything is applied that the user of a management cluster would apply.
 const FIELD_MANAGER: &str = "capa-e2e";
 
+/// The kind that defines kinds.
+const DEFINITION: &str = "CustomResourceDefinition";
+
 /// Requests at a time: enough to hide latency, few enough for a small machine.
 const CONCURRENT_REQUESTS: usize = 8;
 
@@ -67,45 +70,37 @@ async fn api_for(client: &Client, object: &DynamicObject, namespace: &str) -> an
     api_of(client, types, object.metadata.namespace.as_deref().unwrap_or(namespace)).await
 }
 
-/// Server-side apply of one object, in `namespace` unless it names its own.
+/// Server-side apply of one object, in `namespace` unless it names its own. Returns when a kind that it defines is served.
 pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<DynamicObject> {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    api_for(client, object, namespace)
+    let applied = api_for(client, object, namespace)
         .await?
         .patch(&object.name_any(), &parameters, &Patch::Apply(object))
         .await
-        .with_context(|| format!("apply {}", describe(object)))
+        .with_context(|| format!("apply {}", describe(object)))?;
+    if is(object, DEFINITION) {
+        established(client, object).await?;
+    }
+    Ok(applied)
 }
 
-/// Applies a set of objects of which some define what others are: namespaces and CustomResourceDefinitions first, the
-/// rest when these are established.
+/// Applies a set of objects in any order: those that define where and what others are first.
 pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, namespace: &str) -> anyhow::Result<()> {
-    let is = |object: &DynamicObject, kind: &str| object.types.as_ref().is_some_and(|types| types.kind == kind);
     let (first, rest): (Vec<_>, Vec<_>) = objects
         .into_iter()
-        .partition(|object| is(object, "Namespace") || is(object, "CustomResourceDefinition"));
-    let definitions: Vec<_> = concurrently(client, first, namespace)
-        .await?
-        .into_iter()
-        .filter(|object| is(object, "CustomResourceDefinition"))
-        .collect();
-    for definition in &definitions {
-        established(client, definition).await?;
+        .partition(|object| is(object, "Namespace") || is(object, DEFINITION));
+    for objects in [first, rest] {
+        stream::iter(objects)
+            .map(|object| async move { apply(client, &object, namespace).await })
+            .buffer_unordered(CONCURRENT_REQUESTS)
+            .try_collect::<Vec<_>>()
+            .await?;
     }
-    concurrently(client, rest, namespace).await?;
     Ok(())
 }
 
-async fn concurrently(
-    client: &Client,
-    objects: Vec<DynamicObject>,
-    namespace: &str,
-) -> anyhow::Result<Vec<DynamicObject>> {
-    stream::iter(objects)
-        .map(|object| async move { apply(client, &object, namespace).await })
-        .buffer_unordered(CONCURRENT_REQUESTS)
-        .try_collect()
-        .await
+fn is(object: &DynamicObject, kind: &str) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == kind)
 }
 
 async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Result<()> {
@@ -113,7 +108,7 @@ async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Res
     let name = definition.name_any();
     eventually(
         ESTABLISHED_WITHIN,
-        &format!("CustomResourceDefinition {name} to be established"),
+        &format!("{DEFINITION} {name} to be established"),
         async || {
             let seen = api.get(&name).await?;
             let condition = condition(&seen, "Established").context("no condition Established")?;
@@ -151,7 +146,7 @@ pub fn condition(object: &DynamicObject, type_: &str) -> Option<Condition> {
 pub(crate) fn to_yaml(object: &DynamicObject) -> anyhow::Result<String> {
     let mut object = object.clone();
     object.meta_mut().managed_fields = None;
-    if object.types.as_ref().is_some_and(|types| types.kind == "Secret") {
+    if is(&object, "Secret") {
         object.data = Value::Null;
     }
     Ok(serde_saphyr::to_string(&object)?)

@@ -7,8 +7,13 @@ use kube::Client;
 use tokio::sync::OnceCell;
 
 use crate::{
-    api_server::ApiServer, aws_proxy::AwsProxy, cloud, cluster_api, directory::Directory, environment::TestEnvironment,
-    evidence, provider, supervised::Supervised,
+    api_server::ApiServer,
+    aws_proxy::AwsProxy,
+    cloud, cluster_api,
+    directory::Directory,
+    environment::TestEnvironment,
+    evidence, provider,
+    supervised::{Memory, Supervised},
 };
 
 /// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
@@ -100,12 +105,12 @@ impl World {
         Ok(())
     }
 
-    /// The memory of each process of the world, in bytes, by program.
-    pub fn resident_memory(&self) -> anyhow::Result<Vec<(String, u64)>> {
+    /// The memory of each program of the world, by name.
+    pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
         let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         processes
             .iter()
-            .map(|process| Ok((process.name().to_owned(), process.memory()?.resident)))
+            .map(|process| Ok((process.name().to_owned(), process.memory()?)))
             .collect()
     }
 

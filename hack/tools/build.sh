@@ -46,7 +46,7 @@ wanted=(
   "$kubernetes_cache/kube-controller-manager"
   "$cluster_api_cache/cluster-api-core"
   "$cluster_api_cache/core-components.yaml"
-  "$moto_cache/bin/moto_server"
+  "$moto_cache/moto"
 )
 
 up_to_date() {
@@ -54,12 +54,6 @@ up_to_date() {
   for file in "${wanted[@]}"; do
     [ -e "$file" ] && [ "$(readlink "$bin/${file##*/}")" = "$file" ] || return 1
   done
-}
-
-require() { # require <program> <what for> <how to install>
-  command -v "$1" >/dev/null && return
-  echo "tools: $1 is missing, needed for $2. Install it with: $3" >&2
-  exit 1
 }
 
 # Runs a command with its output in a log, and says once a second (on a terminal) or every half minute (in a CI log)
@@ -117,11 +111,40 @@ core_components() { # the manifests of Cluster API core as its releases ship the
 install_moto() {
   # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
   local place
-  place="$(mktemp -d "$moto_cache.XXXXXX")"
+  mkdir -p "$moto_cache"
+  place="$(mktemp -d "$moto_cache/environment.XXXXXX")"
   python3 -m venv "$place"
   "$place/bin/pip" install --disable-pip-version-check --requirement "$tools/moto/requirements.txt"
-  "$place/bin/python" -m compileall -q "$place/lib" >/dev/null || true
-  ln -sfn "$place" "$moto_cache"
+  ln -sfn "$place" "$moto_cache/moto"
+}
+
+build() { # go_build <module folder> <flags> <output folder> <name=package…>: one `go build` per module and program
+  local module="$1" flags="$2" output="$3" target
+  shift 3
+  mkdir -p "$output"
+  for target in "$@"; do
+    # Built under another name and renamed: a build that was interrupted never looks complete.
+    (cd "$tools/$module" && GOFLAGS=-buildvcs=false GOWORK=off CGO_ENABLED=0 \
+      go build -ldflags "$flags" -o "$output/${target%%=*}.$$" "${target#*=}")
+    mv "$output/${target%%=*}.$$" "$output/${target%%=*}"
+  done
+}
+
+core_components() { # the manifests of Cluster API core as its releases ship them
+  local module
+  module="$(cd "$tools/cluster-api" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)"
+  "$(from_assets kubectl "$kubernetes_cache")" kustomize "$module/core/config/default" >"$cluster_api_cache/core-components.yaml.$$"
+  mv "$cluster_api_cache/core-components.yaml.$$" "$cluster_api_cache/core-components.yaml"
+}
+
+install_moto() {
+  # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
+  local place
+  mkdir -p "$moto_cache"
+  place="$(mktemp -d "$moto_cache/environment.XXXXXX")"
+  python3 -m venv "$place"
+  "$place/bin/pip" install --disable-pip-version-check --requirement "$tools/moto/requirements.txt"
+  ln -sfn "$place" "$moto_cache/moto"
 }
 
 require_go() { require go "etcd, Kubernetes and Cluster API" "your package manager (golang, 1.26 or newer) or https://go.dev/doc/install"; }
@@ -137,14 +160,13 @@ fi
 started=$SECONDS
 mkdir -p "$cache" "$bin"
 
-if [ ! -e "$moto_cache/bin/moto_server" ]; then
-  require python3 "moto, the EC2 API of the local world" "sudo apt-get install python3 python3-venv (or your system's equivalent)"
-  python3 -c 'import ensurepip, venv' 2>/dev/null || require python3-venv "moto's virtual environment" "sudo apt-get install python3-venv"
-  step "moto (EC2 and friends over the wire)" install_moto
-fi
 for file in "${wanted[@]}"; do
-  case "$file" in "$cache"/moto-*) ;; "$cache"/*) [ -e "$file" ] || require_go ;; esac
+  case "$file" in
+    "$moto_cache"/*) [ -e "$file" ] || "$tools/require.sh" python3 ;;
+    "$cache"/*) [ -e "$file" ] || "$tools/require.sh" go ;;
+  esac
 done
+build "moto (EC2 and friends over the wire)" "$moto_cache/moto" install_moto
 if [ -z "$assets" ]; then
   build "etcd $etcd" "$etcd_cache/etcd" go_build etcd "$etcd_flags" "$etcd_cache" etcd=go.etcd.io/etcd/server/v3
   build "kube-apiserver $kubernetes" "$kubernetes_cache/kube-apiserver" \
