@@ -1,3 +1,4 @@
 //! The tests against the local world, in one binary.
 
 mod aws;
+mod stories;

@@ -1,0 +1,201 @@
+//! etcd, kube-apiserver and as much of kube-controller-manager as Cluster API needs.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::Context;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    directory::Directory,
+    pki::Pki,
+    ports::free_port,
+    programs,
+    supervised::Supervised,
+    wait::{eventually, http_get},
+};
+
+/// On a busy machine with cold disk caches; usually it is a tenth of this.
+const START_WITHIN: Duration = Duration::from_mins(1);
+
+/// Longer than any test run.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// The running Kubernetes API of a world.
+pub(crate) struct ApiServer {
+    /// Its certificates; the webhooks of the world use the same serving certificate.
+    pub(crate) pki: Pki,
+    /// `https://127.0.0.1:<port>`.
+    pub(crate) url: String,
+    /// A kubeconfig file of an administrator.
+    pub(crate) admin_kubeconfig: PathBuf,
+}
+
+impl ApiServer {
+    /// Starts etcd, kube-apiserver and kube-controller-manager; returns them in this order when the API is ready.
+    pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(Self, Vec<Supervised>)> {
+        let pki = Pki::generate(directory)?;
+        let logs = directory.folder("logs")?;
+        let port = free_port()?;
+        let url = format!("https://127.0.0.1:{port}");
+        let admin_kubeconfig = directory.write("admin.kubeconfig", admin_kubeconfig(&url, &pki))?;
+        let server = Self {
+            pki,
+            url,
+            admin_kubeconfig,
+        };
+
+        let (etcd, etcd_url) = start_etcd(directory, &logs).await?;
+        let mut api = Supervised::start(directory, &logs, "kube-apiserver", &server.command(port, &etcd_url)?)?;
+        let client = server.admin().await?;
+        eventually(START_WITHIN, "kube-apiserver to be ready", async || {
+            api.ensure_running()?;
+            client
+                .request_text(http::Request::get("/readyz").body(Vec::new())?)
+                .await?;
+            Ok(())
+        })
+        .await
+        .with_context(|| api.last_words())?;
+        let controllers = Supervised::start(
+            directory,
+            &logs,
+            "kube-controller-manager",
+            &server.controllers_command()?,
+        )?;
+        Ok((server, vec![etcd, api, controllers]))
+    }
+
+    fn command(&self, port: u16, etcd: &str) -> anyhow::Result<Command> {
+        let mut command = Command::new(programs::tool("kube-apiserver")?);
+        command
+            .arg(format!("--etcd-servers={etcd}"))
+            .arg(format!("--secure-port={port}"))
+            .args([
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                "--endpoint-reconciler-type=none",
+            ])
+            .arg(format!("--tls-cert-file={}", self.pki.file("tls.crt")))
+            .arg(format!("--tls-private-key-file={}", self.pki.file("tls.key")))
+            .arg(format!("--client-ca-file={}", self.pki.file("ca.crt")))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!("--service-account-key-file={}", self.pki.file("sa.pub")))
+            .arg(format!(
+                "--service-account-signing-key-file={}",
+                self.pki.file("sa.key")
+            ))
+            .args([
+                "--service-cluster-ip-range=10.96.0.0/16",
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+            ]);
+        Ok(command)
+    }
+
+    /// Namespaces that end, garbage collection by owner references and aggregated ClusterRoles: without these three
+    /// Cluster API leaves things behind or has no permissions.
+    fn controllers_command(&self) -> anyhow::Result<Command> {
+        let mut command = Command::new(programs::tool("kube-controller-manager")?);
+        command
+            .arg(format!("--kubeconfig={}", self.admin_kubeconfig.display()))
+            .arg("--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
+            .arg(format!("--secure-port={}", free_port()?))
+            .args([
+                "--bind-address=127.0.0.1",
+                "--leader-elect=false",
+                "--use-service-account-credentials=false",
+            ]);
+        Ok(command)
+    }
+
+    /// A client with all permissions. It belongs to the runtime it is made on.
+    pub(crate) async fn admin(&self) -> anyhow::Result<Client> {
+        client(&admin_kubeconfig(&self.url, &self.pki)).await
+    }
+
+    /// A kubeconfig with a fresh token of a ServiceAccount, which must exist.
+    pub(crate) async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let answer = Api::<ServiceAccount>::namespaced(self.admin().await?, namespace)
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("get a token for ServiceAccount {namespace}/{name}"))?;
+        let token = answer.status.context("the API server granted no token")?.token;
+        Ok(kubeconfig(&self.url, &self.pki, &json!({ "token": token })))
+    }
+}
+
+async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Supervised, String)> {
+    let (clients, peers) = (
+        format!("http://127.0.0.1:{}", free_port()?),
+        format!("http://127.0.0.1:{}", free_port()?),
+    );
+    let mut command = Command::new(programs::tool("etcd")?);
+    command
+        .arg(format!("--data-dir={}", directory.path().join("etcd").display()))
+        .arg(format!("--listen-client-urls={clients}"))
+        .arg(format!("--advertise-client-urls={clients}"))
+        .arg(format!("--listen-peer-urls={peers}"))
+        .arg(format!("--initial-advertise-peer-urls={peers}"))
+        .arg(format!("--initial-cluster=default={peers}"))
+        // Nothing of a test survives a crash of the machine anyway.
+        .args(["--unsafe-no-fsync", "--log-level=warn"]);
+    let mut etcd = Supervised::start(directory, logs, "etcd", &command)?;
+    eventually(START_WITHIN, "etcd to be healthy", async || {
+        etcd.ensure_running()?;
+        http_get(&format!("{clients}/health")).await
+    })
+    .await
+    .with_context(|| etcd.last_words())?;
+    Ok((etcd, clients))
+}
+
+/// A client for the user of a kubeconfig. It belongs to the runtime it is made on.
+pub(crate) async fn client(kubeconfig: &str) -> anyhow::Result<Client> {
+    let config =
+        Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+fn admin_kubeconfig(url: &str, pki: &Pki) -> String {
+    let user = json!({
+        "client-certificate-data": BASE64_STANDARD.encode(&pki.admin_certificate),
+        "client-key-data": BASE64_STANDARD.encode(&pki.admin_key),
+    });
+    kubeconfig(url, pki, &user)
+}
+
+fn kubeconfig(url: &str, pki: &Pki, user: &Value) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "world",
+            "cluster": { "server": url, "certificate-authority-data": BASE64_STANDARD.encode(&pki.ca) },
+        }],
+        "users": [{ "name": "user", "user": user }],
+        "contexts": [{ "name": "world", "context": { "cluster": "world", "user": "user" } }],
+        "current-context": "world",
+    })
+    .to_string()
+}

@@ -1,0 +1,16 @@
+//! AWS in a world: moto behind the proxy that all calls of a test go through.
+
+use anyhow::Context;
+
+use crate::{aws_proxy::AwsProxy, directory::Directory, moto, programs, supervised::Supervised};
+
+/// Starts moto and the proxy.
+pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(AwsProxy, Supervised)> {
+    let port_file = directory.path().join("moto.port");
+    let command = moto::command(&programs::tool("moto")?, &port_file);
+    let mut process = Supervised::start(directory, &directory.folder("logs")?, "moto", &command)?;
+    let url = moto::url(&port_file, || process.ensure_running().is_ok())
+        .await
+        .with_context(|| process.last_words())?;
+    Ok((AwsProxy::start(&url)?, process))
+}

@@ -1,0 +1,201 @@
+//! What one test works in.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ObjectMeta, PostParams, TypeMeta},
+};
+
+use crate::{
+    aws_proxy::Account, evidence, manager::ManagerBuilder, objects, provider, supervised::Supervised, wait::eventually,
+    world::World,
+};
+
+/// A namespace and an AWS account that belong to one test. A test that succeeded ends with
+/// [`finish`](TestEnvironment::finish); if this is dropped without, evidence is kept in a folder whose name is printed.
+#[must_use = "a test that succeeded ends with finish()"]
+pub struct TestEnvironment {
+    world: Arc<World>,
+    client: Client,
+    namespace: String,
+    account: Account,
+    folder: PathBuf,
+    managers: AtomicUsize,
+    finished: bool,
+}
+
+impl TestEnvironment {
+    pub(crate) async fn new(world: Arc<World>, name: &str) -> anyhow::Result<Self> {
+        let client = world.admin().await?;
+        let metadata = ObjectMeta {
+            generate_name: Some(format!("{name}-")),
+            ..ObjectMeta::default()
+        };
+        let namespace = Api::<Namespace>::all(client.clone())
+            .create(
+                &PostParams::default(),
+                &Namespace {
+                    metadata,
+                    ..Namespace::default()
+                },
+            )
+            .await
+            .with_context(|| format!("create a namespace for {name}"))?
+            .name_any();
+        let folder = world.directory.folder(&namespace)?;
+        let account = world.aws().account();
+        Ok(Self {
+            world,
+            client,
+            namespace,
+            account,
+            folder,
+            managers: AtomicUsize::new(0),
+            finished: false,
+        })
+    }
+
+    /// The world around.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// A client with all permissions.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The AWS account: its keys, its journal, how its instances behave.
+    pub fn aws(&self) -> &Account {
+        &self.account
+    }
+
+    /// Our manager for this namespace, to be started.
+    pub fn manager(&self) -> ManagerBuilder<'_> {
+        ManagerBuilder::new(self)
+    }
+
+    /// Applies YAML of one or several objects, in this order, server-side; those without a namespace go to the test's.
+    pub async fn apply(&self, yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
+        let mut applied = Vec::new();
+        for object in objects::parse(yaml)? {
+            applied.push(objects::apply(&self.client, &object, &self.namespace).await?);
+        }
+        Ok(applied)
+    }
+
+    /// The API of a kind, e.g. `("cluster.x-k8s.io/v1beta2", "Machine")`, in the test's namespace if it has namespaces.
+    pub async fn api(&self, api_version: &str, kind: &str) -> anyhow::Result<Api<DynamicObject>> {
+        let types = TypeMeta {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        };
+        objects::api_of(&self.client, &types, &self.namespace).await
+    }
+
+    /// Deletes an object and waits until it is gone.
+    pub async fn delete(&self, api_version: &str, kind: &str, name: &str, within: Duration) -> anyhow::Result<()> {
+        let api = self.api(api_version, kind).await?;
+        api.delete(name, &DeleteParams::default())
+            .await
+            .with_context(|| format!("delete {kind} {name}"))?;
+        eventually(within, &format!("{kind} {name} to be gone"), async || {
+            match api.get_opt(name).await? {
+                None => Ok(()),
+                Some(object) => bail!("it is still there:\n{}", objects::to_yaml(&object)?),
+            }
+        })
+        .await
+    }
+
+    /// The test succeeded: nothing is kept. The namespace is on its way out afterwards.
+    pub async fn finish(mut self) -> anyhow::Result<()> {
+        self.finished = true;
+        let deleted = Api::<Namespace>::all(self.client())
+            .delete(&self.namespace, &DeleteParams::default())
+            .await;
+        deleted
+            .map(drop)
+            .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
+        std::fs::remove_dir_all(&self.folder)?;
+        Ok(())
+    }
+
+    /// A kubeconfig with a token of the manager's own ServiceAccount.
+    pub(crate) async fn manager_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        self.world.install_provider().await?;
+        let kubeconfig = self
+            .world
+            .server
+            .service_account(provider::NAMESPACE, provider::SERVICE_ACCOUNT)
+            .await?;
+        let path = self.folder.join("manager.kubeconfig");
+        std::fs::write(&path, kubeconfig)?;
+        Ok(path)
+    }
+
+    /// Runs a program for this test, with its log among the test's evidence.
+    pub(crate) fn start(&self, name: &str, command: &std::process::Command) -> anyhow::Result<Supervised> {
+        let number = self.managers.fetch_add(1, Ordering::Relaxed) + 1;
+        Supervised::start(
+            &self.world.directory,
+            &self.folder,
+            &format!("{name}-{number}"),
+            command,
+        )
+    }
+
+    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder and returns that. Done by
+    /// itself for a test that does not finish.
+    pub fn keep_evidence(&self) -> anyhow::Result<PathBuf> {
+        let kept = evidence::folder(&self.namespace)?;
+        evidence::copy_logs(&self.folder, &kept)?;
+        evidence::copy_logs(&self.world.directory.folder("logs")?, &kept)?;
+        std::fs::write(kept.join("aws-calls.txt"), self.account.journal().to_string())?;
+        let kubeconfig = std::fs::read_to_string(self.world.admin_kubeconfig())?;
+        evidence::write_objects(kubeconfig, self.namespace.clone(), kept.clone())?;
+        Ok(kept)
+    }
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+impl Drop for TestEnvironment {
+    #[expect(
+        clippy::print_stderr,
+        reason = "whoever reads the test's output needs the folder's name"
+    )]
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        match self.keep_evidence() {
+            Ok(folder) => eprintln!(
+                "{} did not finish; its logs, AWS calls and objects: {}",
+                self.namespace,
+                folder.display()
+            ),
+            Err(error) => eprintln!(
+                "{} did not finish, and its evidence is incomplete: {error:#}",
+                self.namespace
+            ),
+        }
+    }
+}

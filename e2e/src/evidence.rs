@@ -1,0 +1,112 @@
+//! What is kept of a test that failed: logs, AWS calls, objects.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, ListParams, TypeMeta},
+    discovery::{Discovery, Scope, verbs},
+};
+
+use crate::{api_server, objects, programs};
+
+/// A test that failed must not hang because the API server is gone.
+const COLLECT_WITHIN: Duration = Duration::from_secs(30);
+
+/// Cluster-scoped kinds of this group (identities, mappings) belong to a story too.
+const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+/// A new, empty folder of this name, beside cargo's output.
+pub(crate) fn folder(name: &str) -> anyhow::Result<PathBuf> {
+    let folder = programs::evidence_folder()?.join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Copies the logs of one folder to another.
+pub(crate) fn copy_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let path = entry?.path();
+        if let Some(name) = path
+            .file_name()
+            .filter(|_| path.extension().is_some_and(|extension| extension == "log"))
+        {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the objects of a namespace and the cluster-scoped ones of our group to `folder`, one file per kind. It runs on
+/// a thread and a runtime of its own, because it is called when those of the test are on their way out.
+pub(crate) fn write_objects(kubeconfig: String, namespace: String, folder: PathBuf) -> anyhow::Result<()> {
+    let collector = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let collect = async {
+                let client = api_server::client(&kubeconfig).await?;
+                collect(&client, &namespace, &folder).await
+            };
+            tokio::time::timeout(COLLECT_WITHIN, collect)
+                .await
+                .context("list the objects in time")?
+        })
+    });
+    collector
+        .join()
+        .map_err(|_| anyhow::anyhow!("the collector of objects panicked"))?
+}
+
+async fn collect(client: &Client, namespace: &str, folder: &Path) -> anyhow::Result<()> {
+    let discovery = Discovery::new(client.clone()).run().await.context("list the kinds")?;
+    for group in discovery.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            let api: Api<DynamicObject> = match capabilities.scope {
+                Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &resource),
+                Scope::Cluster if resource.group == OUR_GROUP => Api::all_with(client.clone(), &resource),
+                Scope::Cluster => continue,
+            };
+            if capabilities.supports_operation(verbs::LIST) {
+                write_kind(&api, &resource, folder).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn write_kind(api: &Api<DynamicObject>, resource: &ApiResource, folder: &Path) -> anyhow::Result<()> {
+    let listed = api
+        .list(&ListParams::default())
+        .await
+        .with_context(|| format!("list {}", resource.plural))?;
+    if listed.items.is_empty() {
+        return Ok(());
+    }
+    let mut documents = Vec::new();
+    for mut object in listed.items {
+        // The items of a list do not say what they are.
+        object.types = Some(TypeMeta {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        });
+        documents.push(objects::to_yaml(&object).with_context(|| format!("write {}", object.name_any()))?);
+    }
+    let name = if resource.group.is_empty() {
+        "core"
+    } else {
+        &resource.group
+    };
+    fs::write(
+        folder.join(format!("{}.{name}.yaml", resource.plural)),
+        documents.join("\n---\n"),
+    )?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! YAML of the objects around a machine that nearly every story needs. What a story is about it writes itself.
+
+/// A Secret with bootstrap data, as a bootstrap provider would make it. `content` is the user data.
+pub fn bootstrap_secret(name: &str, content: &str) -> String {
+    let content = serde_json::Value::from(content);
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+type: cluster.x-k8s.io/secret
+metadata: {{name: {name}}}
+stringData: {{format: cloud-config, value: {content}}}
+"
+    )
+}
+
+/// A Cluster on an infrastructure object of the same name, of the given kind of our API group. Without a kind it has
+/// no `infrastructureRef` but a control plane, because Cluster API wants one of the two: a made-up object that only
+/// exists, of a kind that only exists.
+pub fn cluster(name: &str, infrastructure_kind: Option<&str>) -> String {
+    let (parts, reference) = match infrastructure_kind {
+        Some(kind) => (
+            String::new(),
+            format!("infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: {kind}, name: {name}}}"),
+        ),
+        None => (
+            control_plane(name),
+            format!("controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: StandIn, name: {name}}}"),
+        ),
+    };
+    format!(
+        "{parts}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {{name: {name}}}
+spec:
+  clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
+  {reference}
+"
+    )
+}
+
+/// A control plane that somebody else runs, as far as Cluster API looks at it.
+fn control_plane(name: &str) -> String {
+    format!(
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: standins.controlplane.cluster.x-k8s.io
+  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1}}
+spec:
+  group: controlplane.cluster.x-k8s.io
+  scope: Namespaced
+  names: {{kind: StandIn, listKind: StandInList, plural: standins, singular: standin}}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
+kind: StandIn
+metadata: {{name: {name}}}
+"
+    )
+}
+
+/// A MachineDeployment of a Cluster. Its machines take an AWSMachineTemplate and a bootstrap Secret, both named like
+/// the deployment, and know no Kubernetes nodes.
+pub fn machine_deployment(name: &str, cluster: &str, replicas: u32) -> String {
+    format!(
+        "
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {{name: {name}}}
+spec:
+  clusterName: {cluster}
+  replicas: {replicas}
+  selector: {{matchLabels: {{deployment: {name}}}}}
+  template:
+    metadata: {{labels: {{deployment: {name}}}}}
+    spec:
+      clusterName: {cluster}
+      version: v1.36.3
+      bootstrap: {{dataSecretName: {name}}}
+      infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachineTemplate, name: {name}}}
+"
+    )
+}

@@ -1,0 +1,130 @@
+//! Metrics as Prometheus reads them.
+
+use std::collections::BTreeMap;
+
+/// One scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(Vec<Sample>);
+
+#[derive(Clone, Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+impl Metrics {
+    /// Reads the text format. Lines that are no samples are skipped.
+    pub fn parse(text: &str) -> Self {
+        Self(text.lines().filter_map(Sample::parse).collect())
+    }
+
+    /// The sum over all samples of this name that have these labels (and perhaps more), `None` if there are none.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let matching: Vec<f64> = self
+            .0
+            .iter()
+            .filter(|sample| sample.name == name)
+            .filter(|sample| {
+                labels
+                    .iter()
+                    .all(|(key, value)| sample.labels.get(*key).is_some_and(|has| has == value))
+            })
+            .map(|sample| sample.value)
+            .collect();
+        (!matching.is_empty()).then(|| matching.iter().sum())
+    }
+
+    /// The names of all samples, each once.
+    pub fn names(&self) -> std::collections::BTreeSet<&str> {
+        self.0.iter().map(|sample| sample.name.as_str()).collect()
+    }
+}
+
+impl Sample {
+    /// `name value` or `name{label="value",…} value`, perhaps with a timestamp behind it.
+    fn parse(line: &str) -> Option<Self> {
+        if line.starts_with('#') {
+            return None;
+        }
+        let (name, labels, rest) = if let Some((name, rest)) = line.split_once('{') {
+            let (labels, rest) = parse_labels(rest)?;
+            (name, labels, rest)
+        } else {
+            let (name, rest) = line.split_once(' ')?;
+            (name, BTreeMap::new(), rest)
+        };
+        let value = rest.split_whitespace().next()?.parse().ok()?;
+        Some(Self {
+            name: name.to_owned(),
+            labels,
+            value,
+        })
+    }
+}
+
+/// What stands between the braces, and the rest of the line behind them.
+fn parse_labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
+    let mut labels = BTreeMap::new();
+    loop {
+        rest = rest.trim_start_matches([',', ' ']);
+        if let Some(behind) = rest.strip_prefix('}') {
+            return Some((labels, behind));
+        }
+        let (key, quoted) = rest.split_once("=\"")?;
+        let (value, behind) = unquote(quoted)?;
+        labels.insert(key.to_owned(), value);
+        rest = behind;
+    }
+}
+
+/// The text up to the closing quote, with escapes resolved, and what follows the quote.
+fn unquote(quoted: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((index, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, quoted.get(index + 1..)?)),
+            '\\' => match characters.next()?.1 {
+                'n' => value.push('\n'),
+                escaped => value.push(escaped),
+            },
+            plain => value.push(plain),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRAPE: &str = r#"
+# HELP reconciles Reconciles.
+# TYPE reconciles counter
+reconciles_total{controller="awscluster",result="success"} 3
+reconciles_total{controller="awsmachine",result="error, \"odd\" }"} 4 1700000000
+age_seconds 0.5
+"#;
+
+    #[test]
+    fn samples_are_found_by_name_and_summed_over_labels() {
+        let metrics = Metrics::parse(SCRAPE);
+        assert_eq!(metrics.sum("reconciles_total", &[]), Some(7.0));
+        assert_eq!(
+            metrics.sum("reconciles_total", &[("controller", "awscluster")]),
+            Some(3.0)
+        );
+        assert_eq!(metrics.sum("age_seconds", &[]), Some(0.5));
+        assert_eq!(metrics.sum("age_seconds", &[("no", "such")]), None);
+    }
+
+    #[test]
+    fn label_values_may_contain_what_ends_labels() {
+        let metrics = Metrics::parse(SCRAPE);
+        assert_eq!(
+            metrics.sum("reconciles_total", &[("result", "error, \"odd\" }")]),
+            Some(4.0)
+        );
+    }
+}

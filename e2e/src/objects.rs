@@ -1,0 +1,153 @@
+//! Objects of any kind: from YAML to the API server.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api, Client, Resource as _, ResourceExt as _,
+    api::{DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta},
+    discovery::{self, Scope},
+};
+use serde_json::Value;
+
+use crate::wait::eventually;
+
+/// The name under which everything is applied that the user of a management cluster would apply.
+const FIELD_MANAGER: &str = "capa-e2e";
+
+/// The kind that defines kinds.
+const DEFINITION: &str = "CustomResourceDefinition";
+
+/// Requests at a time: enough to hide latency, few enough for a small machine.
+const CONCURRENT_REQUESTS: usize = 8;
+
+/// A CustomResourceDefinition is served some moments after it was accepted.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Parses YAML of one or several documents; empty ones are skipped.
+pub fn parse(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("parse the YAML")?;
+    documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .map(from_value)
+        .collect()
+}
+
+/// The object that a JSON document describes.
+pub(crate) fn from_value(document: Value) -> anyhow::Result<DynamicObject> {
+    let start: String = document.to_string().chars().take(80).collect();
+    serde_json::from_value(document).with_context(|| format!("read the object that starts with {start}"))
+}
+
+/// Kind and name, for messages.
+pub(crate) fn describe(object: &DynamicObject) -> String {
+    let kind = object
+        .types
+        .as_ref()
+        .map_or("object without a kind", |types| types.kind.as_str());
+    format!("{kind} {}", object.name_any())
+}
+
+/// The API of a kind, in the namespace if the kind has namespaces. `types` names group, version and kind.
+pub async fn api_of(client: &Client, types: &TypeMeta, namespace: &str) -> anyhow::Result<Api<DynamicObject>> {
+    let kind = GroupVersionKind::try_from(types).with_context(|| format!("read apiVersion {}", types.api_version))?;
+    let (resource, capabilities) = discovery::pinned_kind(client, &kind)
+        .await
+        .with_context(|| format!("find the kind {} of {}", types.kind, types.api_version))?;
+    Ok(match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &resource),
+    })
+}
+
+async fn api_for(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<Api<DynamicObject>> {
+    let types = object
+        .types
+        .as_ref()
+        .with_context(|| format!("{} has no apiVersion", describe(object)))?;
+    api_of(client, types, object.metadata.namespace.as_deref().unwrap_or(namespace)).await
+}
+
+/// Server-side apply of one object, in `namespace` unless it names its own. Returns when a kind that it defines is served.
+pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<DynamicObject> {
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let applied = api_for(client, object, namespace)
+        .await?
+        .patch(&object.name_any(), &parameters, &Patch::Apply(object))
+        .await
+        .with_context(|| format!("apply {}", describe(object)))?;
+    if is(object, DEFINITION) {
+        established(client, object).await?;
+    }
+    Ok(applied)
+}
+
+/// Applies a set of objects in any order: those that define where and what others are first.
+pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, namespace: &str) -> anyhow::Result<()> {
+    let (first, rest): (Vec<_>, Vec<_>) = objects
+        .into_iter()
+        .partition(|object| is(object, "Namespace") || is(object, DEFINITION));
+    for objects in [first, rest] {
+        stream::iter(objects)
+            .map(|object| async move { apply(client, &object, namespace).await })
+            .buffer_unordered(CONCURRENT_REQUESTS)
+            .try_collect::<Vec<_>>()
+            .await?;
+    }
+    Ok(())
+}
+
+fn is(object: &DynamicObject, kind: &str) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == kind)
+}
+
+async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Result<()> {
+    let api = api_for(client, definition, "").await?;
+    let name = definition.name_any();
+    eventually(
+        ESTABLISHED_WITHIN,
+        &format!("{DEFINITION} {name} to be established"),
+        async || {
+            let seen = api.get(&name).await?;
+            let condition = condition(&seen, "Established").context("no condition Established")?;
+            anyhow::ensure!(condition.status == "True", "{condition:?}");
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// The condition of this type in `status.conditions`, if it is there.
+pub fn condition(object: &DynamicObject, type_: &str) -> Option<Condition> {
+    let conditions = object.data.pointer("/status/conditions")?.as_array()?;
+    let found = conditions.iter().find(|condition| condition["type"] == type_)?;
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    Some(Condition {
+        status: text("status"),
+        reason: text("reason"),
+        message: text("message"),
+    })
+}
+
+/// The object as YAML, without the bookkeeping of server-side apply and without the content of Secrets.
+pub(crate) fn to_yaml(object: &DynamicObject) -> anyhow::Result<String> {
+    let mut object = object.clone();
+    object.meta_mut().managed_fields = None;
+    if is(&object, "Secret") {
+        object.data = Value::Null;
+    }
+    Ok(serde_saphyr::to_string(&object)?)
+}

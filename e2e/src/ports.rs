@@ -1,0 +1,38 @@
+//! Free TCP ports on the loopback address.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anyhow::Context;
+
+/// Below the range from which Linux takes the ports of outgoing connections, so that no client of the world can sit on
+/// a port between this choice and the server's start.
+const FIRST: u32 = 20_000;
+const COUNT: u32 = 12_000;
+
+/// A port that nobody listens on and that this process has not given out before (until all were).
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that start worlds at the same time begin at different places.
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .find_map(|_| {
+            let offset = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
+            let port = u16::try_from(FIRST + offset).ok()?;
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok().then_some(port)
+        })
+        .context("no port is free on the loopback address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_out_twice() {
+        let ports: std::collections::BTreeSet<u16> = (0..50).map(|_| free_port().unwrap()).collect();
+        assert_eq!(ports.len(), 50);
+    }
+}

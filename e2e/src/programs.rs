@@ -1,0 +1,66 @@
+//! Where the programs are that the world consists of.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+/// The folder that `make tools` fills.
+fn tools() -> PathBuf {
+    repository().join("bin")
+}
+
+/// The checkout this crate was compiled in.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .unwrap_or_default()
+}
+
+/// A program or file that `make tools` makes, by its name in `bin/`.
+pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
+    let path = tools().join(name);
+    ensure!(path.exists(), "{} is missing; `make tools` builds it", path.display());
+    Ok(path)
+}
+
+/// Our own manager: `CAPA_RS_BINARY`, else what cargo built beside the running program.
+pub(crate) fn manager() -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("CAPA_RS_BINARY") {
+        return Ok(PathBuf::from(path));
+    }
+    sibling("capa-rs")
+}
+
+/// The supervisor that cargo built beside the running program.
+pub(crate) fn supervisor() -> anyhow::Result<PathBuf> {
+    sibling("supervise")
+}
+
+/// The folder of cargo's output that the running program lies in, e.g. `target/debug`.
+fn output_folder() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("find the running program")?;
+    let folder = program.parent().context("the running program lies in no folder")?;
+    // Test binaries lie one folder deeper than binaries.
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    };
+    Ok(folder.to_path_buf())
+}
+
+fn sibling(name: &str) -> anyhow::Result<PathBuf> {
+    let path = output_folder()?.join(name);
+    ensure!(
+        path.exists(),
+        "{} is missing; `cargo build --workspace` builds it",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Where the evidence of failed tests is kept: beside cargo's own output, so `cargo clean` removes it.
+pub(crate) fn evidence_folder() -> anyhow::Result<PathBuf> {
+    Ok(output_folder()?.join("e2e-failures"))
+}

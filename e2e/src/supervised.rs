@@ -1,0 +1,162 @@
+//! A program that ends with the process that started it.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    directory::{Directory, ProcessGroup as _},
+    programs,
+    wait::eventually,
+};
+
+/// Lines of a log that an error quotes.
+const LAST_LINES: usize = 10;
+
+/// Longer than the supervisor's grace period.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// A running program under a supervisor. Dropping it ends the program too, but nobody waits for that.
+pub struct Supervised {
+    name: String,
+    log: PathBuf,
+    program: Pid,
+    supervisor: Child,
+}
+
+impl Supervised {
+    /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH`): nothing of the
+    /// developer's own AWS or Kubernetes settings reaches it. Its output goes to `<name>.log` in `logs`.
+    pub fn start(directory: &Directory, logs: &Path, name: &str, command: &Command) -> anyhow::Result<Self> {
+        let log = logs.join(format!("{name}.log"));
+        let mut supervisor = Command::new(programs::supervisor()?)
+            .arg("run")
+            .arg(directory.register())
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).with_context(|| format!("create {}", log.display()))?)
+            .process_group_of_its_own()
+            .spawn()
+            .with_context(|| format!("start the supervisor of {name}"))?;
+        let program =
+            read_process_id(&mut supervisor).with_context(|| format!("{name} did not start; {}", last_words(&log)))?;
+        Ok(Self {
+            name: name.to_owned(),
+            log,
+            program,
+            supervisor,
+        })
+    }
+
+    /// The process id of the program itself, not of its supervisor.
+    pub fn process_id(&self) -> i32 {
+        self.program.as_raw_pid()
+    }
+
+    /// The name it was started under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its output goes.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// An error with the end of the log if the program has ended.
+    pub fn ensure_running(&mut self) -> anyhow::Result<()> {
+        match self.supervisor.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended with {status}; {}", self.name, self.last_words()),
+        }
+    }
+
+    /// The end of its log, for messages.
+    pub(crate) fn last_words(&self) -> String {
+        last_words(&self.log)
+    }
+
+    /// How much memory the program uses and has used. Linux only.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
+        let path = format!("/proc/{}/status", self.program.as_raw_pid());
+        let status = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let bytes = |field: &str| {
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(field))
+                .with_context(|| format!("no {field}"))?;
+            let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+            anyhow::Ok(kibibytes * 1024)
+        };
+        Ok(Memory {
+            resident: bytes("VmRSS:")?,
+            peak: bytes("VmHWM:")?,
+        })
+    }
+
+    /// Whether the program has ended, and how (a signal shows as 128 + its number).
+    pub fn try_wait(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.supervisor.try_wait()?)
+    }
+
+    /// Asks the program to end (SIGTERM; SIGKILL after the supervisor's grace period) and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+        drop(self.supervisor.stdin.take());
+        self.ended().await
+    }
+
+    /// Ends the program with SIGKILL, as a crash of its machine would, and waits until it is gone.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        kill_process(self.program, Signal::KILL).with_context(|| format!("kill {}", self.name))?;
+        self.ended().await?;
+        Ok(())
+    }
+
+    /// Waits for the program to end by itself or by a signal sent to it.
+    async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
+        let name = self.name.clone();
+        eventually(END_WITHIN, &format!("end of {name}"), async || {
+            self.supervisor.try_wait()?.context("still running")
+        })
+        .await
+    }
+}
+
+/// Memory of a process in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// What is resident now.
+    pub resident: u64,
+    /// The most that was ever resident.
+    pub peak: u64,
+}
+
+fn last_words(log: &Path) -> String {
+    let name = log.file_name().unwrap_or_default().to_string_lossy();
+    let content = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = content.lines().collect();
+    let end = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();
+    format!("{name} ends with:\n{}", end.join("\n"))
+}
+
+/// The first line the supervisor prints.
+fn read_process_id(supervisor: &mut Child) -> anyhow::Result<Pid> {
+    let output = supervisor.stdout.take().context("the supervisor has no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let id = line.trim().parse().context("the supervisor reported no process id")?;
+    Pid::from_raw(id).context("the supervisor reported process id 0")
+}

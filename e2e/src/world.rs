@@ -1,0 +1,126 @@
+//! The local world: everything a management cluster and an AWS account consist of, on the loopback address.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, anyhow};
+use kube::Client;
+use tokio::sync::OnceCell;
+
+use crate::{
+    api_server::ApiServer,
+    aws_proxy::AwsProxy,
+    cloud, cluster_api,
+    directory::Directory,
+    environment::TestEnvironment,
+    evidence, provider,
+    supervised::{Memory, Supervised},
+};
+
+/// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
+pub struct World {
+    pub(crate) server: ApiServer,
+    aws: AwsProxy,
+    provider: OnceCell<()>,
+    /// In the order in which they were started.
+    processes: Mutex<Vec<Supervised>>,
+    pub(crate) directory: Directory,
+}
+
+impl World {
+    /// The world that all tests of this binary share; the first caller starts it.
+    pub async fn shared() -> anyhow::Result<Arc<Self>> {
+        static SHARED: OnceLock<Result<Arc<World>, String>> = OnceLock::new();
+        // A thread with a runtime of its own: that of the calling test ends with the test.
+        let start = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(Self::start()).map(Arc::new)
+        };
+        let shared = tokio::task::spawn_blocking(move || {
+            SHARED
+                .get_or_init(|| start().map_err(|error: anyhow::Error| format!("{error:#}")))
+                .clone()
+        });
+        shared.await?.map_err(|error| anyhow!(error))
+    }
+
+    /// Starts a world of its own: etcd, kube-apiserver, Cluster API core, moto and the AWS proxy. Takes about ten
+    /// seconds. When it fails, the logs are kept in a folder that the error names.
+    pub async fn start() -> anyhow::Result<Self> {
+        let directory = Directory::new()?;
+        match Self::processes(&directory).await {
+            Ok((server, aws, processes)) => {
+                let processes = Mutex::new(processes);
+                Ok(Self {
+                    server,
+                    aws,
+                    provider: OnceCell::new(),
+                    processes,
+                    directory,
+                })
+            }
+            Err(error) => {
+                let kept = evidence::folder("world")?;
+                evidence::copy_logs(&directory.folder("logs")?, &kept)?;
+                Err(error.context(format!("start the local world (logs are kept in {})", kept.display())))
+            }
+        }
+    }
+
+    async fn processes(directory: &Directory) -> anyhow::Result<(ApiServer, AwsProxy, Vec<Supervised>)> {
+        let kubernetes = async {
+            let manifests = tokio::task::spawn_blocking(cluster_api::manifests);
+            let (server, mut processes) = ApiServer::start(directory).await?;
+            processes.push(cluster_api::start(directory, &server, manifests.await??).await?);
+            Ok((server, processes))
+        };
+        let ((server, mut processes), (aws, moto)) = tokio::try_join!(kubernetes, cloud::start(directory))?;
+        processes.push(moto);
+        Ok((server, aws, processes))
+    }
+
+    /// A namespace and an AWS account for the test or story of this name.
+    pub async fn test(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
+        TestEnvironment::new(self.clone(), name).await
+    }
+
+    /// A client with all permissions. It belongs to the runtime it is made on.
+    pub async fn admin(&self) -> anyhow::Result<Client> {
+        self.server.admin().await
+    }
+
+    /// A file for `kubectl --kubeconfig`, of an administrator.
+    pub fn admin_kubeconfig(&self) -> &std::path::Path {
+        &self.server.admin_kubeconfig
+    }
+
+    /// The AWS of this world.
+    pub fn aws(&self) -> &AwsProxy {
+        &self.aws
+    }
+
+    /// Installs our CustomResourceDefinitions, policies and permissions, unless that was done before.
+    pub async fn install_provider(&self) -> anyhow::Result<()> {
+        let install = async || provider::install(&self.admin().await?).await;
+        self.provider.get_or_try_init(install).await?;
+        Ok(())
+    }
+
+    /// The memory of each program of the world, by name.
+    pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes
+            .iter()
+            .map(|process| Ok((process.name().to_owned(), process.memory()?)))
+            .collect()
+    }
+
+    /// Ends everything, what was started last first, and waits for it.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let mut processes = std::mem::take(&mut *self.processes.lock().unwrap_or_else(PoisonError::into_inner));
+        while let Some(process) = processes.pop() {
+            let name = process.name().to_owned();
+            process.stop().await.with_context(|| format!("stop {name}"))?;
+        }
+        Ok(())
+    }
+}

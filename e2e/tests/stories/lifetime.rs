@@ -1,0 +1,181 @@
+//! Whatever becomes of a test process, nothing that it started outlives it.
+
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use capa_e2e::{Directory, Supervised, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How the victim ends by itself; without it the victim waits to be ended.
+const ENDING: &str = "CAPA_E2E_VICTIM_ENDING";
+
+/// Where the victim reports what it has started.
+const REPORT: &str = "CAPA_E2E_VICTIM_REPORT";
+
+/// More than the grace period of a supervisor and the patience of the sweeper together.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Ends on SIGTERM.
+const POLITE: &[&str] = &["sleep", "1000"];
+/// Has a child of its own, and both ignore SIGTERM.
+const STUBBORN: &[&str] = &["sh", "-c", "trap '' TERM; sleep 1000; sleep 1000"];
+
+#[tokio::test]
+async fn nothing_outlives_a_test_process_that_is_killed() -> anyhow::Result<()> {
+    let victim = Victim::start("wait").await?;
+    kill_process(Pid::from_child(&victim.process), Signal::KILL)?;
+    victim.leaves_nothing().await
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_test_process_that_gets_ctrl_c() -> anyhow::Result<()> {
+    let victim = Victim::start("wait").await?;
+    kill_process(Pid::from_child(&victim.process), Signal::INT)?;
+    victim.leaves_nothing().await
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_test_process_whose_test_panics() -> anyhow::Result<()> {
+    Victim::start("panic").await?.leaves_nothing().await
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_test_process_that_exits_at_once() -> anyhow::Result<()> {
+    Victim::start("exit").await?.leaves_nothing().await
+}
+
+#[tokio::test]
+async fn a_stopped_program_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
+    let directory = Directory::new()?;
+    let stubborn = supervised(&directory, "stubborn", STUBBORN)?;
+    let (id, child) = (stubborn.process_id(), child_of(stubborn.process_id()).await?);
+    let status = stubborn.stop().await?;
+    assert_eq!(status.code(), Some(128 + 9), "SIGKILL after SIGTERM was ignored");
+    assert!(is_gone(id) && is_gone(child));
+
+    let mut failing = supervised(&directory, "failing", &["sh", "-c", "echo the reason; exit 7"])?;
+    let error = eventually(Duration::from_secs(10), "an error that tells the reason", async || {
+        failing.ensure_running().err().context("it still runs")
+    });
+    let error = format!("{:#}", error.await?);
+    assert!(error.contains('7') && error.contains("the reason"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_program_has_no_time_to_say_goodbye() -> anyhow::Result<()> {
+    let directory = Directory::new()?;
+    let program = supervised(
+        &directory,
+        "polite",
+        &["sh", "-c", "trap 'echo goodbye' TERM EXIT; sleep 1000"],
+    )?;
+    let log = program.log().to_owned();
+    program.kill().await?;
+    assert_eq!(std::fs::read_to_string(log)?, "");
+    Ok(())
+}
+
+/// The process to be ended: started by the tests above, through this test binary.
+#[test]
+#[ignore = "a process for its neighbours to end"]
+fn victim() -> anyhow::Result<()> {
+    let directory = Directory::new()?;
+    let programs = [
+        supervised(&directory, "polite", POLITE)?,
+        supervised(&directory, "stubborn", STUBBORN)?,
+    ];
+    let ids = programs
+        .each_ref()
+        .map(|program| program.process_id().to_string())
+        .join(" ");
+    std::fs::write(
+        std::env::var(REPORT)?,
+        format!("{} {ids} end", directory.path().display()),
+    )?;
+    // Nothing is dropped properly, as the world of a test binary is not: it lives in a static.
+    std::mem::forget((directory, programs));
+    match std::env::var(ENDING)?.as_str() {
+        "panic" => panic!("as a failed test does"),
+        "exit" => std::process::exit(3),
+        _ => loop {
+            std::thread::park();
+        },
+    }
+}
+
+/// A test process with supervised programs.
+struct Victim {
+    process: Child,
+    directory: PathBuf,
+    programs: Vec<i32>,
+}
+
+impl Victim {
+    async fn start(ending: &str) -> anyhow::Result<Self> {
+        let report = tempfile::NamedTempFile::new()?;
+        let process = Command::new(std::env::current_exe()?)
+            .args(["--ignored", "--exact", "stories::lifetime::victim"])
+            .env(ENDING, ending)
+            .env(REPORT, report.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let report = eventually(GONE_WITHIN, "the victim's report", async || {
+            let report = std::fs::read_to_string(report.path())?;
+            ensure!(report.ends_with(" end"), "it reports {report:?}");
+            Ok(report)
+        });
+        let report = report.await?;
+        let mut words = report.split(' ');
+        let directory = PathBuf::from(words.next().context("an empty report")?);
+        let mut programs: Vec<i32> = words.filter_map(|word| word.parse().ok()).collect();
+        let stubborn = *programs.last().context("no programs in the report")?;
+        if ending == "wait" {
+            ensure!(
+                directory.exists() && !programs.iter().any(|id| is_gone(*id)),
+                "the victim started nothing"
+            );
+            programs.push(child_of(stubborn).await?);
+        }
+        Ok(Self {
+            process,
+            directory,
+            programs,
+        })
+    }
+
+    async fn leaves_nothing(mut self) -> anyhow::Result<()> {
+        eventually(GONE_WITHIN, "all that the victim started to be gone", async || {
+            self.process.try_wait()?.context("the victim still runs")?;
+            let left: Vec<_> = self.programs.iter().filter(|id| !is_gone(**id)).collect();
+            ensure!(left.is_empty(), "processes {left:?} are left");
+            ensure!(!self.directory.exists(), "{} is left", self.directory.display());
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn supervised(directory: &Directory, name: &str, words: &[&str]) -> anyhow::Result<Supervised> {
+    let (program, arguments) = words.split_first().context("no program")?;
+    Supervised::start(directory, directory.path(), name, Command::new(program).args(arguments))
+}
+
+/// The process that this process has started.
+async fn child_of(id: i32) -> anyhow::Result<i32> {
+    eventually(GONE_WITHIN, "the program to start its child", async || {
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        Ok(children.split_whitespace().next().context("no child yet")?.parse()?)
+    })
+    .await
+}
+
+/// Whether a process has ended; one that only waits for its parent to notice has.
+fn is_gone(id: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{id}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}

@@ -1,0 +1,4 @@
+//! One file per subject.
+
+mod lifetime;
+mod world;

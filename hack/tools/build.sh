@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# Builds the programs of the local world and links them into bin/: `hack/tools/build.sh [bin directory]`.
+#
+# What is built lives in a cache outside the checkout, one folder per tool and hash of everything that decides its
+# content, so that a second clone links in a moment and an upgrade rebuilds only what it touches.
+# KUBEBUILDER_ASSETS, when set, supplies etcd, kube-apiserver and kubectl instead.
+set -euo pipefail
+
+tools="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+bin="${1:-$(dirname "$(dirname "$tools")")/bin}"
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/capa-rs/tools"
+assets="${KUBEBUILDER_ASSETS:-}"
+
+version_of() { # version_of <module folder> <module path>: the version that go.mod requires
+  sed -n "s|^\(require \)\{0,1\}[[:space:]]*$2 v\([^ ]*\).*|\2|p" "$tools/$1/go.mod" | head -n 1
+}
+kubernetes="$(version_of kubernetes k8s.io/kubernetes)"
+cluster_api="$(version_of cluster-api sigs.k8s.io/cluster-api)"
+etcd="$(version_of etcd go.etcd.io/etcd/server/v3)"
+
+stamp_flags() { # stamp_flags <package> <version>: linker flags that make a program report its version
+  local minor="${2#*.}"
+  echo "-s -w -X $1.gitVersion=v$2 -X $1.gitMajor=${2%%.*} -X $1.gitMinor=${minor%%.*}"
+}
+kubernetes_flags="$(stamp_flags k8s.io/component-base/version "$kubernetes")"
+cluster_api_flags="$(stamp_flags sigs.k8s.io/cluster-api/version "$cluster_api")"
+etcd_flags="-s -w"
+
+sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c 1-16; }
+
+key() { # key <folder> [flags]: hash of all that decides what the folder builds
+  { uname -sm; echo "${2:-}"; cat "$tools/$1"/*; } | sha256
+}
+etcd_cache="$cache/etcd-$(key etcd "$etcd_flags")"
+kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
+cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
+moto_cache="$cache/moto-$(key moto)"
+
+from_assets() { # from_assets <program> <own build>: where the program comes from
+  if [ -n "$assets" ]; then echo "$assets/$1"; else echo "$2/$1"; fi
+}
+wanted=(
+  "$(from_assets etcd "$etcd_cache")"
+  "$(from_assets kube-apiserver "$kubernetes_cache")"
+  "$(from_assets kubectl "$kubernetes_cache")"
+  "$kubernetes_cache/kube-controller-manager"
+  "$cluster_api_cache/cluster-api-core"
+  "$cluster_api_cache/core-components.yaml"
+  "$moto_cache/moto"
+)
+
+up_to_date() {
+  local file
+  for file in "${wanted[@]}"; do
+    [ -e "$file" ] && [ "$(readlink "$bin/${file##*/}")" = "$file" ] || return 1
+  done
+}
+
+# Runs a command with its output in a log, and says once a second (on a terminal) or every half minute (in a CI log)
+# what is being waited for.
+step() { # step <description> <command…>
+  local description="$1" log pid started=$SECONDS said=0 failed=0
+  shift
+  log="$(mktemp)"
+  set -m # a process group of its own, so that an interrupt reaches the compiler too
+  "$@" >"$log" 2>&1 &
+  pid=$!
+  set +m
+  trap 'kill -- "-$pid" 2>/dev/null || true; exit 130' INT TERM
+  [ -t 1 ] || echo "tools: $description"
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 1
+    if [ -t 1 ]; then
+      printf '\rtools: %s … %d s ' "$description" $((SECONDS - started))
+    elif [ $((SECONDS - started - said)) -ge 30 ]; then
+      said=$((SECONDS - started))
+      echo "tools:   … $said s: $(tail -n 1 "$log" | cut -c 1-80)"
+    fi
+  done
+  wait "$pid" || failed=$?
+  trap - INT TERM
+  if [ -t 1 ]; then printf '\r'; fi
+  if [ "$failed" -ne 0 ]; then
+    echo "tools: $description: failed after $((SECONDS - started)) s; the end of its output:" >&2
+    tail -n 30 "$log" >&2
+    exit "$failed"
+  fi
+  echo "tools: $description: $((SECONDS - started)) s"
+  rm -f "$log"
+}
+
+go_build() { # go_build <module folder> <flags> <output folder> <name=package…>: one `go build` per module and program
+  local module="$1" flags="$2" output="$3" target
+  shift 3
+  mkdir -p "$output"
+  for target in "$@"; do
+    # Built under another name and renamed: a build that was interrupted never looks complete.
+    (cd "$tools/$module" && GOFLAGS=-buildvcs=false GOWORK=off CGO_ENABLED=0 \
+      go build -ldflags "$flags" -o "$output/${target%%=*}.$$" "${target#*=}")
+    mv "$output/${target%%=*}.$$" "$output/${target%%=*}"
+  done
+}
+
+core_components() { # the manifests of Cluster API core as its releases ship them
+  local module
+  module="$(cd "$tools/cluster-api" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)"
+  "$(from_assets kubectl "$kubernetes_cache")" kustomize "$module/core/config/default" >"$cluster_api_cache/core-components.yaml.$$"
+  mv "$cluster_api_cache/core-components.yaml.$$" "$cluster_api_cache/core-components.yaml"
+}
+
+install_moto() {
+  # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
+  local place
+  mkdir -p "$moto_cache"
+  place="$(mktemp -d "$moto_cache/environment.XXXXXX")"
+  python3 -m venv "$place"
+  "$place/bin/pip" install --disable-pip-version-check --requirement "$tools/moto/requirements.txt"
+  ln -sfn "$place" "$moto_cache/moto"
+}
+
+build() { # go_build <module folder> <flags> <output folder> <name=package…>: one `go build` per module and program
+  local module="$1" flags="$2" output="$3" target
+  shift 3
+  mkdir -p "$output"
+  for target in "$@"; do
+    # Built under another name and renamed: a build that was interrupted never looks complete.
+    (cd "$tools/$module" && GOFLAGS=-buildvcs=false GOWORK=off CGO_ENABLED=0 \
+      go build -ldflags "$flags" -o "$output/${target%%=*}.$$" "${target#*=}")
+    mv "$output/${target%%=*}.$$" "$output/${target%%=*}"
+  done
+}
+
+core_components() { # the manifests of Cluster API core as its releases ship them
+  local module
+  module="$(cd "$tools/cluster-api" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)"
+  "$(from_assets kubectl "$kubernetes_cache")" kustomize "$module/core/config/default" >"$cluster_api_cache/core-components.yaml.$$"
+  mv "$cluster_api_cache/core-components.yaml.$$" "$cluster_api_cache/core-components.yaml"
+}
+
+install_moto() {
+  # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
+  local place
+  mkdir -p "$moto_cache"
+  place="$(mktemp -d "$moto_cache/environment.XXXXXX")"
+  python3 -m venv "$place"
+  "$place/bin/pip" install --disable-pip-version-check --requirement "$tools/moto/requirements.txt"
+  ln -sfn "$place" "$moto_cache/moto"
+}
+
+require_go() { require go "etcd, Kubernetes and Cluster API" "your package manager (golang, 1.26 or newer) or https://go.dev/doc/install"; }
+
+build() { # build <description> <first product> <command…>: unless the product is there
+  if [ ! -e "$2" ]; then step "$1" "${@:3}"; fi
+}
+
+if up_to_date; then
+  echo "tools: up to date"
+  exit 0
+fi
+started=$SECONDS
+mkdir -p "$cache" "$bin"
+
+for file in "${wanted[@]}"; do
+  case "$file" in
+    "$moto_cache"/*) [ -e "$file" ] || "$tools/require.sh" python3 ;;
+    "$cache"/*) [ -e "$file" ] || "$tools/require.sh" go ;;
+  esac
+done
+build "moto (EC2 and friends over the wire)" "$moto_cache/moto" install_moto
+if [ -z "$assets" ]; then
+  build "etcd $etcd" "$etcd_cache/etcd" go_build etcd "$etcd_flags" "$etcd_cache" etcd=go.etcd.io/etcd/server/v3
+  build "kube-apiserver $kubernetes" "$kubernetes_cache/kube-apiserver" \
+    go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver
+  build "kubectl $kubernetes" "$kubernetes_cache/kubectl" \
+    go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kubectl=k8s.io/kubernetes/cmd/kubectl
+fi
+build "kube-controller-manager $kubernetes" "$kubernetes_cache/kube-controller-manager" \
+  go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
+build "Cluster API core $cluster_api" "$cluster_api_cache/cluster-api-core" \
+  go_build cluster-api "$cluster_api_flags" "$cluster_api_cache" cluster-api-core=sigs.k8s.io/cluster-api/core
+build "Cluster API core manifests" "$cluster_api_cache/core-components.yaml" core_components
+
+for file in "${wanted[@]}"; do
+  [ -e "$file" ] || { echo "tools: $file is missing (KUBEBUILDER_ASSETS=$assets)" >&2; exit 1; }
+  ln -sfn "$file" "$bin/${file##*/}"
+done
+echo "tools: ready in $bin after $((SECONDS - started)) s"
