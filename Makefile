@@ -12,3 +12,75 @@ help: ## List these targets
 .PHONY: tools
 tools: ## Build the local world into bin/: etcd, kube-apiserver, kubectl, Cluster API core, moto (minutes once)
 	@hack/tools/build.sh "$(BIN)"
+
+# Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as
+# the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and linting
+# costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
+CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings cargo
+# Where cargo puts programs; asked only when a recipe needs it.
+PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+# Integration tests that need no local world: all but the stories of e2e/.
+UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))))
+
+# $(call require,program,how to install it)
+require = command -v $(1) >/dev/null || { echo "$(1) is missing. Install it with: $(2)" >&2; exit 1; }
+
+# What failed, and the summary that each test program printed, unless it has no tests.
+export define SUMMARY
+/^ +Running / { program = $$0 }
+/^test .* FAILED$$/ { print }
+/^test result: / && !/ 0 passed; 0 failed; 0 ignored/ { print program; print }
+endef
+
+# $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with the summary.
+define run_tests
+@set -o pipefail; log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
+$(CARGO) test --workspace --no-fail-fast $(1) -- $(2) 2>&1 | tee "$$log" || status=$$?; \
+echo; awk "$$SUMMARY" "$$log"; exit $$status
+endef
+
+.PHONY: require-rust
+require-rust:
+	@$(call require,cargo,sudo apt-get install rustup && rustup toolchain install)
+	@$(call require,cc,sudo apt-get install build-essential)
+
+.PHONY: check-format
+check-format: require-rust
+	cargo fmt --all --check
+
+.PHONY: build
+build: require-rust ## Build everything, tests included, with the lints as errors
+	$(CARGO) build --workspace --all-targets
+
+.PHONY: generate
+generate: require-rust ## Write config/crd from the types in api/
+	$(CARGO) build --workspace --bins
+	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
+
+.PHONY: fmt
+fmt: require-rust ## Format the code
+	cargo fmt --all
+
+.PHONY: lint
+lint: check-format build ## Check the format and build with the lints as errors
+
+.PHONY: test
+test: check-format tools build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+	$(call run_tests,--all-targets,--skip long_stories::)
+
+.PHONY: test-unit
+test-unit: require-rust ## Run the tests that need no local world
+	$(call run_tests,--lib --bins $(UNIT_TESTS))
+
+.PHONY: test-all
+test-all: check-format tools build ## Run `make test` and the long stories too
+	$(call run_tests,--all-targets)
+
+.PHONY: quickstart
+quickstart: require-rust tools ## Bring machines up and away again on the local world (KEEP=1 leaves it running)
+	$(CARGO) build --workspace --bins
+	@"$(PROGRAMS)/quickstart"
+
+.PHONY: clean
+clean: ## Remove what was built in this checkout (the caches outside it stay)
+	rm -rf target bin .quickstart

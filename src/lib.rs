@@ -43,7 +43,10 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the one place where the command line speaks of its own failure")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place where the command line speaks of its own failure"
+)]
 fn report(reason: &anyhow::Error) {
     eprintln!("capa-rs: {reason:#}");
 }

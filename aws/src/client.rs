@@ -188,10 +188,6 @@ impl MachineCloud for MachineClient {
         self.watch(machine, id)
     }
 
-    fn forget(&self, machine: &MachineKey) {
-        self.client.shared.owners.release(machine);
-    }
-
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let instance = self.api.launch(request).await?;
         self.follower.with(|store| store.launched(instance.clone()));

@@ -138,6 +138,10 @@ impl MachineClouds for Clouds {
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
         Arc::new(MachineClient::new(self.client(identity, region)))
     }
+
+    fn forget(&self, machine: &MachineKey) {
+        self.inner.shared.owners.release(machine);
+    }
 }
 
 /// Gauges of all stores, read when they are scraped: a store that is gone leaves nothing behind.

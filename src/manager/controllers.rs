@@ -76,8 +76,10 @@ impl Wiring {
             },
             sync_period: self.flags.sync_period.into(),
         };
-        let settings =
-            ControllerSettings { concurrency: self.flags.awscluster_concurrency, ..ControllerSettings::default() };
+        let settings = ControllerSettings {
+            concurrency: self.flags.awscluster_concurrency,
+            ..ControllerSettings::default()
+        };
         let caches = &self.caches;
         Controller::new(&self.runtime, &caches.aws_clusters, reconciler, settings)
             .watches(&caches.clusters, awscluster::watched_cluster, aws_cluster_of)
@@ -97,8 +99,10 @@ impl Wiring {
             },
             sync_period: self.flags.sync_period.into(),
         };
-        let settings =
-            ControllerSettings { concurrency: self.flags.awsmachine_concurrency, ..ControllerSettings::default() };
+        let settings = ControllerSettings {
+            concurrency: self.flags.awsmachine_concurrency,
+            ..ControllerSettings::default()
+        };
         let caches = &self.caches;
         let machines = caches.aws_machines.store().clone();
         let of_cluster = move |cluster: &Cluster| {
@@ -113,7 +117,10 @@ impl Wiring {
             let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
             references(&machines_of_cluster(&machines, &namespace, owner))
         };
-        let seen = self.clouds.changes().map(|key| ObjectRef::new(&key.name).within(&key.namespace));
+        let seen = self
+            .clouds
+            .changes()
+            .map(|key| ObjectRef::new(&key.name).within(&key.namespace));
         Controller::new(&self.runtime, &caches.aws_machines, reconciler, settings)
             .watches(&caches.machines, awsmachine::watched_machine, aws_machine_of)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
@@ -152,7 +159,10 @@ fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
 }
 
 fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
-    objects.iter().map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+    objects
+        .iter()
+        .map(|object| ObjectRef::from_obj(object.as_ref()))
+        .collect()
 }
 
 /// Any change of an identity counts; it has no status of its own.
@@ -185,7 +195,9 @@ fn reference_to(cluster: &AWSCluster) -> ContractReference {
 /// stop: a cluster that needs it says so in its condition.
 async fn create_controller_identity(runtime: &Runtime) {
     let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
-    let spec = AWSClusterControllerIdentitySpec { allowed_namespaces: Some(AllowedNamespaces::default()) };
+    let spec = AWSClusterControllerIdentitySpec {
+        allowed_namespaces: Some(AllowedNamespaces::default()),
+    };
     let identity = AWSClusterControllerIdentity::new(IdentityReference::CONTROLLER_IDENTITY_NAME, spec);
     match identities.create(&PostParams::default(), &identity).await {
         Ok(_) => info!("created AWSClusterControllerIdentity/default for all namespaces"),

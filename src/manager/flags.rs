@@ -7,7 +7,7 @@ use std::time::Duration;
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
 use capa_runtime::lease::LEASE_NAME;
-use capa_runtime::logging::Format;
+use capa_runtime::logging::LogFormat;
 use clap::Args;
 use tracing::warn;
 
@@ -92,7 +92,7 @@ pub struct Flags {
 
     /// Form of the log: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub logging_format: Format,
+    pub logging_format: LogFormat,
 
     /// How much is logged: 0 to 9.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
@@ -114,32 +114,48 @@ pub struct Flags {
 impl Flags {
     /// The manager's own namespace.
     pub fn own_namespace(&self) -> String {
-        std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+        std::env::var("POD_NAMESPACE")
+            .ok()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
     }
 
     /// Namespace of the Secrets of static identities.
     pub fn effective_identity_namespace(&self) -> String {
-        self.identity_namespace.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| self.own_namespace())
+        self.identity_namespace
+            .clone()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| self.own_namespace())
     }
 
     /// Periods and ages of AWS access.
     pub fn timing(&self) -> Timing {
-        let timing = Timing { listing_interval: self.instance_poll_interval.into(), ..Timing::default() };
+        let timing = Timing {
+            listing_interval: self.instance_poll_interval.into(),
+            ..Timing::default()
+        };
         timing.divided_by(self.timing_divisor)
     }
 
     /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
     pub fn creates_controller_identity(&self) -> bool {
-        !self.gates().any(|(name, value)| name == AUTO_CONTROLLER_IDENTITY && value == "false")
+        !self
+            .gates()
+            .any(|(name, value)| name == AUTO_CONTROLLER_IDENTITY && value == "false")
     }
 
     fn gates(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.feature_gates.split(',').filter_map(|gate| gate.trim().split_once('='))
+        self.feature_gates
+            .split(',')
+            .filter_map(|gate| gate.trim().split_once('='))
     }
 
     /// Says which flags and gates have no effect.
     pub(super) fn warn_about_ignored(&self) {
-        for (name, value) in [("--webhook-port", &self.webhook_port), ("--webhook-cert-dir", &self.webhook_cert_dir)] {
+        for (name, value) in [
+            ("--webhook-port", &self.webhook_port),
+            ("--webhook-cert-dir", &self.webhook_cert_dir),
+        ] {
             if value.is_some() {
                 warn!(flag = name, "there are no webhooks: the flag has no effect");
             }
@@ -167,7 +183,9 @@ impl FromStr for GoDuration {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unsigned: jiff::SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
-        Duration::try_from(unsigned).map(Self).map_err(|_| "a duration cannot be negative".to_owned())
+        Duration::try_from(unsigned)
+            .map(Self)
+            .map_err(|_| "a duration cannot be negative".to_owned())
     }
 }
 

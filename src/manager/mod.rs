@@ -52,14 +52,25 @@ pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
     let clouds = Clouds::new(options, &mut registry).await;
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
     let health_address = listen::bind(&flags.health_addr).await.context("--health-addr")?;
-    tasks.spawn("health server", health::serve(health_address, runtime.readiness.clone(), tasks.stop()));
+    tasks.spawn(
+        "health server",
+        health::serve(health_address, runtime.readiness.clone(), tasks.stop()),
+    );
     let insecure = flags.insecure_diagnostics;
     if let Some(listener) = diagnostics::bind(&flags.diagnostics_address, insecure).await? {
-        tasks.spawn("diagnostics server", diagnostics::serve(listener, Arc::new(registry), tasks.stop()));
+        tasks.spawn(
+            "diagnostics server",
+            diagnostics::serve(listener, Arc::new(registry), tasks.stop()),
+        );
     }
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
-    let controllers = controllers::Wiring { runtime, caches, clouds: clouds.clone(), flags: flags.clone() };
+    let controllers = controllers::Wiring {
+        runtime,
+        caches,
+        clouds: clouds.clone(),
+        flags: flags.clone(),
+    };
     let leading = lead(client, flags, controllers, tasks.stop())?;
     tasks.spawn("controllers", leading);
     let stores = clouds.clone();
@@ -117,7 +128,9 @@ async fn client(flags: &Flags) -> Result<Client> {
             let file = Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
-        None => Config::infer().await.context("neither --kubeconfig nor a service account of a pod is there")?,
+        None => Config::infer()
+            .await
+            .context("neither --kubeconfig nor a service account of a pod is there")?,
     };
     Client::try_from(config).context("failed to build the Kubernetes client")
 }

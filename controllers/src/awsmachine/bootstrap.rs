@@ -130,7 +130,7 @@ mod tests {
     fn what_cannot_be_handed_over_is_refused_with_its_reason() {
         let good = secret(&[("value", b"#cloud-config")]);
         let ignition = secret(&[("value", b"{}"), ("format", b"ignition")]);
-        let large = secret(&[("value", &[b'x'; UserData::MAX_BYTES + 1])]);
+        let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
         assert_eq!(refusal(INLINE, None), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&ignition)), Reason::UnsupportedFormat);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn compression_makes_room_below_the_limit() {
-        let large = secret(&[("value", &[b'x'; UserData::MAX_BYTES + 1])]);
+        let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
         let spec = spec(&format!("{INLINE}, uncompressedUserData: false"));
         assert!(user_data(&spec, Some(&large), "boot").is_ok());
     }

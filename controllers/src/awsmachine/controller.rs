@@ -28,9 +28,9 @@ impl Reconciler for MachineReconciler {
     }
 
     async fn reconcile(&self, object: AWSMachine) -> Result<Outcome<AWSMachine>, ReconcileError> {
-        super::reconcile(object, &self.world)
-            .await
-            .map(|outcome| with_resync(outcome, self.sync_period))
+        // On the heap: the future holds whole objects, and there are as many as the controller reconciles at once.
+        let outcome = Box::pin(super::reconcile(object, &self.world)).await?;
+        Ok(with_resync(outcome, self.sync_period))
     }
 }
 

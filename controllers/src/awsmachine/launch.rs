@@ -65,7 +65,7 @@ pub(super) async fn reconcile(
         same_parameters: recorded.is_none_or(|recorded| recorded.parameters_hash == request.parameters_hash()),
     };
     let plan = plan::launch(record, attempt, world.kubernetes.now(), &world.timing);
-    let draft = apply::launch(draft, owner, &prepared, request, plan, world).await?;
+    let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
     match dereference::recorded_instance_id(&draft.machine) {
         Some(_) => observe::reconcile(draft, owners, world).await,
         None => Ok(draft),

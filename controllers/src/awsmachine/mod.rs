@@ -131,7 +131,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
     } else if dereference::instance_id(&draft.machine).is_some() {
         observe::reconcile(draft, &owners, world).await?
     } else {
-        launch::reconcile(draft, &owners, world).await?
+        Box::pin(launch::reconcile(draft, &owners, world)).await?
     };
     if draft.released {
         return Ok(Outcome::done(draft.machine).with_events(draft.events));

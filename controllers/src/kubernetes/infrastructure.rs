@@ -25,9 +25,12 @@ const KIND_AGE: Duration = Duration::from_secs(600);
 pub struct InfrastructureReader {
     client: Client,
     timing: Timing,
-    objects: Mutex<HashMap<(String, ContractReference), Arc<tokio::sync::Mutex<Option<Reading>>>>>,
+    objects: Mutex<HashMap<(String, ContractReference), Slot>>,
     kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
 }
+
+/// The last reading of one object, locked while it is read anew.
+type Slot = Arc<tokio::sync::Mutex<Option<Reading>>>;
 
 struct Reading {
     infrastructure: Infrastructure,
