@@ -171,16 +171,22 @@ fn version<K: Resource>(object: &K) -> Option<u64> {
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {
-    referenced(cluster.spec.infrastructure_ref.as_ref()?, cluster.namespace()?)
+    referenced(
+        cluster.spec.infrastructure_ref.as_ref()?,
+        cluster.metadata.namespace.as_deref()?,
+    )
 }
 
 fn aws_machine_of(machine: &Machine) -> Option<ObjectRef<AWSMachine>> {
-    referenced(machine.spec.infrastructure_ref.as_ref()?, machine.namespace()?)
+    referenced(
+        machine.spec.infrastructure_ref.as_ref()?,
+        machine.metadata.namespace.as_deref()?,
+    )
 }
 
-fn referenced<K: CachedKind>(reference: &ContractReference, namespace: String) -> Option<ObjectRef<K>> {
+fn referenced<K: CachedKind>(reference: &ContractReference, namespace: &str) -> Option<ObjectRef<K>> {
     let ours = reference.api_group == K::group(&()) && reference.kind == K::kind(&());
-    ours.then(|| ObjectRef::new(&reference.name).within(&namespace))
+    ours.then(|| ObjectRef::new(&reference.name).within(namespace))
 }
 
 fn reference_to(cluster: &AWSCluster) -> ContractReference {

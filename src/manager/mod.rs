@@ -71,7 +71,16 @@ pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
         clouds: clouds.clone(),
         flags: flags.clone(),
     };
-    let leading = lead(client, flags, controllers, tasks.stop())?;
+    let election = if flags.leader_elect {
+        Some(LeaderElection::new(
+            client,
+            lease_settings(&flags),
+            &controllers.runtime.metrics,
+        )?)
+    } else {
+        None
+    };
+    let leading = lead(election, controllers, tasks.stop());
     tasks.spawn("controllers", leading);
     let stores = clouds.clone();
     let stopped = tasks.stop();
@@ -87,29 +96,21 @@ pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
 }
 
 /// The controllers, under the Lease where `--leader-elect` asks for it.
-fn lead(
-    client: Client,
-    flags: Flags,
+async fn lead(
+    election: Option<LeaderElection>,
     controllers: controllers::Wiring,
     stop: CancellationToken,
-) -> Result<impl Future<Output = Result<()>> + Send + 'static> {
-    let metrics = controllers.runtime.metrics.clone();
-    let election = match flags.leader_elect {
-        false => None,
-        true => Some(LeaderElection::new(client, lease_settings(&flags), &metrics)?),
+) -> Result<()> {
+    let work_stop = stop.clone();
+    let work = || async move {
+        let mut tasks = Tasks::new(work_stop, CONTROLLER_GRACE);
+        controllers.start(&mut tasks).await;
+        tasks.run().await.map_err(anyhow::Error::from)
     };
-    Ok(async move {
-        let work_stop = stop.clone();
-        let work = || async move {
-            let mut tasks = Tasks::new(work_stop, CONTROLLER_GRACE);
-            controllers.start(&mut tasks).await;
-            tasks.run().await.map_err(anyhow::Error::from)
-        };
-        match election {
-            Some(election) => election.lead(&stop, work).await,
-            None => work().await,
-        }
-    })
+    match election {
+        Some(election) => election.lead(&stop, work).await,
+        None => work().await,
+    }
 }
 
 fn lease_settings(flags: &Flags) -> LeaseSettings {
