@@ -60,11 +60,6 @@ impl Backoff {
         self.failures().remove(uid);
     }
 
-    /// Whether the object has failed since it last succeeded.
-    pub fn is_failing(&self, uid: &str) -> bool {
-        self.failures().contains_key(uid)
-    }
-
     fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +105,6 @@ mod tests {
         }
         assert!(backoff.failed("b") <= Duration::from_secs(1));
         backoff.reset("a");
-        assert!(!backoff.is_failing("a"));
         assert!(backoff.failed("a") <= Duration::from_secs(1));
     }
 }

@@ -20,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::Runtime;
-use crate::changes::{Change, changes};
+pub use crate::changes::Change;
+use crate::changes::changes;
 use crate::health::Gate;
 use crate::kinds::{CachedKind, ObjectName};
 use crate::tasks::Tasks;

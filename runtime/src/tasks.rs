@@ -154,6 +154,12 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(10);
 
+    async fn end(tasks: Tasks) -> Result<(), TaskError> {
+        timeout(Duration::from_secs(30), tasks.run())
+            .await
+            .expect("run() returns")
+    }
+
     fn tasks() -> Tasks {
         Tasks::new(CancellationToken::new(), GRACE)
     }
@@ -163,35 +169,35 @@ mod tests {
         Ok(())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_task_that_ends_ends_all() {
         let mut tasks = tasks();
         tasks.spawn("endless", pending::<Result<(), TaskFailure>>());
         tasks.spawn("controller", async { Ok::<_, TaskFailure>(()) });
         assert_eq!(
-            tasks.run().await.unwrap_err().to_string(),
+            end(tasks).await.unwrap_err().to_string(),
             "controller ended unexpectedly"
         );
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_task_that_fails_or_panics_ends_all() {
         let mut failing = tasks();
         failing.spawn("cache", async { Err::<(), TaskFailure>("no more events".into()) });
-        assert!(matches!(failing.run().await, Err(TaskError::Failed { name, .. }) if name == "cache"));
+        assert!(matches!(end(failing).await, Err(TaskError::Failed { name, .. }) if name == "cache"));
         let mut panicking = tasks();
         panicking.spawn("cache", async { panic!("mapper") as Result<(), TaskFailure> });
-        assert!(matches!(panicking.run().await, Err(TaskError::Panicked { name, .. }) if name == "cache"));
+        assert!(matches!(end(panicking).await, Err(TaskError::Panicked { name, .. }) if name == "cache"));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn asked_to_stop_it_waits_for_every_task() {
         let mut tasks = tasks();
         let stop = tasks.stop();
         tasks.spawn("one", obeys(stop.clone()));
         tasks.spawn("two", obeys(stop.clone()));
         stop.cancel();
-        tasks.run().await.unwrap();
+        end(tasks).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -202,7 +208,7 @@ mod tests {
         tasks.spawn("one", obeys(stop.clone()));
         stop.cancel();
         assert_eq!(
-            tasks.run().await.unwrap_err().to_string(),
+            end(tasks).await.unwrap_err().to_string(),
             "shutdown took longer than 10s; aborted: deaf"
         );
     }

@@ -1,7 +1,7 @@
 //! Runs a [`Reconciler`] over the objects of a cache.
 //!
 //! The queue and its rules are kube's `applier`: never one object twice at once, at most `concurrency` at a time, requests for an object
-//! that waits already are merged, the earliest time wins. What triggers it and what happens around one pass is here and in [`worker`].
+//! that waits already are merged, the earliest time wins. What triggers it and what happens around one pass is here and in `worker`.
 
 #[cfg(test)]
 mod tests;

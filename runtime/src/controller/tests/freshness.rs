@@ -99,3 +99,22 @@ async fn a_deleted_object_is_not_reconciled_any_more() {
     );
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_deleted_while_its_pass_runs_leaves_nothing_behind() {
+    let reconciler = Scripted::new(|_, _| Err(ReconcileError::new("Broken", "broken")));
+    let slow = reconciler.clone().taking(Duration::from_secs(10));
+    let world = start(server_with(&["a"]), &slow);
+    eventually("the first pass", || reconciler.passes("a") == 1).await;
+    world.server.delete(&path("a"));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    world.server.put_widget(&widget("a"));
+    eventually("the new object", || reconciler.passes("a") == 3).await;
+    let times = reconciler.times("a");
+    let between = times[2] - times[1];
+    assert!(
+        between <= Duration::from_millis(11_100),
+        "the old failure counts for the new object: {between:?}"
+    );
+    world.end().await;
+}

@@ -56,6 +56,7 @@ async fn a_controller_whose_objects_end_ends_the_process() {
     let (cache, filler) = ObjectCache::<Widget>::new(&runtime);
     let mut tasks = Tasks::new(CancellationToken::new(), Duration::from_secs(5));
     let controller = Controller::new(&runtime, &cache, Scripted::idle(), ControllerSettings::default());
+    let controller = controller.reconcile_on(futures::stream::pending());
     tasks.spawn("controller", controller.run(tasks.stop()));
     drop(cache);
     let listed = [watcher::Event::Init, watcher::Event::InitDone].map(Ok);

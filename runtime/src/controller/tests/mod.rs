@@ -91,6 +91,10 @@ impl Reconciler for Scripted {
         self.seen.lock().unwrap().push((Instant::now(), object.clone()));
         self.most
             .fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        if self.seen.lock().unwrap().len() > 1000 {
+            // A hot loop would keep a paused clock from moving, and its test from failing.
+            std::future::pending::<()>().await;
+        }
         tokio::time::sleep(self.takes).await;
         self.running.fetch_sub(1, Ordering::SeqCst);
         (self.behaviour)(&object, before)
