@@ -169,7 +169,7 @@ impl Api {
         .await
     }
 
-    /// Launches one instance. The SDK does not repeat this call: after an attempt that was lost on the way, a refusal of
+    /// Launches one instance. The SDK does not repeat this call: after an attempt that got lost, a refusal of
     /// the next one would read as if nothing had been launched. Whoever holds the launch record repeats it.
     pub(crate) async fn launch(&self, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let operation = "RunInstances";

@@ -73,7 +73,7 @@ pub(crate) struct Role {
 /// Credentials of an assumed role. The SDK's own provider would hide STS's answer behind text, log every refusal, and
 /// make calls that our metrics do not see.
 pub(crate) struct RoleCredentials {
-    /// Signs with the credentials of whoever assumes the role, fetched anew for each session: chains renew by themselves.
+    /// Signs with the credentials of whoever assumes the role, fetched for each session: chains renew by themselves.
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) role: Role,
 }

@@ -70,7 +70,7 @@ impl Setup {
         }
     }
 
-    /// Clients that sign with the credentials of `source`. `name` keeps their retry quota apart from that of others: the
+    /// Clients that sign with the credentials of `source`. `name` keeps their retry quota apart from others: the
     /// SDK's default is one quota a service and region, whatever the account.
     pub(crate) fn clients(
         &self,

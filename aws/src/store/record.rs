@@ -22,8 +22,7 @@ pub(super) struct Record {
 impl Record {
     /// Takes evidence unless something newer is known.
     pub(super) fn saw(&mut self, instance: Instance, at: Epoch) {
-        let disproved = self.instance.is_none() && at < self.listing_missed.min(self.lookup_missed);
-        if at < self.seen || disproved {
+        if at < self.seen {
             return;
         }
         self.seen = at;

@@ -410,3 +410,33 @@ fn what_a_lookup_outside_showed_is_known_and_what_it_missed_is_not_gone() {
     assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
 }
+
+#[test]
+fn an_old_lookup_from_outside_does_not_bring_back_what_newer_reads_missed() {
+    let mut rig = rig();
+    rig.watch("i-1");
+    let began = rig.store.observe();
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    let look = rig.call();
+    rig.end(look, &[]);
+    rig.store.observed(began, &[running("i-1")]);
+    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+}
+
+#[test]
+fn a_terminated_instance_stays_so_when_an_overlapping_poll_missed_it() {
+    let mut rig = Rig::listed(&[instance("i-1", InstanceState::ShuttingDown)]);
+    assert_eq!(rig.due(), []);
+    rig.pass(60);
+    let calls = rig.due();
+    let [listing, poll] = calls.as_slice() else {
+        panic!("{calls:?}");
+    };
+    rig.end(listing.clone(), &[instance("i-1", InstanceState::Terminated)]);
+    rig.end(poll.clone(), &[]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Terminated));
+}

@@ -189,7 +189,7 @@ async fn forgotten_machines_and_dropped_clouds_make_no_calls() {
         let machines = clouds.machines(&identity("A"), REGION);
         machines.instance(&machine("one"), "i-1");
         eventually("a listing", || !fake.calls().is_empty()).await;
-        machines.forget(&machine("one"));
+        clouds.forget(&machine("one"));
         let client = clouds.client(&identity("A"), REGION);
         client.follower().unwrap().clone()
     };
