@@ -2,8 +2,6 @@
 
 use std::{process::Command, process::ExitStatus, time::Duration};
 
-use anyhow::Context;
-
 use crate::{
     aws_proxy::AccessKey,
     environment::TestEnvironment,
@@ -11,7 +9,7 @@ use crate::{
     ports::free_port,
     programs,
     supervised::{Memory, Supervised},
-    wait::{eventually, http_get},
+    wait::http_get,
 };
 
 /// How long the manager may take to fill its caches on a busy machine.
@@ -79,12 +77,11 @@ impl<'a> ManagerBuilder<'a> {
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("RUST_BACKTRACE", "1");
         let mut process = self.environment.start("manager", &command)?;
-        eventually(READY_WITHIN, "the manager to be ready", async || {
-            process.ensure_running()?;
-            http_get(&format!("http://{health}/readyz")).await
-        })
-        .await
-        .with_context(|| process.last_words())?;
+        process
+            .ready(READY_WITHIN, async || {
+                http_get(&format!("http://{health}/readyz")).await.map(drop)
+            })
+            .await?;
         Ok(Manager {
             process,
             health,

@@ -89,6 +89,20 @@ impl Supervised {
         last_words(&self.log)
     }
 
+    /// Waits until `probe` succeeds, but no longer than the program runs. An error has the end of its log.
+    pub(crate) async fn ready(
+        &mut self,
+        within: Duration,
+        mut probe: impl AsyncFnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let what = format!("{} to be ready", self.name);
+        let outcome = eventually(within, &what, async || match self.ensure_running() {
+            Ok(()) => probe().await.map(Ok),
+            Err(ended) => Ok(Err(ended)),
+        });
+        outcome.await.with_context(|| last_words(&self.log))?
+    }
+
     /// How much memory the program uses and has used. Linux only.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         let path = format!("/proc/{}/status", self.program.as_raw_pid());
