@@ -53,11 +53,11 @@ async fn nothing_outlives_a_test_process_that_exits_at_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_stopped_program_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
+async fn a_program_that_ignores_sigterm_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
     let directory = Directory::new()?;
     let stubborn = supervised(&directory, "stubborn", STUBBORN)?;
     let (id, child) = (stubborn.process_id(), child_of(stubborn.process_id()).await?);
-    let status = stubborn.stop().await?;
+    let status = stubborn.end().await?;
     assert_eq!(status.code(), Some(128 + 9), "SIGKILL after SIGTERM was ignored");
     assert!(is_gone(id) && is_gone(child));
 
