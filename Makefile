@@ -22,9 +22,6 @@ PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"targe
 # Integration tests that need no local world: all but the stories of e2e/.
 UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))))
 
-# $(call require,program,how to install it)
-require = command -v $(1) >/dev/null || { echo "$(1) is missing. Install it with: $(2)" >&2; exit 1; }
-
 # What failed, and the summary that each test program printed, unless it has no tests.
 export define SUMMARY
 /^ +Running / { program = $$0 }
@@ -41,8 +38,7 @@ endef
 
 .PHONY: require-rust
 require-rust:
-	@$(call require,cargo,sudo apt-get install rustup && rustup toolchain install)
-	@$(call require,cc,sudo apt-get install build-essential)
+	@hack/tools/require.sh cargo cc
 
 .PHONY: check-format
 check-format: require-rust

@@ -19,14 +19,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    directory::Directory,
-    pki::Pki,
-    ports::free_port,
-    programs,
-    supervised::Supervised,
-    wait::{eventually, http_get},
-};
+use crate::{directory::Directory, pki::Pki, ports::free_port, programs, supervised::Supervised, wait::http_get};
 
 /// On a busy machine with cold disk caches; usually it is a tenth of this.
 const START_WITHIN: Duration = Duration::from_mins(1);
@@ -61,15 +54,13 @@ impl ApiServer {
         let (etcd, etcd_url) = start_etcd(directory, &logs).await?;
         let mut api = Supervised::start(directory, &logs, "kube-apiserver", &server.command(port, &etcd_url)?)?;
         let client = server.admin().await?;
-        eventually(START_WITHIN, "kube-apiserver to be ready", async || {
-            api.ensure_running()?;
+        api.ready(START_WITHIN, async || {
             client
                 .request_text(http::Request::get("/readyz").body(Vec::new())?)
                 .await?;
             Ok(())
         })
-        .await
-        .with_context(|| api.last_words())?;
+        .await?;
         let controllers = Supervised::start(
             directory,
             &logs,
@@ -161,12 +152,10 @@ async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Super
         // Nothing of a test survives a crash of the machine anyway.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     let mut etcd = Supervised::start(directory, logs, "etcd", &command)?;
-    eventually(START_WITHIN, "etcd to be healthy", async || {
-        etcd.ensure_running()?;
-        http_get(&format!("{clients}/health")).await
+    etcd.ready(START_WITHIN, async || {
+        http_get(&format!("{clients}/health")).await.map(drop)
     })
-    .await
-    .with_context(|| etcd.last_words())?;
+    .await?;
     Ok((etcd, clients))
 }
 

@@ -54,12 +54,10 @@ pub(crate) async fn start(
         .arg("--insecure-diagnostics")
         .arg("--feature-gates=ClusterTopology=true,MachinePool=true,MachineTaintPropagation=true");
     let mut core = Supervised::start(directory, &directory.folder("logs")?, "cluster-api-core", &command)?;
-    eventually(START_WITHIN, "Cluster API core to be ready", async || {
-        core.ensure_running()?;
-        http_get(&format!("http://{health}/readyz")).await
+    core.ready(START_WITHIN, async || {
+        http_get(&format!("http://{health}/readyz")).await.map(drop)
     })
-    .await
-    .with_context(|| core.last_words())?;
+    .await?;
     Ok(core)
 }
 

@@ -30,6 +30,9 @@ impl Directory {
             .arg("sweep")
             .args([&root, &register])
             .stdin(Stdio::piped())
+            // It outlives this process, and whoever reads this process' output waits for the last writer.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .process_group_of_its_own()
             .spawn()
             .context("start the sweeper")?;

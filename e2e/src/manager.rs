@@ -2,16 +2,14 @@
 
 use std::{process::Command, process::ExitStatus, time::Duration};
 
-use anyhow::Context;
-
 use crate::{
     aws_proxy::AccessKey,
     environment::TestEnvironment,
     metrics::Metrics,
     ports::free_port,
-    programs,
+    programs, provider,
     supervised::{Memory, Supervised},
-    wait::{eventually, http_get},
+    wait::http_get,
 };
 
 /// How long the manager may take to fill its caches on a busy machine.
@@ -24,6 +22,7 @@ pub struct ManagerBuilder<'a> {
     environment: &'a TestEnvironment,
     flags: Vec<String>,
     key: AccessKey,
+    leader_election: bool,
 }
 
 impl<'a> ManagerBuilder<'a> {
@@ -32,6 +31,7 @@ impl<'a> ManagerBuilder<'a> {
             environment,
             flags: Vec::new(),
             key: environment.aws().key().clone(),
+            leader_election: false,
         }
     }
 
@@ -42,11 +42,11 @@ impl<'a> ManagerBuilder<'a> {
         self
     }
 
-    /// Has it campaign for the Lease in its own namespace, where only one manager of the whole world can hold it.
+    /// Has it campaign for the Lease, which lies in the test's namespace: other tests have one of their own.
     #[must_use]
-    pub fn leader_election(self) -> Self {
-        self.flag("--leader-elect")
-            .flag(format!("--leader-elect-namespace={}", crate::provider::NAMESPACE))
+    pub fn leader_election(mut self) -> Self {
+        self.leader_election = true;
+        self
     }
 
     /// The AWS credentials in its environment, default: the key of the test's account.
@@ -78,13 +78,20 @@ impl<'a> ManagerBuilder<'a> {
             .env("AWS_SECRET_ACCESS_KEY", &self.key.secret_access_key)
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("RUST_BACKTRACE", "1");
+        if self.leader_election {
+            let namespace = self.environment.namespace();
+            provider::grant_lease(&self.environment.client(), namespace).await?;
+            command
+                .arg("--leader-elect")
+                .arg(format!("--identity-namespace={}", provider::NAMESPACE))
+                .env("POD_NAMESPACE", namespace);
+        }
         let mut process = self.environment.start("manager", &command)?;
-        eventually(READY_WITHIN, "the manager to be ready", async || {
-            process.ensure_running()?;
-            http_get(&format!("http://{health}/readyz")).await
-        })
-        .await
-        .with_context(|| process.last_words())?;
+        process
+            .ready(READY_WITHIN, async || {
+                http_get(&format!("http://{health}/readyz")).await.map(drop)
+            })
+            .await?;
         Ok(Manager {
             process,
             health,
@@ -129,9 +136,9 @@ impl Manager {
         self.process.try_wait()
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks it to end, as Kubernetes would, and waits until it has.
     pub async fn stop(self) -> anyhow::Result<ExitStatus> {
-        self.process.stop().await
+        self.process.terminate().await
     }
 
     /// Ends it with SIGKILL and waits until it is gone.

@@ -99,7 +99,8 @@ pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, name
     Ok(())
 }
 
-fn is(object: &DynamicObject, kind: &str) -> bool {
+/// Whether the object is of this kind.
+pub(crate) fn is(object: &DynamicObject, kind: &str) -> bool {
     object.types.as_ref().is_some_and(|types| types.kind == kind)
 }
 

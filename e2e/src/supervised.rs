@@ -20,8 +20,8 @@ use crate::{
 /// Lines of a log that an error quotes.
 const LAST_LINES: usize = 10;
 
-/// Longer than the supervisor's grace period.
-const END_WITHIN: Duration = Duration::from_secs(10);
+/// Kubernetes' default grace period; longer than the supervisor's.
+const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running program under a supervisor. Dropping it ends the program too, but nobody waits for that.
 pub struct Supervised {
@@ -89,6 +89,20 @@ impl Supervised {
         last_words(&self.log)
     }
 
+    /// Waits until `probe` succeeds, but no longer than the program runs. An error has the end of its log.
+    pub(crate) async fn ready(
+        &mut self,
+        within: Duration,
+        mut probe: impl AsyncFnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let what = format!("{} to be ready", self.name);
+        let outcome = eventually(within, &what, async || match self.ensure_running() {
+            Ok(()) => probe().await.map(Ok),
+            Err(ended) => Ok(Err(ended)),
+        });
+        outcome.await.with_context(|| last_words(&self.log))?
+    }
+
     /// How much memory the program uses and has used. Linux only.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         let path = format!("/proc/{}/status", self.program.as_raw_pid());
@@ -112,9 +126,15 @@ impl Supervised {
         Ok(self.supervisor.try_wait()?)
     }
 
-    /// Asks the program to end (SIGTERM; SIGKILL after the supervisor's grace period) and waits until it has.
-    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+    /// Has the supervisor end the program: SIGTERM, and SIGKILL if that takes too long. Waits until it is gone.
+    pub async fn end(mut self) -> anyhow::Result<ExitStatus> {
         drop(self.supervisor.stdin.take());
+        self.ended().await
+    }
+
+    /// Asks the program to end (SIGTERM) and waits until it has, as long as Kubernetes would.
+    pub async fn terminate(mut self) -> anyhow::Result<ExitStatus> {
+        kill_process(self.program, Signal::TERM).with_context(|| format!("terminate {}", self.name))?;
         self.ended().await
     }
 

@@ -119,7 +119,7 @@ impl World {
         let mut processes = std::mem::take(&mut *self.processes.lock().unwrap_or_else(PoisonError::into_inner));
         while let Some(process) = processes.pop() {
             let name = process.name().to_owned();
-            process.stop().await.with_context(|| format!("stop {name}"))?;
+            process.end().await.with_context(|| format!("stop {name}"))?;
         }
         Ok(())
     }

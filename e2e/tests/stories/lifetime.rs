@@ -7,7 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use capa_e2e::{Directory, Supervised, eventually};
+use capa_e2e::{
+    Directory, Supervised,
+    detached::{self, Part},
+    eventually,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How the victim ends by itself; without it the victim waits to be ended.
@@ -49,11 +53,11 @@ async fn nothing_outlives_a_test_process_that_exits_at_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_stopped_program_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
+async fn a_program_that_ignores_sigterm_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
     let directory = Directory::new()?;
     let stubborn = supervised(&directory, "stubborn", STUBBORN)?;
     let (id, child) = (stubborn.process_id(), child_of(stubborn.process_id()).await?);
-    let status = stubborn.stop().await?;
+    let status = stubborn.end().await?;
     assert_eq!(status.code(), Some(128 + 9), "SIGKILL after SIGTERM was ignored");
     assert!(is_gone(id) && is_gone(child));
 
@@ -108,6 +112,46 @@ fn victim() -> anyhow::Result<()> {
     }
 }
 
+#[tokio::test]
+async fn a_world_that_is_kept_outlives_the_program_until_its_stop_file_appears() -> anyhow::Result<()> {
+    let mut victim = Victim::run("kept_victim", "settle").await?;
+    let status = eventually(GONE_WITHIN, "the program to end", async || {
+        victim.process.try_wait()?.context("it still runs")
+    });
+    assert!(status.await?.success());
+    assert!(
+        !victim.programs.iter().any(|id| is_gone(*id)),
+        "what is kept must still run"
+    );
+    std::fs::write(victim.directory.join("stop"), "")?;
+    victim.leaves_nothing().await
+}
+
+#[tokio::test]
+async fn a_world_that_is_to_be_kept_ends_with_the_program_until_it_has_settled() -> anyhow::Result<()> {
+    let victim = Victim::run("kept_victim", "wait").await?;
+    kill_process(Pid::from_child(&victim.process), Signal::KILL)?;
+    victim.leaves_nothing().await
+}
+
+/// The process that leaves something behind, on purpose.
+#[test]
+#[ignore = "a process for its neighbours to end"]
+fn kept_victim() -> anyhow::Result<()> {
+    let Part::Second(detached) = detached::run()? else {
+        return Ok(());
+    };
+    let directory = Directory::new()?;
+    let program = supervised(&directory, "polite", POLITE)?;
+    let report = format!("{} {} end", directory.path().display(), program.process_id());
+    if std::env::var(ENDING)? == "settle" {
+        detached.settle(&directory.path().join("background.log"))?;
+    }
+    std::fs::write(std::env::var(REPORT)?, report)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(detached.until_stopped(&directory.path().join("stop")))
+}
+
 /// A test process with supervised programs.
 struct Victim {
     process: Child,
@@ -116,10 +160,21 @@ struct Victim {
 }
 
 impl Victim {
+    /// A process with a polite and a stubborn program.
     async fn start(ending: &str) -> anyhow::Result<Self> {
+        let mut victim = Self::run("victim", ending).await?;
+        if ending == "wait" {
+            let stubborn = *victim.programs.last().context("no programs in the report")?;
+            victim.programs.push(child_of(stubborn).await?);
+        }
+        Ok(victim)
+    }
+
+    /// The test of this name as a process, with what it has reported.
+    async fn run(test: &str, ending: &str) -> anyhow::Result<Self> {
         let report = tempfile::NamedTempFile::new()?;
         let process = Command::new(std::env::current_exe()?)
-            .args(["--ignored", "--exact", "stories::lifetime::victim"])
+            .args(["--ignored", "--exact", &format!("stories::lifetime::{test}")])
             .env(ENDING, ending)
             .env(REPORT, report.path())
             .stdout(Stdio::null())
@@ -133,14 +188,12 @@ impl Victim {
         let report = report.await?;
         let mut words = report.split(' ');
         let directory = PathBuf::from(words.next().context("an empty report")?);
-        let mut programs: Vec<i32> = words.filter_map(|word| word.parse().ok()).collect();
-        let stubborn = *programs.last().context("no programs in the report")?;
+        let programs: Vec<i32> = words.filter_map(|word| word.parse().ok()).collect();
         if ending == "wait" {
             ensure!(
                 directory.exists() && !programs.iter().any(|id| is_gone(*id)),
                 "the victim started nothing"
             );
-            programs.push(child_of(stubborn).await?);
         }
         Ok(Self {
             process,

@@ -1,4 +1,5 @@
 //! One file per subject.
 
 mod lifetime;
+mod manager;
 mod world;
