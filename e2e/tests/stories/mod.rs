@@ -1,5 +1,7 @@
 //! One file per subject.
 
 mod lifetime;
+mod machine_deployment;
 mod manager;
+mod scenario;
 mod world;
