@@ -34,11 +34,6 @@ impl Metrics {
             .collect();
         (!matching.is_empty()).then(|| matching.iter().sum())
     }
-
-    /// The names of all samples, each once.
-    pub fn names(&self) -> std::collections::BTreeSet<&str> {
-        self.0.iter().map(|sample| sample.name.as_str()).collect()
-    }
 }
 
 impl Sample {

@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Ends everything, what was started last first, and waits for it.
-    pub async fn stop(self) -> anyhow::Result<()> {
+    pub async fn stop(&self) -> anyhow::Result<()> {
         let mut processes = std::mem::take(&mut *self.processes.lock().unwrap_or_else(PoisonError::into_inner));
         while let Some(process) = processes.pop() {
             let name = process.name().to_owned();

@@ -30,14 +30,14 @@ const STUBBORN: &[&str] = &["sh", "-c", "trap '' TERM; sleep 1000; sleep 1000"];
 
 #[tokio::test]
 async fn nothing_outlives_a_test_process_that_is_killed() -> anyhow::Result<()> {
-    let victim = Victim::start("wait").await?;
+    let mut victim = Victim::start("wait").await?;
     kill_process(Pid::from_child(&victim.process), Signal::KILL)?;
     victim.leaves_nothing().await
 }
 
 #[tokio::test]
 async fn nothing_outlives_a_test_process_that_gets_ctrl_c() -> anyhow::Result<()> {
-    let victim = Victim::start("wait").await?;
+    let mut victim = Victim::start("wait").await?;
     kill_process(Pid::from_child(&victim.process), Signal::INT)?;
     victim.leaves_nothing().await
 }
@@ -129,7 +129,7 @@ async fn a_world_that_is_kept_outlives_the_program_until_its_stop_file_appears()
 
 #[tokio::test]
 async fn a_world_that_is_to_be_kept_ends_with_the_program_until_it_has_settled() -> anyhow::Result<()> {
-    let victim = Victim::run("kept_victim", "wait").await?;
+    let mut victim = Victim::run("kept_victim", "wait").await?;
     kill_process(Pid::from_child(&victim.process), Signal::KILL)?;
     victim.leaves_nothing().await
 }
@@ -202,7 +202,7 @@ impl Victim {
         })
     }
 
-    async fn leaves_nothing(mut self) -> anyhow::Result<()> {
+    async fn leaves_nothing(&mut self) -> anyhow::Result<()> {
         eventually(GONE_WITHIN, "all that the victim started to be gone", async || {
             self.process.try_wait()?.context("the victim still runs")?;
             let left: Vec<_> = self.programs.iter().filter(|id| !is_gone(**id)).collect();
@@ -211,6 +211,14 @@ impl Victim {
             Ok(())
         })
         .await
+    }
+}
+
+impl Drop for Victim {
+    /// A test that fails leaves nothing either.
+    fn drop(&mut self) {
+        let _already_gone = std::fs::write(self.directory.join("stop"), "");
+        let _already_ended = self.process.kill();
     }
 }
 
