@@ -82,7 +82,7 @@ async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -
         record.instance_id = Some(instance.id.clone());
     }
     draft = store(draft, world).await?;
-    world.memory.forget(draft.uid());
+    world.memory.launched(draft.uid());
     draft.events.push(Notice::normal(
         "SuccessfulCreate",
         format!("launched instance {}", instance.id),
@@ -128,9 +128,10 @@ fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
 }
 
 fn not_launched(draft: Draft, error: &CloudError, request: &LaunchRequest, world: &MachineWorld) -> Draft {
-    if error.class.is_refusal() {
-        world.memory.note(draft.uid(), &request.client_token, Progress::Refused);
-    }
+    let before = world.memory.progress(draft.uid(), &request.client_token);
+    world
+        .memory
+        .note(draft.uid(), &request.client_token, before.after(error.class));
     let reason = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
         ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::dereference::{self, Access, Surroundings, SurroundingsError};
 use super::memory::Progress;
-use super::plan::{self, Attempt};
+use super::plan::{self, Attempt, LaunchPlan, Then};
 use super::request::{self, Ingredients};
 use super::{Draft, MachineWorld, Owners, apply, observe};
 
@@ -49,22 +49,21 @@ pub(super) async fn reconcile(
             .launch
             .get_or_insert_with(LaunchRecord::before_first_attempt);
     }
-    let (draft, prepared) = prepare(draft, owner, cluster, world).await?;
+    let (mut draft, prepared) = prepare(draft, owner, cluster, world).await?;
     let Some(prepared) = prepared else { return Ok(draft) };
-    let (draft, request) = match choose(draft, owner, &prepared, world) {
-        Ok(chosen) => chosen,
-        Err(stopped) => return Ok(*stopped),
+    let (plan, recorded) = plan(&draft, owner, &prepared, world);
+    let request = match (plan.then, recorded) {
+        (Then::Repeat | Then::Confirm, Some(recorded)) => recorded,
+        (Then::Record(attempt), _) => match new_placement(&draft, owner, &prepared, world) {
+            Ok(placement) => {
+                let client_token = format!("{}-{attempt}", draft.uid());
+                request(&draft, owner, &prepared, &placement, client_token)
+            }
+            Err(problem) => return Ok(draft.stop(network_not_ready(&problem), Next::Retry)),
+        },
+        (Then::Repeat | Then::Confirm, None) => return Ok(draft),
     };
-    let uid = draft.uid().to_owned();
-    let record = draft.status.launch.as_ref();
-    let recorded = record.and_then(|record| record.request.as_ref());
-    let attempt = Attempt {
-        progress: recorded.map_or(Progress::Unknown, |recorded| {
-            world.memory.progress(&uid, &recorded.client_token)
-        }),
-        same_parameters: recorded.is_none_or(|recorded| recorded.parameters_hash == request.parameters_hash()),
-    };
-    let plan = plan::launch(record, attempt, world.kubernetes.now(), &world.timing);
+    draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
     match dereference::recorded_instance_id(&draft.machine) {
         Some(_) => observe::reconcile(draft, owners, world).await,
@@ -158,39 +157,43 @@ fn network_not_ready(problem: &Problem) -> ConditionUpdate {
     ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone())
 }
 
-/// The call of this attempt: for an open record the recorded placement, else a new one.
-fn choose(
-    mut draft: Draft,
+/// What to do, and the recorded call as it would be made now, where there is one.
+fn plan(
+    draft: &Draft,
     owner: &Machine,
     prepared: &Prepared,
     world: &MachineWorld,
-) -> Result<(Draft, LaunchRequest), Box<Draft>> {
-    let uid = draft.uid().to_owned();
-    let recorded = draft
-        .status
-        .launch
-        .as_ref()
-        .and_then(|record| Some((record.attempt, record.request.as_ref()?)));
-    let refused = |token: &str| world.memory.progress(&uid, token) == Progress::Refused;
-    let placed = match recorded {
-        Some((_, request)) if !refused(&request.client_token) => Ok((
-            Placement {
-                subnet_id: request.subnet_id.clone(),
-                availability_zone: None,
-                security_group_ids: request.security_group_ids.clone(),
-            },
-            request.client_token.clone(),
-        )),
-        _ => {
-            let attempt = recorded.map_or(0, |(attempt, _)| attempt) + 1;
-            new_placement(&draft, owner, prepared, world).map(|placement| (placement, format!("{uid}-{attempt}")))
-        }
+) -> (LaunchPlan, Option<LaunchRequest>) {
+    let record = draft.status.launch.as_ref();
+    let recorded = record.and_then(|record| record.request.as_ref());
+    let repeated = recorded.map(|recorded| {
+        let placement = Placement {
+            subnet_id: recorded.subnet_id.clone(),
+            availability_zone: None,
+            security_group_ids: recorded.security_group_ids.clone(),
+        };
+        request(draft, owner, prepared, &placement, recorded.client_token.clone())
+    });
+    let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
+    let attempt = Attempt {
+        progress: recorded.map_or(Progress::Unknown, |recorded| {
+            world.memory.progress(draft.uid(), &recorded.client_token)
+        }),
+        same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
     };
-    let (placement, client_token) = match placed {
-        Ok(placed) => placed,
-        Err(problem) => return Err(Box::new(draft.stop(network_not_ready(&problem), Next::Retry))),
-    };
-    draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
+    (
+        plan::launch(record, attempt, world.kubernetes.now(), &world.timing),
+        repeated,
+    )
+}
+
+fn request(
+    draft: &Draft,
+    owner: &Machine,
+    prepared: &Prepared,
+    placement: &Placement,
+    client_token: String,
+) -> LaunchRequest {
     let ingredients = Ingredients {
         network: &prepared.surroundings.network,
         cluster_tag: &prepared.cluster_tag,
@@ -199,8 +202,7 @@ fn choose(
         user_data: &prepared.user_data,
         root_device: prepared.surroundings.root_device.as_deref(),
     };
-    let request = request::build(&draft.machine, &ingredients, &placement, client_token);
-    Ok((draft, request))
+    request::build(&draft.machine, &ingredients, placement, client_token)
 }
 
 fn new_placement(

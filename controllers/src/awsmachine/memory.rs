@@ -5,17 +5,35 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capa_api::machine::AWSMachine;
+use capa_cloud::ErrorClass;
 use capa_network::Placement;
 
 /// How far an attempt has come, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing is known: another process wrote the record, or none is there.
+    /// Nothing is known: another process wrote the record and may have called, or none is there.
     Unknown,
-    /// This process wrote the record, so only it can have called.
+    /// This process wrote the record, and every call so far was turned away without effect.
     Recorded,
-    /// AWS has refused the attempt by code: nothing was launched.
+    /// A call of this process was not answered: it may have launched.
+    Unanswered,
+    /// AWS has refused the attempt by code, and no earlier call was left unanswered: nothing was launched.
     Refused,
+    /// AWS has refused a call after an earlier one may have launched: the refusal proves nothing.
+    Doubtful,
+}
+
+impl Progress {
+    /// What the failure of a call adds to what was known before.
+    pub(super) fn after(self, failure: ErrorClass) -> Self {
+        match failure {
+            ErrorClass::Throttled => self,
+            ErrorClass::NoAnswer => Self::Unanswered,
+            ErrorClass::IdempotentParameterMismatch => Self::Doubtful,
+            _ if matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
+            _ => Self::Doubtful,
+        }
+    }
 }
 
 /// Launches of this process: the progress of attempts, and the subnets that are promised but not yet recorded.
@@ -46,7 +64,13 @@ impl LaunchMemory {
             .insert(uid.to_owned(), (client_token.to_owned(), progress));
     }
 
-    /// Forgets a machine whose launch is over.
+    /// Forgets the attempts of a machine that has its instance. Its subnet stays promised: the cache may not show the
+    /// record yet.
+    pub(super) fn launched(&self, uid: &str) {
+        self.state().attempts.remove(uid);
+    }
+
+    /// Forgets a machine that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
         state.attempts.remove(uid);
@@ -84,5 +108,29 @@ impl LaunchMemory {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_proof_only_where_every_earlier_call_was_answered() {
+        let refusal = ErrorClass::InsufficientCapacity;
+        assert_eq!(Progress::Recorded.after(refusal), Progress::Refused);
+        assert_eq!(
+            Progress::Recorded.after(ErrorClass::Throttled).after(refusal),
+            Progress::Refused
+        );
+        assert_eq!(
+            Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal),
+            Progress::Doubtful
+        );
+        assert_eq!(Progress::Unknown.after(refusal), Progress::Doubtful);
+        assert_eq!(
+            Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch),
+            Progress::Doubtful
+        );
     }
 }

@@ -22,7 +22,7 @@ pub(super) enum Then {
     Record(i32),
     /// Make the recorded call again: with the same token and parameters that is a lookup.
     Repeat,
-    /// The call cannot be repeated as it was: only look.
+    /// The call cannot be repeated as it was: only look, until [`Timing::launch_lookup_age`] has passed.
     Confirm,
 }
 
@@ -44,22 +44,26 @@ pub(super) fn launch(record: Option<&LaunchRecord>, attempt: Attempt, now: Times
             then: Then::Record(1),
         };
     };
-    if attempt.progress == Progress::Refused {
-        return LaunchPlan {
+    let age = now.duration_since(request.requested_at.0).unsigned_abs();
+    let next_attempt = Then::Record(record.attempt + 1);
+    match attempt.progress {
+        Progress::Refused => LaunchPlan {
             look_up: false,
-            then: Then::Record(record.attempt + 1),
-        };
-    }
-    let age = now.duration_since(request.requested_at.0);
-    let token_is_known_to_aws = age.unsigned_abs() < timing.token_age;
-    let then = if attempt.same_parameters && token_is_known_to_aws {
-        Then::Repeat
-    } else {
-        Then::Confirm
-    };
-    LaunchPlan {
-        look_up: attempt.progress == Progress::Unknown || then == Then::Confirm,
-        then,
+            then: next_attempt,
+        },
+        progress if progress != Progress::Doubtful && attempt.same_parameters && age < timing.token_age => LaunchPlan {
+            look_up: progress == Progress::Unknown,
+            then: Then::Repeat,
+        },
+        // The call can neither be repeated nor be taken as refused: only time proves that it launched nothing.
+        _ => LaunchPlan {
+            look_up: true,
+            then: if age < timing.launch_lookup_age {
+                Then::Confirm
+            } else {
+                next_attempt
+            },
+        },
     }
 }
 
@@ -172,27 +176,57 @@ mod tests {
 
     #[test]
     fn a_call_that_would_differ_from_its_record_is_never_made() {
-        assert_eq!(
-            plan(Some(&record(1)), Progress::Recorded, false),
-            LaunchPlan {
-                look_up: true,
-                then: Then::Confirm
-            }
-        );
+        let confirm = LaunchPlan {
+            look_up: true,
+            then: Then::Confirm,
+        };
+        assert_eq!(plan(Some(&record(1)), Progress::Recorded, false), confirm);
+        assert_eq!(plan(Some(&record(1)), Progress::Unknown, false), confirm);
+    }
+
+    #[test]
+    fn silence_is_answered_by_the_same_call_and_a_refusal_after_silence_by_looking() {
+        let repeat = LaunchPlan {
+            look_up: false,
+            then: Then::Repeat,
+        };
+        let confirm = LaunchPlan {
+            look_up: true,
+            then: Then::Confirm,
+        };
+        assert_eq!(plan(Some(&record(1)), Progress::Unanswered, true), repeat);
+        assert_eq!(plan(Some(&record(1)), Progress::Doubtful, true), confirm);
+    }
+
+    #[test]
+    fn only_time_and_an_empty_lookup_make_room_for_the_next_attempt_after_doubt() {
+        let timing = Timing::default();
+        let attempt = Attempt {
+            progress: Progress::Doubtful,
+            same_parameters: true,
+        };
+        let later = Timestamp::UNIX_EPOCH + timing.launch_lookup_age;
+        let next = LaunchPlan {
+            look_up: true,
+            then: Then::Record(2),
+        };
+        assert_eq!(launch(Some(&record(1)), attempt, later, &timing), next);
     }
 
     #[test]
     fn an_attempt_older_than_its_token_is_looked_up_and_not_repeated() {
-        let later = Timestamp::UNIX_EPOCH + Timing::default().token_age;
+        let timing = Timing::default();
         let attempt = Attempt {
             progress: Progress::Recorded,
             same_parameters: true,
         };
+        let later = Timestamp::UNIX_EPOCH + timing.token_age;
+        let plan = launch(Some(&record(1)), attempt, later, &timing);
         assert_eq!(
-            launch(Some(&record(1)), attempt, later, &Timing::default()),
+            plan,
             LaunchPlan {
                 look_up: true,
-                then: Then::Confirm
+                then: Then::Record(2)
             }
         );
     }
