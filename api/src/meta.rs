@@ -56,6 +56,8 @@ pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/a
 /// Annotation that asks for lookups and checks to run again: any new value.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
+/// What the keys of this provider's own tags begin with.
+pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster; also what finds all our instances in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
 /// Tag key with `<namespace>/<Machine name>` of an instance.

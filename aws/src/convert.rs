@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 
 use aws_sdk_ec2::types;
 use capa_cloud::{
-    Address, AddressKind, CloudError, Image, Instance, InstanceState, Query, RouteTable, SecurityGroup, StateReason,
-    Subnet, Vpc,
+    CloudError, Image, Instance, InstanceState, MachineAddress, MachineAddressType, Query, RouteTable, SecurityGroup,
+    StateReason, Subnet, Vpc, identifying_tag,
 };
 use jiff::Timestamp;
 
@@ -108,7 +108,7 @@ pub(crate) fn instance(operation: &'static str, instance: &types::Instance) -> R
 }
 
 pub(crate) fn state_name(name: &types::InstanceStateName) -> Option<InstanceState> {
-    InstanceState::parse(name.as_str())
+    name.as_str().parse().ok()
 }
 
 fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
@@ -119,7 +119,7 @@ fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
 }
 
 /// Per interface, in the order of their devices: names and addresses as Cluster API lists them.
-fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<Address> {
+fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
     let mut ordered: Vec<_> = interfaces.iter().collect();
     ordered.sort_by_key(|interface| {
         let device = interface
@@ -130,21 +130,24 @@ fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<Address> {
     ordered.into_iter().flat_map(interface_addresses).collect()
 }
 
-fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<Address> {
+fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<MachineAddress> {
     let public = interface.association();
     let mut addresses: Vec<_> = [
-        (AddressKind::InternalDNS, interface.private_dns_name()),
-        (AddressKind::InternalIP, interface.private_ip_address()),
+        (MachineAddressType::InternalDNS, interface.private_dns_name()),
+        (MachineAddressType::InternalIP, interface.private_ip_address()),
         (
-            AddressKind::ExternalDNS,
+            MachineAddressType::ExternalDNS,
             public.and_then(|public| public.public_dns_name()),
         ),
-        (AddressKind::ExternalIP, public.and_then(|public| public.public_ip())),
+        (
+            MachineAddressType::ExternalIP,
+            public.and_then(|public| public.public_ip()),
+        ),
     ]
     .into_iter()
     .filter_map(|(kind, address)| {
-        Some(Address {
-            kind,
+        Some(MachineAddress {
+            address_type: kind,
             address: some_text(address)?,
         })
     })
@@ -158,8 +161,8 @@ fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<Addre
     addresses.extend(
         ipv6.into_iter()
             .filter(|address| !is_link_local(address))
-            .map(|address| Address {
-                kind: AddressKind::InternalIP,
+            .map(|address| MachineAddress {
+                address_type: MachineAddressType::InternalIP,
                 address: address.to_owned(),
             }),
     );
@@ -173,7 +176,8 @@ fn is_link_local(address: &str) -> bool {
 }
 
 fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
-    tags.iter().map(|tag| (text(tag.key()), text(tag.value()))).collect()
+    let identifying = tags.iter().filter(|tag| tag.key().is_some_and(identifying_tag));
+    identifying.map(|tag| (text(tag.key()), text(tag.value()))).collect()
 }
 
 fn timestamp(time: &aws_smithy_types::DateTime) -> Option<Timestamp> {
@@ -220,16 +224,16 @@ mod tests {
         let second = interface(1, "10.0.0.2").build();
         let shown: Vec<_> = addresses(&[second, first])
             .into_iter()
-            .map(|address| (address.kind, address.address))
+            .map(|address| (address.address_type, address.address))
             .collect();
         let expected = [
-            (AddressKind::InternalDNS, "ip-10.0.0.1.internal"),
-            (AddressKind::InternalIP, "10.0.0.1"),
-            (AddressKind::ExternalIP, "203.0.113.5"),
-            (AddressKind::InternalIP, "2001:db8::1"),
-            (AddressKind::InternalIP, "2001:db8::2"),
-            (AddressKind::InternalDNS, "ip-10.0.0.2.internal"),
-            (AddressKind::InternalIP, "10.0.0.2"),
+            (MachineAddressType::InternalDNS, "ip-10.0.0.1.internal"),
+            (MachineAddressType::InternalIP, "10.0.0.1"),
+            (MachineAddressType::ExternalIP, "203.0.113.5"),
+            (MachineAddressType::InternalIP, "2001:db8::1"),
+            (MachineAddressType::InternalIP, "2001:db8::2"),
+            (MachineAddressType::InternalDNS, "ip-10.0.0.2.internal"),
+            (MachineAddressType::InternalIP, "10.0.0.2"),
         ];
         assert_eq!(shown, expected.map(|(kind, address)| (kind, address.to_owned())));
     }

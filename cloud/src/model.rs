@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use capa_api::common::MachineAddress;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
 use jiff::Timestamp;
 
 /// Which things a describe asks for: all filters must match. Ids are asked for by filter too, because one unknown id
@@ -84,56 +87,6 @@ pub struct Image {
     pub root_device_name: Option<String>,
 }
 
-/// State of an instance as EC2 names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InstanceState {
-    /// Starting.
-    Pending,
-    /// Running.
-    Running,
-    /// On its way to terminated.
-    ShuttingDown,
-    /// Gone for good; EC2 shows it for about an hour.
-    Terminated,
-    /// On its way to stopped.
-    Stopping,
-    /// Stopped; can be started by its owner.
-    Stopped,
-}
-
-impl InstanceState {
-    /// EC2's word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::ShuttingDown => "shutting-down",
-            Self::Terminated => "terminated",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-        }
-    }
-
-    /// Reads EC2's word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [
-            Self::Pending,
-            Self::Running,
-            Self::ShuttingDown,
-            Self::Terminated,
-            Self::Stopping,
-            Self::Stopped,
-        ]
-        .into_iter()
-        .find(|state| state.as_str() == word)
-    }
-
-    /// Whether the state is about to change by itself, so that it is worth a look every few seconds.
-    pub fn in_transition(self) -> bool {
-        matches!(self, Self::Pending | Self::ShuttingDown | Self::Stopping)
-    }
-}
-
 /// Why EC2 put an instance into its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateReason {
@@ -141,28 +94,6 @@ pub struct StateReason {
     pub code: String,
     /// EC2's text.
     pub message: String,
-}
-
-/// Kind of an address, as Cluster API names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AddressKind {
-    /// Reachable inside the VPC.
-    InternalIP,
-    /// Reachable from outside.
-    ExternalIP,
-    /// Name that resolves inside the VPC.
-    InternalDNS,
-    /// Name that resolves outside.
-    ExternalDNS,
-}
-
-/// An address of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
-    /// Its kind.
-    pub kind: AddressKind,
-    /// The address or name itself.
-    pub address: String,
 }
 
 /// An EC2 instance, reduced to what a machine shows and decides by.
@@ -183,9 +114,14 @@ pub struct Instance {
     /// When EC2 accepted the launch.
     pub launch_time: Option<Timestamp>,
     /// Its addresses, in a stable order.
-    pub addresses: Vec<Address>,
-    /// Its tags.
+    pub addresses: Vec<MachineAddress>,
+    /// Those of its tags that say whose it is ([`identifying_tag`]).
     pub tags: BTreeMap<String, String>,
+}
+
+/// Whether a tag says whose an instance is. The others are not kept: the store holds every instance of a fleet.
+pub fn identifying_tag(key: &str) -> bool {
+    key == meta::MACHINE_NAME_TAG || key.starts_with(meta::OWN_TAG_PREFIX)
 }
 
 /// The type of a zone by its name: `availability-zone` when it is the region and one letter, else an edge zone
@@ -211,17 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn states_read_back_as_they_are_written() {
-        for word in [
-            "pending",
-            "running",
-            "shutting-down",
-            "terminated",
-            "stopping",
-            "stopped",
-        ] {
-            assert_eq!(InstanceState::parse(word).map(InstanceState::as_str), Some(word));
-        }
-        assert_eq!(InstanceState::parse("rebooting"), None);
+    fn only_tags_that_say_whose_an_instance_is_are_kept() {
+        assert!(identifying_tag("MachineName"));
+        assert!(identifying_tag("sigs.k8s.io/cluster-api-provider-aws/cluster/dev"));
+        assert!(!identifying_tag("cost-centre"));
     }
 }

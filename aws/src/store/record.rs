@@ -57,7 +57,7 @@ impl Record {
 
     pub(super) fn is_watched_in_transition(&self) -> bool {
         let state = self.instance.as_ref().map(|instance| instance.state);
-        !self.watchers.is_empty() && state.is_some_and(InstanceState::in_transition)
+        !self.watchers.is_empty() && state.is_some_and(InstanceState::is_in_transition)
     }
 
     /// Whether nobody wants to know and AWS does not show it any more.

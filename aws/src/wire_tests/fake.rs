@@ -169,11 +169,10 @@ pub(super) fn answer(action: &str, content: &str, next: Option<&str>) -> Answer 
 
 pub(super) fn instance_xml(id: &str, state: InstanceState) -> String {
     format!(
-        "<item><instanceId>{id}</instanceId><instanceState><name>{}</name></instanceState>\
+        "<item><instanceId>{id}</instanceId><instanceState><name>{state}</name></instanceState>\
          <placement><availabilityZone>us-test-1a</availabilityZone></placement>\
          <launchTime>2026-01-02T03:04:05.000Z</launchTime>\
-         <tagSet><item><key>Name</key><value>node</value></item></tagSet></item>",
-        state.as_str()
+         <tagSet><item><key>Name</key><value>node</value></item></tagSet></item>"
     )
 }
 

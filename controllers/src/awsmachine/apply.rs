@@ -2,8 +2,9 @@
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::core::Machine;
+use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::{CloudError, ErrorClass, Instance, InstanceState, LaunchRequest, MachineCloud, Query};
+use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, MachineCloud, Query};
 use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
 use super::launch::{self, Prepared};

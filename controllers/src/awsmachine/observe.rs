@@ -1,9 +1,9 @@
 //! Follows the instance of a machine.
 
-use capa_api::common::{IdentityReference, Initialization, MachineAddress, MachineAddressType};
+use capa_api::common::{IdentityReference, Initialization};
 use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::MachineNetworkInUse;
-use capa_cloud::{AddressKind, Instance, InstanceState, Sighting};
+use capa_api::machine::{InstanceState, MachineNetworkInUse};
+use capa_cloud::{Instance, Sighting};
 use capa_runtime::reconcile::{Next, ReconcileError};
 
 use super::dereference::{self, Access};
@@ -131,10 +131,10 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
             .await?;
     }
     let status = &mut draft.status;
-    status.instance_state = instance.state.as_str().parse().ok();
+    status.instance_state = Some(instance.state);
     status.failure_domain = Some(instance.availability_zone.clone());
     if !instance.addresses.is_empty() {
-        status.addresses = addresses(instance);
+        status.addresses.clone_from(&instance.addresses);
     }
     if running {
         status.initialization = Some(Initialization {
@@ -195,23 +195,6 @@ fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::Conditi
             "registering instances in controlPlaneTargets is not supported yet: register this one yourself",
         )
     })
-}
-
-fn addresses(instance: &Instance) -> Vec<MachineAddress> {
-    let kind = |kind| match kind {
-        AddressKind::InternalIP => MachineAddressType::InternalIP,
-        AddressKind::ExternalIP => MachineAddressType::ExternalIP,
-        AddressKind::InternalDNS => MachineAddressType::InternalDNS,
-        AddressKind::ExternalDNS => MachineAddressType::ExternalDNS,
-    };
-    instance
-        .addresses
-        .iter()
-        .map(|address| MachineAddress {
-            address_type: kind(address.kind),
-            address: address.address.clone(),
-        })
-        .collect()
 }
 
 /// Not found is not gone: a young instance may simply not show yet.

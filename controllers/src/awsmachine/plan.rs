@@ -1,7 +1,7 @@
 //! Decides. Pure: what is recorded and known goes in, steps come out.
 
-use capa_api::machine::LaunchRecord;
-use capa_cloud::{Instance, InstanceState, Timing};
+use capa_api::machine::{InstanceState, LaunchRecord};
+use capa_cloud::{Instance, Timing};
 use jiff::Timestamp;
 
 use super::memory::Progress;
