@@ -4,10 +4,12 @@
 //! from the first source that has it, and [`place`] chooses subnet and security groups. Normative text:
 //! `docs/network-contract.md`.
 
+mod drift;
 mod merge;
 mod placement;
 mod trust;
 
+pub use drift::drift;
 pub use merge::{Contribution, Merged, Problem, Source, merge};
 pub use placement::{Placement, PlacementRequest, place};
 pub use trust::{Trust, trust_of};

@@ -1,7 +1,6 @@
 //! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_api::meta;
 use capa_cloud::Sighting;
 use capa_runtime::reconcile::{Next, ReconcileError};
 
@@ -31,14 +30,13 @@ async fn known_instance(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let sighting = whereabouts.access.cloud.instance(&draft.key(), id);
-    let instance = match &sighting {
-        Sighting::Seen(instance) => Some(instance.as_ref()),
-        Sighting::Unknown | Sighting::Absent => None,
-    };
     let believed = dereference::recorded_instance_id(&draft.machine).is_some();
-    let owner_name = meta::owner_machine_name(&draft.machine.metadata).unwrap_or_default();
-    let foreign = |instance| !apply::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name);
-    if !believed && instance.is_some_and(foreign) {
+    let owner_name = dereference::machine_name(&draft.machine);
+    let foreign = match &sighting {
+        Sighting::Seen(instance) => !apply::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name),
+        Sighting::Unknown | Sighting::Absent => false,
+    };
+    if foreign && !believed {
         let message = format!(
             "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
              correct its tags if it is this machine's"
@@ -49,25 +47,23 @@ async fn known_instance(
         ));
     }
     let youth = observe::youth(&draft, world);
-    match plan::delete_known(instance, sighting == Sighting::Absent, youth.is_none()) {
-        DeletionStep::Release => release(draft, world).await,
-        DeletionStep::Terminate(id) => Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), &id).await),
-        DeletionStep::Wait => {
-            let message = format!("instance {id} is being terminated");
-            Ok(draft.stop(
-                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-                Next::AwaitChange,
-            ))
-        }
-        DeletionStep::WaitUntilOldEnough => {
-            let message = format!("instance {id} does not show in AWS, which is no proof while it is this young");
-            let next = youth.map_or(Next::Retry, Next::Requeue);
-            Ok(draft.stop(
-                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-                next,
-            ))
-        }
-    }
+    let (message, next) = match plan::delete(&sighting, youth.is_none()) {
+        DeletionStep::Release => return release(draft, world).await,
+        DeletionStep::Terminate => return Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), id).await),
+        DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
+        DeletionStep::AwaitSighting => (
+            format!("instance {id} is looked up before it is terminated"),
+            Next::AwaitChange,
+        ),
+        DeletionStep::AwaitAge => (
+            format!("instance {id} does not show in AWS, which is no proof while it is this young"),
+            youth.map_or(Next::Retry, Next::Requeue),
+        ),
+    };
+    Ok(draft.stop(
+        ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+        next,
+    ))
 }
 
 /// No id is known: whatever carries the tags of this machine is its instance.
@@ -78,12 +74,9 @@ async fn unknown_instance(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let cloud = whereabouts.access.cloud.as_ref();
-    let owner_name = meta::owner_machine_name(&draft.machine.metadata)
-        .or(draft.machine.metadata.name.as_deref())
-        .unwrap_or_default()
-        .to_owned();
-    let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), &owner_name);
-    let found = match cloud.find_instances(&query).await {
+    let owner_name = dereference::machine_name(&draft.machine);
+    let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
+    let mut found = match cloud.find_instances(&query).await {
         Ok(found) => found,
         Err(_) if never_asked => return release(draft, world).await,
         Err(error) => {
@@ -94,19 +87,27 @@ async fn unknown_instance(
             ));
         }
     };
-    let alive = apply::alive(found);
-    if alive.is_empty() {
-        return match lookup_rest(&draft, world) {
-            Some(rest) if !never_asked => {
+    found.retain(|instance| plan::delete_seen(instance) != DeletionStep::Release);
+    if found.is_empty() {
+        return match lookup_rest(&draft, world).filter(|_| !never_asked) {
+            Some(rest) => {
                 let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
                 let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
                 Ok(draft.stop(update, Next::Requeue(rest.min(launch::lookup_interval(world)))))
             }
-            _ => release(draft, world).await,
+            None => release(draft, world).await,
         };
     }
-    for instance in alive {
-        draft = apply::terminate(draft, cloud, &instance.id).await;
+    for instance in &found {
+        draft = if plan::delete_seen(instance) == DeletionStep::Terminate {
+            apply::terminate(draft, cloud, &instance.id).await
+        } else {
+            let message = format!("instance {} is being terminated", instance.id);
+            draft.stop(
+                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+                Next::AwaitChange,
+            )
+        };
     }
     // Not recorded, so the store does not follow it: looked up again until nothing is left.
     draft.next = Next::Requeue(world.timing.transition_interval);

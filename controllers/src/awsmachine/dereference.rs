@@ -30,6 +30,15 @@ pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
     }
 }
 
+/// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner
+/// reference is lost.
+pub(super) fn machine_name(machine: &AWSMachine) -> &str {
+    let metadata = &machine.metadata;
+    meta::owner_machine_name(metadata)
+        .or(metadata.name.as_deref())
+        .unwrap_or_default()
+}
+
 /// The instance of a machine: as recorded, else as its spec names it.
 pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
     recorded_instance_id(machine)

@@ -4,6 +4,7 @@ use capa_api::common::{IdentityReference, Initialization};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, MachineNetworkInUse};
 use capa_cloud::{Instance, Sighting};
+use capa_network::drift;
 use capa_runtime::reconcile::{Next, ReconcileError};
 
 use super::dereference::{self, Access};
@@ -81,15 +82,15 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     };
     let (mut draft, whereabouts) = match whereabouts(draft, owners, world).await? {
         Ok(found) => found,
-        Err(stopped) => return Ok(keep_saying(stopped)),
+        Err(stopped) => return Ok(stopped),
     };
     match whereabouts.access.cloud.instance(&draft.key(), &id) {
         // The store wakes us with its first listing; until then what was last known stands.
-        Sighting::Unknown => Ok(keep_saying(draft)),
+        Sighting::Unknown => Ok(draft),
         Sighting::Absent => Ok(absent(draft, &id, world)),
         Sighting::Seen(instance) => {
             let believed = dereference::recorded_instance_id(&draft.machine).is_some();
-            let owner_name = capa_api::meta::owner_machine_name(&draft.machine.metadata).unwrap_or_default();
+            let owner_name = dereference::machine_name(&draft.machine);
             if !believed && !apply::is_ours(&instance, &whereabouts.cluster_tag, draft.namespace(), owner_name) {
                 let message = format!(
                     "instance {id}, which the spec names, does not carry the tags of this machine: it is left alone"
@@ -103,9 +104,35 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
                 .status
                 .network
                 .get_or_insert_with(|| recovered(&instance, &whereabouts));
+            let draft = up_to_date(draft, owners, world).await?;
             seen(draft, &instance, world).await
         }
     }
+}
+
+/// Tells whether the sources still say what the machine was launched with. A source that cannot be read now says nothing.
+async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, KubernetesError> {
+    let (Some(cluster), Some(in_use)) = (&owners.cluster, &draft.status.network) else {
+        return Ok(draft);
+    };
+    let mut merged = dereference::network(&draft.machine, cluster, world).await?;
+    if merged.problem.is_some() {
+        return Ok(draft);
+    }
+    if draft.machine.spec.subnet.is_some() {
+        // The machine's own subnet won at launch and its spec cannot change.
+        merged.network.subnets.clear();
+    }
+    let role = capa_api::meta::machine_role(&draft.machine.metadata);
+    let update = match drift(&merged.network, in_use, role) {
+        None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
+        Some(difference) => {
+            let message = format!("{difference}: running machines keep what they have, replace the Machine to follow");
+            ConditionType::NetworkUpToDate.is_false(Reason::Drifted, message)
+        }
+    };
+    draft.say(update);
+    Ok(draft)
 }
 
 /// What can be told of the network of an instance whose status was lost.
@@ -201,7 +228,7 @@ fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::Conditi
 fn absent(mut draft: Draft, id: &str, world: &MachineWorld) -> Draft {
     if let Some(rest) = youth(&draft, world) {
         draft.next = Next::Requeue(rest);
-        return keep_saying(draft);
+        return draft;
     }
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
@@ -221,13 +248,4 @@ pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<std::time::Du
         .visibility_age
         .checked_sub(age)
         .filter(|rest| !rest.is_zero())
-}
-
-/// What this pass could not look at stays as it was said before.
-fn keep_saying(mut draft: Draft) -> Draft {
-    let said: Vec<_> = draft.updates.iter().map(|update| update.condition).collect();
-    let kept = draft.status.conditions.iter().filter_map(super::status::as_update);
-    let kept: Vec<_> = kept.filter(|update| !said.contains(&update.condition)).collect();
-    draft.updates.extend(kept);
-    draft
 }

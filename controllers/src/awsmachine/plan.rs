@@ -1,7 +1,7 @@
 //! Decides. Pure: what is recorded and known goes in, steps come out.
 
 use capa_api::machine::{InstanceState, LaunchRecord};
-use capa_cloud::{Instance, Timing};
+use capa_cloud::{Instance, Sighting, Timing};
 use jiff::Timestamp;
 
 use super::memory::Progress;
@@ -68,31 +68,38 @@ pub(super) fn launch(record: Option<&LaunchRecord>, attempt: Attempt, now: Times
 }
 
 /// What to do for a machine that is being deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeletionStep {
-    /// Terminate this instance.
-    Terminate(String),
-    /// Termination is under way, or the answer is: the store wakes us.
-    Wait,
-    /// Nothing may be concluded yet.
-    WaitUntilOldEnough,
+    /// Terminate the instance.
+    Terminate,
+    /// Termination is under way.
+    AwaitTermination,
+    /// The instance has not been looked at yet.
+    AwaitSighting,
+    /// Nothing may be concluded from its absence yet.
+    AwaitAge,
     /// The proof is complete: nothing of ours is left.
     Release,
 }
 
 /// Deletion of a machine whose instance is known by id.
-pub(super) fn delete_known(instance: Option<&Instance>, absent: bool, old_enough: bool) -> DeletionStep {
-    match instance {
-        Some(instance) => match instance.state {
-            InstanceState::Terminated => DeletionStep::Release,
-            InstanceState::ShuttingDown => DeletionStep::Wait,
-            InstanceState::Pending | InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped => {
-                DeletionStep::Terminate(instance.id.clone())
-            }
-        },
-        None if absent && old_enough => DeletionStep::Release,
-        None if absent => DeletionStep::WaitUntilOldEnough,
-        None => DeletionStep::Wait,
+pub(super) fn delete(sighting: &Sighting, old_enough: bool) -> DeletionStep {
+    match sighting {
+        Sighting::Seen(instance) => delete_seen(instance),
+        Sighting::Absent if old_enough => DeletionStep::Release,
+        Sighting::Absent => DeletionStep::AwaitAge,
+        Sighting::Unknown => DeletionStep::AwaitSighting,
+    }
+}
+
+/// Deletion of an instance that AWS shows.
+pub(super) fn delete_seen(instance: &Instance) -> DeletionStep {
+    match instance.state {
+        InstanceState::Terminated => DeletionStep::Release,
+        InstanceState::ShuttingDown => DeletionStep::AwaitTermination,
+        InstanceState::Pending | InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped => {
+            DeletionStep::Terminate
+        }
     }
 }
 
@@ -233,8 +240,8 @@ mod tests {
 
     #[test]
     fn absence_alone_is_no_proof_while_the_instance_is_young() {
-        assert_eq!(delete_known(None, true, false), DeletionStep::WaitUntilOldEnough);
-        assert_eq!(delete_known(None, true, true), DeletionStep::Release);
-        assert_eq!(delete_known(None, false, true), DeletionStep::Wait);
+        assert_eq!(delete(&Sighting::Absent, false), DeletionStep::AwaitAge);
+        assert_eq!(delete(&Sighting::Absent, true), DeletionStep::Release);
+        assert_eq!(delete(&Sighting::Unknown, true), DeletionStep::AwaitSighting);
     }
 }

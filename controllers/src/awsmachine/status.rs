@@ -15,24 +15,26 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
     status
 }
 
-/// The draft's status with its conditions, `Ready` summing them up.
+/// The draft's status with its conditions, `Ready` summing them up. What the pass did not look at stays as it was said
+/// before.
 pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
-    let mut status = draft.status.clone();
-    let mut updates: Vec<ConditionUpdate> = draft
-        .updates
-        .iter()
-        .filter(|update| !matches!(update.condition, ConditionType::Ready | ConditionType::Paused))
-        .cloned()
+    let said = |condition| draft.updates.iter().any(|update| update.condition == condition);
+    let kept = draft.status.conditions.iter().filter_map(as_update);
+    let mut updates: Vec<ConditionUpdate> = kept
+        .filter(|update| !said(update.condition) && update.condition != ConditionType::Ready)
+        .chain(draft.updates.iter().cloned())
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
-    updates.push(ready(&updates, &status));
-    status.conditions = conditions::merge(
-        &draft.status.conditions,
-        updates,
-        draft.machine.metadata.generation,
-        now,
-    );
-    status
+    updates.push(ready(&updates, &draft.status));
+    AWSMachineStatus {
+        conditions: conditions::merge(
+            &draft.status.conditions,
+            updates,
+            draft.machine.metadata.generation,
+            now,
+        ),
+        ..draft.status.clone()
+    }
 }
 
 /// True once provisioned and while every condition that counts holds; else it repeats the first that does not.
@@ -49,7 +51,7 @@ fn ready(updates: &[ConditionUpdate], status: &AWSMachineStatus) -> ConditionUpd
 }
 
 /// A condition as an update that leaves it as it is. `None` for one that is not ours.
-pub(super) fn as_update(condition: &Condition) -> Option<ConditionUpdate> {
+fn as_update(condition: &Condition) -> Option<ConditionUpdate> {
     Some(ConditionUpdate {
         condition: condition.type_.parse().ok()?,
         status: condition.status.parse().ok()?,
