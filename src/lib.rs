@@ -1,11 +1,14 @@
 //! The `capa-rs` binary as a library: one module a subcommand.
 
 mod crds;
-pub mod manager;
+mod manager;
 
 use std::process::ExitCode;
 
+use anyhow::{Result, bail};
+use capa_aws::AccessKey;
 use clap::{Parser, Subcommand};
+use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 /// Cluster API infrastructure provider for AWS.
@@ -14,6 +17,18 @@ use tracing::error;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+impl Cli {
+    /// Runs `capa-rs manager` inside a program of its own, a test for instance: until `stop`, with `controller_key` in
+    /// place of the credentials that the SDK would find. Any other subcommand is an error.
+    pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> Result<()> {
+        install_cryptography();
+        match self.command {
+            Command::Manager(flags) => manager::run(*flags, Some(controller_key), stop).await,
+            Command::Crds(_) => bail!("not the manager's command line"),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -26,9 +41,7 @@ enum Command {
 
 /// Runs a subcommand to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    // Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at
-    // the first connection; a second call finds the first one's choice and may be ignored.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    install_cryptography();
     let ended = match cli.command {
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
@@ -41,6 +54,12 @@ pub fn run(cli: Cli) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at the
+/// first connection; a second call finds the first one's choice and may be ignored.
+fn install_cryptography() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 #[expect(

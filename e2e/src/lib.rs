@@ -41,7 +41,7 @@ mod world;
 
 pub use directory::Directory;
 pub use environment::TestEnvironment;
-pub use manager::{Manager, ManagerBuilder};
+pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
 pub use supervised::{Memory, Supervised};
 pub use wait::eventually;

@@ -1,6 +1,11 @@
-//! Our manager as the real binary, under the permissions of its own ServiceAccount.
+//! Our manager as the real binary or inside the test, always under the permissions of its own ServiceAccount.
 
 use std::{process::Command, process::ExitStatus, time::Duration};
+
+use capa_rs::Cli;
+use clap::Parser as _;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     aws_proxy::AccessKey,
@@ -9,7 +14,7 @@ use crate::{
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised},
-    wait::http_get,
+    wait::{eventually, http_get},
 };
 
 /// How long the manager may take to fill its caches on a busy machine.
@@ -56,22 +61,56 @@ impl<'a> ManagerBuilder<'a> {
         self
     }
 
-    /// Starts it and waits until it is ready. If it ends instead, the error has the end of its log.
-    pub async fn start(&self) -> anyhow::Result<Manager> {
+    /// The command line, and the addresses of health and diagnostics.
+    async fn arguments(&self) -> anyhow::Result<(Vec<String>, String, String)> {
         let (health, diagnostics) = (
             format!("127.0.0.1:{}", free_port()?),
             format!("127.0.0.1:{}", free_port()?),
         );
         let kubeconfig = self.environment.manager_kubeconfig().await?;
+        let mut arguments = vec![
+            "manager".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--namespace={}", self.environment.namespace()),
+            format!("--health-addr={health}"),
+            format!("--diagnostics-address={diagnostics}"),
+            "--insecure-diagnostics".to_owned(),
+        ];
+        arguments.extend(self.flags.iter().cloned());
+        Ok((arguments, health, diagnostics))
+    }
+
+    /// Runs it inside the test, where a debugger reaches it, with AWS in one region. Waits until it is ready.
+    pub async fn start_in_process(&self, region: &str) -> anyhow::Result<InProcessManager> {
+        let (mut arguments, health, _) = self.arguments().await?;
+        let url = self.environment.aws().url();
+        arguments.push(format!("--service-endpoints={region}:ec2={url},sts={url}"));
+        let key = capa_aws::AccessKey {
+            id: self.key.access_key_id.clone(),
+            secret: self.key.secret_access_key.clone().into(),
+        };
+        let cli = Cli::try_parse_from(std::iter::once("capa-rs".to_owned()).chain(arguments))?;
+        let stop = CancellationToken::new();
+        let mut manager = InProcessManager {
+            task: tokio::spawn(cli.manager(key, stop.clone())),
+            stop,
+        };
+        eventually(READY_WITHIN, "the manager in the test to be ready", async || {
+            if manager.task.is_finished() {
+                (&mut manager.task).await??;
+            }
+            http_get(&format!("http://{health}/readyz")).await.map(drop)
+        })
+        .await?;
+        Ok(manager)
+    }
+
+    /// Starts it and waits until it is ready. If it ends instead, the error has the end of its log.
+    pub async fn start(&self) -> anyhow::Result<Manager> {
+        let (arguments, health, diagnostics) = self.arguments().await?;
         let mut command = Command::new(programs::manager()?);
         command
-            .arg("manager")
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--namespace={}", self.environment.namespace()))
-            .arg(format!("--health-addr={health}"))
-            .arg(format!("--diagnostics-address={diagnostics}"))
-            .arg("--insecure-diagnostics")
-            .args(&self.flags)
+            .args(&arguments)
             .env("AWS_ENDPOINT_URL", self.environment.aws().url())
             .env("AWS_REGION", "us-east-1")
             .env("AWS_ACCESS_KEY_ID", &self.key.access_key_id)
@@ -97,6 +136,20 @@ impl<'a> ManagerBuilder<'a> {
             health,
             diagnostics,
         })
+    }
+}
+
+/// A manager inside the test. It ends with the test's runtime.
+pub struct InProcessManager {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: CancellationToken,
+}
+
+impl InProcessManager {
+    /// Asks it to end and waits until it has.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await?
     }
 }
 

@@ -16,120 +16,120 @@ const DEFAULT_NAMESPACE: &str = "capa-rs-system";
 
 /// Flags of `capa-rs manager`.
 #[derive(Clone, Debug, Args)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Kubeconfig of the management cluster. Default: the pod's service account, else the usual kubeconfig.
     #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Reconcile only objects of this namespace. Default: all namespaces.
     #[arg(long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 
     /// Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value.
     #[arg(long, value_name = "VALUE")]
-    pub watch_filter: Option<String>,
+    pub(crate) watch_filter: Option<String>,
 
     /// Namespace of the Secrets of static identities. Default: the manager's own (POD_NAMESPACE).
     #[arg(long, value_name = "NAMESPACE")]
-    pub identity_namespace: Option<String>,
+    pub(crate) identity_namespace: Option<String>,
 
     /// Run the controllers only while holding a Lease, so that several managers may run.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
-    pub leader_elect: bool,
+    pub(crate) leader_elect: bool,
 
     /// Name of the Lease.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME)]
-    pub leader_elect_resource_name: String,
+    pub(crate) leader_elect_resource_name: String,
 
     /// How long others wait after the leader's last renewal.
     #[arg(long, value_name = "DURATION", default_value = "15s")]
-    pub leader_elect_lease_duration: GoDuration,
+    pub(crate) leader_elect_lease_duration: GoDuration,
 
     /// How long the leader tries to renew before it gives up.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
-    pub leader_elect_renew_deadline: GoDuration,
+    pub(crate) leader_elect_renew_deadline: GoDuration,
 
     /// Time between two tries to take or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s")]
-    pub leader_elect_retry_period: GoDuration,
+    pub(crate) leader_elect_retry_period: GoDuration,
 
     /// AWSClusters reconciled at once.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
-    pub awscluster_concurrency: u16,
+    pub(crate) awscluster_concurrency: u16,
 
     /// AWSMachines reconciled at once.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
-    pub awsmachine_concurrency: u16,
+    pub(crate) awsmachine_concurrency: u16,
 
     /// The longest an object goes without a look.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
-    pub sync_period: GoDuration,
+    pub(crate) sync_period: GoDuration,
 
     /// Time between two full listings of instances.
     #[arg(long, value_name = "DURATION", default_value = "60s")]
-    pub instance_poll_interval: GoDuration,
+    pub(crate) instance_poll_interval: GoDuration,
 
     /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
-    pub service_endpoints: ServiceEndpoints,
+    pub(crate) service_endpoints: ServiceEndpoints,
 
     /// Create AWSClusterControllerIdentity/default for all namespaces where it is absent. Only AutoControllerIdentityCreator
     /// is known; others are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
-    pub feature_gates: String,
+    pub(crate) feature_gates: String,
 
     /// Address of /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
-    pub health_addr: String,
+    pub(crate) health_addr: String,
 
     /// Address of /metrics; served only with --insecure-diagnostics.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
-    pub diagnostics_address: String,
+    pub(crate) diagnostics_address: String,
 
     /// Serve metrics without TLS and authorization. Refused on any address but loopback.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
-    pub insecure_diagnostics: bool,
+    pub(crate) insecure_diagnostics: bool,
 
     /// Form of the log: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub logging_format: LogFormat,
+    pub(crate) logging_format: LogFormat,
 
     /// How much is logged: 0 to 9.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
-    pub verbosity: u8,
+    pub(crate) verbosity: u8,
 
     /// CAPA's webhook flags: accepted, without effect, because there are no webhooks.
     #[arg(long, value_name = "PORT", hide = true)]
-    pub webhook_port: Option<String>,
+    pub(crate) webhook_port: Option<String>,
 
     /// See `webhook_port`.
     #[arg(long, value_name = "FOLDER", hide = true)]
-    pub webhook_cert_dir: Option<String>,
+    pub(crate) webhook_cert_dir: Option<String>,
 
     /// Divides every period and age of AWS access. For tests over real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
-    pub timing_divisor: u32,
+    pub(crate) timing_divisor: u32,
+}
+
+/// The manager's own namespace, as the Deployment tells it.
+pub(crate) fn own_namespace() -> String {
+    std::env::var("POD_NAMESPACE")
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
 impl Flags {
-    /// The manager's own namespace.
-    pub fn own_namespace(&self) -> String {
-        std::env::var("POD_NAMESPACE")
-            .ok()
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
-    }
-
     /// Namespace of the Secrets of static identities.
-    pub fn effective_identity_namespace(&self) -> String {
+    pub(crate) fn effective_identity_namespace(&self) -> String {
         self.identity_namespace
             .clone()
             .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| self.own_namespace())
+            .unwrap_or_else(own_namespace)
     }
 
     /// Periods and ages of AWS access.
-    pub fn timing(&self) -> Timing {
+    pub(crate) fn timing(&self) -> Timing {
         let timing = Timing {
             listing_interval: self.instance_poll_interval.into(),
             ..Timing::default()
@@ -138,7 +138,7 @@ impl Flags {
     }
 
     /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
-    pub fn creates_controller_identity(&self) -> bool {
+    pub(crate) fn creates_controller_identity(&self) -> bool {
         !self
             .gates()
             .any(|(name, value)| name == AUTO_CONTROLLER_IDENTITY && value == "false")
@@ -170,7 +170,7 @@ const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
 
 /// A duration as Go's flags are written: `90s`, `10m`, `1h30m`, `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GoDuration(Duration);
+pub(crate) struct GoDuration(Duration);
 
 impl From<GoDuration> for Duration {
     fn from(duration: GoDuration) -> Self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use capa_aws::Clouds;
+use capa_aws::{AccessKey, Clouds};
 use capa_runtime::Runtime;
 use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::scope::Scope;
@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-pub use flags::Flags;
+pub(crate) use flags::Flags;
 
 /// How long controllers may take to finish their passes once the process is asked to end.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
@@ -33,12 +33,15 @@ pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = shutdown::on_signals()?;
-        run(flags, stop).await
+        run(flags, None, stop).await
     })
 }
 
 /// Runs until `stop`, or until something ends that must not. Needs a rustls provider and a tokio runtime.
-pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
+///
+/// `controller_key` stands in for the credentials that the SDK would find in the environment: a process that runs
+/// several managers for several accounts has only one environment.
+pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: CancellationToken) -> Result<()> {
     let client = client(&flags).await?;
     let server = version::ensure_supported(&client).await?;
     info!(%server, "connected to the management cluster");
@@ -47,7 +50,7 @@ pub async fn run(flags: Flags, stop: CancellationToken) -> Result<()> {
     let options = capa_aws::Options {
         service_endpoints: flags.service_endpoints.clone(),
         timing: flags.timing(),
-        ..capa_aws::Options::default()
+        controller_key,
     };
     let clouds = Clouds::new(options, &mut registry).await;
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
@@ -119,7 +122,7 @@ fn lease_settings(flags: &Flags) -> LeaseSettings {
         duration: flags.leader_elect_lease_duration.into(),
         renew_deadline: flags.leader_elect_renew_deadline.into(),
         retry_period: flags.leader_elect_retry_period.into(),
-        ..LeaseSettings::new(flags.own_namespace())
+        ..LeaseSettings::new(flags::own_namespace())
     }
 }
 

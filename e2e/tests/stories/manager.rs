@@ -29,6 +29,14 @@ async fn the_manager_is_ready_with_its_own_permissions_and_ends_when_asked() -> 
 }
 
 #[tokio::test]
+async fn the_manager_also_runs_inside_a_test() -> anyhow::Result<()> {
+    let environment = World::shared().await?.test("in-process").await?;
+    let manager = environment.manager().start_in_process("eu-west-1").await?;
+    manager.stop().await?;
+    environment.finish().await
+}
+
+#[tokio::test]
 async fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
     let environment = World::shared().await?.test("leaders").await?;
     let builder = environment
