@@ -29,11 +29,7 @@ pub(super) struct Prepared {
     user_data: UserData,
 }
 
-pub(super) async fn reconcile(
-    mut draft: Draft,
-    owners: &Owners,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     let (Some(owner), Some(cluster)) = (owners.machine.as_deref(), owners.cluster.as_deref()) else {
         let message = "no Machine of an existing Cluster owns this object: nothing is launched";
         return Ok(draft.stop(
@@ -41,14 +37,6 @@ pub(super) async fn reconcile(
             Next::AwaitChange,
         ));
     };
-    if !meta::has_finalizer(&draft.machine.metadata, meta::MACHINE_FINALIZER) {
-        draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
-        // Only the pass that added the finalizer knows that nothing was launched before: the record says so from here on.
-        draft
-            .status
-            .launch
-            .get_or_insert_with(LaunchRecord::before_first_attempt);
-    }
     let (mut draft, prepared) = prepare(draft, owner, cluster, world).await?;
     let Some(prepared) = prepared else { return Ok(draft) };
     let (plan, recorded) = plan(&draft, owner, &prepared, world);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use capa_api::conditions::ConditionUpdate;
 use capa_api::core::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{MachineClouds, MachineKey, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
@@ -111,6 +111,22 @@ impl Draft {
     }
 }
 
+/// Sees to it that the object cannot go before its instance does, also where somebody took our finalizer off.
+async fn hold(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    if meta::has_finalizer(&draft.machine.metadata, meta::MACHINE_FINALIZER) {
+        return Ok(draft);
+    }
+    draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
+    if dereference::instance_id(&draft.machine).is_none() {
+        // Only the pass that added the finalizer knows that nothing was launched before: the record says so from here on.
+        draft
+            .status
+            .launch
+            .get_or_insert_with(LaunchRecord::before_first_attempt);
+    }
+    Ok(draft)
+}
+
 /// One pass.
 pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outcome<AWSMachine>, ReconcileError> {
     if meta::is_deleted_for_move(&machine.metadata) {
@@ -125,7 +141,10 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         let paused = status::paused(&machine, world.kubernetes.now());
         return Ok(Outcome::done(machine).with_status(paused));
     }
-    let draft = Draft::new(machine);
+    let mut draft = Draft::new(machine);
+    if !deleting && owners.machine.is_some() && owners.cluster.is_some() {
+        draft = hold(draft, world).await?;
+    }
     let draft = if deleting {
         deletion::reconcile(draft, &owners, world).await?
     } else if dereference::instance_id(&draft.machine).is_some() {
