@@ -45,11 +45,36 @@ pub(super) async fn launch(
                 .memory
                 .note(draft.uid(), &request.client_token, Progress::Recorded);
         }
+        Then::Store => {
+            if let Some(instance) = world.memory.answer(draft.uid()) {
+                return launched(draft, &instance, world).await;
+            }
+        }
         Then::Repeat => {}
     }
-    match cloud.launch(&draft.key(), &request).await {
-        Ok(instance) => launched(draft, &instance, world).await,
-        Err(error) => Ok(not_launched(draft, &error, &request, world)),
+    call(draft, &request, cloud, world).await
+}
+
+/// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
+/// under way, and the answer may come back in vain because the object has changed meanwhile.
+async fn call(
+    draft: Draft,
+    request: &LaunchRequest,
+    cloud: &dyn MachineCloud,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
+    let (uid, token) = (draft.uid().to_owned(), &request.client_token);
+    let before = world.memory.progress(&uid, token);
+    world.memory.note(&uid, token, Progress::Unanswered);
+    match cloud.launch(&draft.key(), request).await {
+        Ok(instance) => {
+            world.memory.answered(&uid, token, instance.clone());
+            launched(draft, &instance, world).await
+        }
+        Err(error) => {
+            world.memory.note(&uid, token, before.after(error.class));
+            Ok(not_launched(draft, &error))
+        }
     }
 }
 
@@ -128,11 +153,7 @@ fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
     draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
 }
 
-fn not_launched(draft: Draft, error: &CloudError, request: &LaunchRequest, world: &MachineWorld) -> Draft {
-    let before = world.memory.progress(draft.uid(), &request.client_token);
-    world
-        .memory
-        .note(draft.uid(), &request.client_token, before.after(error.class));
+fn not_launched(draft: Draft, error: &CloudError) -> Draft {
     let reason = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
         ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,

@@ -41,7 +41,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     let Some(prepared) = prepared else { return Ok(draft) };
     let (plan, recorded) = plan(&draft, owner, &prepared, world);
     let request = match (plan.then, recorded) {
-        (Then::Repeat | Then::Confirm, Some(recorded)) => recorded,
+        (Then::Repeat | Then::Store | Then::Confirm, Some(recorded)) => recorded,
         (Then::Record(attempt), _) => match new_placement(&draft, owner, &prepared, world) {
             Ok(placement) => {
                 let client_token = format!("{}-{attempt}", draft.uid());
@@ -49,7 +49,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
             }
             Err(problem) => return Ok(draft.stop(network_not_ready(&problem), Next::Retry)),
         },
-        (Then::Repeat | Then::Confirm, None) => return Ok(draft),
+        (Then::Repeat | Then::Store | Then::Confirm, None) => return Ok(draft),
     };
     draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;

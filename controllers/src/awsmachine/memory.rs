@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capa_api::machine::AWSMachine;
-use capa_cloud::ErrorClass;
+use capa_cloud::{ErrorClass, Instance};
 use capa_network::Placement;
 
 /// How far an attempt has come, as far as this process knows.
@@ -15,8 +15,10 @@ pub(super) enum Progress {
     Unknown,
     /// This process wrote the record, and every call so far was turned away without effect.
     Recorded,
-    /// A call of this process was not answered: it may have launched.
+    /// A call of this process was not answered, or is under way: it may have launched.
     Unanswered,
+    /// A call of this process was answered with an instance that is not recorded yet.
+    Answered,
     /// AWS has refused the attempt by code, and no earlier call was left unanswered: nothing was launched.
     Refused,
     /// AWS has refused a call after an earlier one may have launched: the refusal proves nothing.
@@ -45,6 +47,7 @@ pub struct LaunchMemory {
 #[derive(Default)]
 struct State {
     attempts: HashMap<String, (String, Progress)>,
+    answers: HashMap<String, Instance>,
     promised: HashMap<String, String>,
 }
 
@@ -64,16 +67,30 @@ impl LaunchMemory {
             .insert(uid.to_owned(), (client_token.to_owned(), progress));
     }
 
+    /// Remembers the answer to the call of an attempt until it is recorded.
+    pub(super) fn answered(&self, uid: &str, client_token: &str, instance: Instance) {
+        self.note(uid, client_token, Progress::Answered);
+        self.state().answers.insert(uid.to_owned(), instance);
+    }
+
+    /// The answer of an attempt that is [`Progress::Answered`].
+    pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
+        self.state().answers.get(uid).cloned()
+    }
+
     /// Forgets the attempts of a machine that has its instance. Its subnet stays promised: the cache may not show the
     /// record yet.
     pub(super) fn launched(&self, uid: &str) {
-        self.state().attempts.remove(uid);
+        let mut state = self.state();
+        state.attempts.remove(uid);
+        state.answers.remove(uid);
     }
 
     /// Forgets a machine that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
         state.attempts.remove(uid);
+        state.answers.remove(uid);
         state.promised.remove(uid);
     }
 
