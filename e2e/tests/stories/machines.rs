@@ -1,0 +1,206 @@
+//! Stand-alone machines, and what stories ask about machines and their calls.
+
+use anyhow::{Context, ensure};
+use capa_e2e::aws_proxy::{Call, Journal};
+use capa_e2e::{Manager, eventually, fixtures, moto, objects};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::scenario::{CORE, OURS, Scenario, WITHIN};
+
+/// The line of a spec that hands user data over inline.
+pub(crate) const INLINE: &str = "cloudInit: {insecureSkipSecretsManager: true}";
+
+/// A Machine with its AWSMachine, both of one name. `spec` are further fields of the AWSMachine's spec, as YAML in
+/// flow style without the braces.
+pub(crate) fn machine(name: &str, cluster: &str, spec: &str) -> String {
+    format!(
+        "
+apiVersion: {OURS}
+kind: AWSMachine
+metadata: {{name: {name}}}
+spec: {{instanceType: t3.large, ami: {{id: {image}}}, {spec}}}
+---
+apiVersion: {CORE}
+kind: Machine
+metadata: {{name: {name}}}
+spec:
+  clusterName: {cluster}
+  version: v1.36.3
+  bootstrap: {{dataSecretName: {name}}}
+  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: {name}}}
+",
+        image = moto::IMAGE_ID
+    )
+}
+
+impl Scenario {
+    /// Applies a [`machine`] together with its bootstrap Secret.
+    pub(crate) async fn machine(&self, name: &str, cluster: &str, spec: &str) -> anyhow::Result<()> {
+        self.environment
+            .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
+            .await?;
+        self.environment.apply(&machine(name, cluster, spec)).await?;
+        Ok(())
+    }
+
+    /// Waits until a stand-alone machine is Ready, and gives its AWSMachine.
+    pub(crate) async fn machine_ready(&self, name: &str) -> anyhow::Result<DynamicObject> {
+        self.condition("AWSMachine", name, "Ready", "True", "Ready").await?;
+        self.get(OURS, "AWSMachine", name).await
+    }
+
+    /// Waits until the namespace has this many AWSMachines, and gives their names.
+    pub(crate) async fn names_of_machines(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        eventually(WITHIN, &format!("{count} AWSMachines"), async || {
+            let machines = self.machines().await?;
+            ensure!(machines.len() == count, "there are {}", machines.len());
+            Ok(machines.iter().map(ResourceExt::name_any).collect())
+        })
+        .await
+    }
+
+    /// Waits until a stand-alone machine has an instance, and gives the instance's id.
+    pub(crate) async fn launched(&self, name: &str) -> anyhow::Result<String> {
+        eventually(WITHIN, &format!("an instance of {name}"), async || {
+            let machine = self.get(OURS, "AWSMachine", name).await?;
+            let id = at(&machine, "/status/launch/instanceID").as_str().map(str::to_owned);
+            id.with_context(|| format!("its status is {}", at(&machine, "/status")))
+        })
+        .await
+    }
+
+    /// Asks for the deletion of an object and does not wait.
+    pub(crate) async fn begin_deletion(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
+        let api = self.environment.api(api_version, kind).await?;
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until objects are gone.
+    pub(crate) async fn gone(&self, api_version: &str, kind: &str, names: &[&str]) -> anyhow::Result<()> {
+        let api = self.environment.api(api_version, kind).await?;
+        for name in names {
+            eventually(WITHIN, &format!("{kind} {name} to be gone"), async || {
+                match api.get_opt(name).await? {
+                    None => Ok(()),
+                    Some(object) => anyhow::bail!("its conditions are {}", at(&object, "/status/conditions")),
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the condition `InstanceReady` of a machine that is being deleted says this.
+    pub(crate) async fn deletion_says(&self, name: &str, expected: &str) -> anyhow::Result<()> {
+        eventually(
+            WITHIN,
+            &format!("the deletion of {name} to say {expected:?}"),
+            async || {
+                let machine = self.get(OURS, "AWSMachine", name).await?;
+                let told = condition_of(&machine, "InstanceReady")?.message;
+                ensure!(
+                    machine.metadata.deletion_timestamp.is_some(),
+                    "nobody has deleted it yet"
+                );
+                ensure!(told.contains(expected), "it says {told:?}");
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Takes the status off an AWSMachine, as a restored backup would.
+    pub(crate) async fn lose_status(&self, name: &str) -> anyhow::Result<()> {
+        let api = self.environment.api(OURS, "AWSMachine").await?;
+        let lost = Patch::Merge(json!({"status": null}));
+        api.patch_status(name, &PatchParams::default(), &lost).await?;
+        let left = self.get(OURS, "AWSMachine", name).await?;
+        ensure!(at(&left, "/status").is_null(), "its status is {}", at(&left, "/status"));
+        Ok(())
+    }
+
+    /// Makes the manager look at a machine once more, and waits until it has.
+    pub(crate) async fn looked_again(&self, name: &str, manager: &Manager) -> anyhow::Result<()> {
+        let before = passes(manager).await?;
+        let label = json!({"metadata": {"labels": {"seen": "again"}}});
+        self.patch(OURS, "AWSMachine", name, label).await?;
+        eventually(WITHIN, "another pass over the machine", async || {
+            ensure!(passes(manager).await? > before, "none yet");
+            Ok(())
+        })
+        .await
+    }
+
+    /// All calls of the manager that may have changed something, counted by action.
+    pub(crate) fn mutating(&self) -> Vec<(String, usize)> {
+        let counts = self.environment.aws().manager_journal().mutating().counts();
+        counts.into_iter().collect()
+    }
+
+    /// The calls that launched or should have.
+    pub(crate) fn launches(&self) -> Journal {
+        self.environment.aws().manager_journal().of("RunInstances")
+    }
+
+    /// The call that launched an instance.
+    pub(crate) fn launch_of(&self, instance_id: &str) -> anyhow::Result<Call> {
+        let launches = self.launches();
+        let mut calls = launches
+            .calls()
+            .iter()
+            .filter(|call| call.instance_ids.iter().any(|id| id == instance_id));
+        let call = calls
+            .next()
+            .with_context(|| format!("{instance_id} was not launched"))?;
+        ensure!(calls.next().is_none(), "{instance_id} was launched twice: {launches}");
+        Ok(call.clone())
+    }
+
+    /// How often an instance was asked to be terminated by the manager.
+    pub(crate) fn terminations(&self, instance_id: &str) -> usize {
+        let journal = self.environment.aws().manager_journal().of("TerminateInstances");
+        let ids = journal.calls().iter().flat_map(|call| call.values("InstanceId"));
+        ids.filter(|id| *id == instance_id).count()
+    }
+
+    /// The state of an instance as its user sees it.
+    pub(crate) async fn state_of(&self, instance_id: &str) -> anyhow::Result<String> {
+        let instance = self.user.instance(instance_id).await?;
+        let state = instance.state.and_then(|state| state.name);
+        Ok(state.context("an instance without a state")?.as_str().to_owned())
+    }
+}
+
+/// How many passes over AWSMachines there were.
+pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
+    let metrics = manager.metrics().await?;
+    let labels = [("controller", "awsmachine")];
+    let passes = metrics.sum("controller_runtime_reconcile_total", &labels);
+    Ok(passes.unwrap_or_default())
+}
+
+/// A condition that must be there.
+pub(crate) fn condition_of(object: &DynamicObject, condition: &str) -> anyhow::Result<objects::Condition> {
+    objects::condition(object, condition).with_context(|| format!("no {condition} yet"))
+}
+
+/// A field of an object, null where it is absent.
+pub(crate) fn at<'a>(object: &'a DynamicObject, pointer: &str) -> &'a Value {
+    object.data.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// A field of an object that holds a text; empty where it is absent.
+pub(crate) fn text<'a>(object: &'a DynamicObject, pointer: &str) -> &'a str {
+    at(object, pointer).as_str().unwrap_or_default()
+}
+
+/// The pairs that [`Scenario::mutating`] gives.
+pub(crate) fn counts(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
+    expected
+        .iter()
+        .map(|(action, count)| ((*action).to_owned(), *count))
+        .collect()
+}
