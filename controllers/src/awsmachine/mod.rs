@@ -102,12 +102,16 @@ impl Draft {
         self.machine.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The machine as the instance store knows it.
     fn key(&self) -> MachineKey {
-        MachineKey {
-            namespace: self.namespace().to_owned(),
-            name: self.machine.metadata.name.clone().unwrap_or_default(),
-        }
+        key(&self.machine)
+    }
+}
+
+/// The machine as the instance store knows it.
+fn key(machine: &AWSMachine) -> MachineKey {
+    MachineKey {
+        namespace: machine.metadata.namespace.clone().unwrap_or_default(),
+        name: machine.metadata.name.clone().unwrap_or_default(),
     }
 }
 
@@ -130,6 +134,7 @@ async fn hold(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcile
 /// One pass.
 pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outcome<AWSMachine>, ReconcileError> {
     if meta::is_deleted_for_move(&machine.metadata) {
+        world.clouds.forget(&key(&machine));
         return Ok(Outcome::done(machine));
     }
     let owners = dereference::owners(&machine, world);
@@ -138,6 +143,8 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         return Ok(Outcome::done(machine));
     }
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
+        // The store calls AWS for as long as it follows a machine.
+        world.clouds.forget(&key(&machine));
         let paused = status::paused(&machine, world.kubernetes.now());
         return Ok(Outcome::done(machine).with_status(paused));
     }
