@@ -1,0 +1,85 @@
+//! A manager that is killed and comes back.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use capa_e2e::eventually;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use super::machines::{counts, passes};
+use super::scenario::{OURS, REGION, Scenario, WITHIN};
+
+const MACHINES: usize = 10;
+
+#[tokio::test]
+async fn a_manager_that_comes_back_launches_nothing_and_writes_nothing() -> anyhow::Result<()> {
+    let scenario = Scenario::new("restart").await?;
+    let manager = scenario.manager().await?;
+    scenario.cluster("dev").await?;
+    scenario.machine_deployment("workers", "dev", 10).await?;
+    scenario.machines_ready(MACHINES).await?;
+    settled(&scenario).await?;
+    manager.kill().await?;
+    let before = versions(&scenario).await?;
+    let mark = scenario.environment.aws().mark();
+
+    // With real periods: what it calls, it calls because it has started.
+    let manager = scenario.environment.manager().start().await?;
+    eventually(WITHIN, "the second look at every machine", async || {
+        let listed = manager
+            .metrics()
+            .await?
+            .sum("capa_instance_store_instances", &[("region", REGION)]);
+        ensure!(listed == Some(10.0), "the store has {listed:?}");
+        let passes = passes(&manager).await?;
+        // One before the store's first listing, one that the listing woke.
+        ensure!(passes >= 20.0, "{passes} passes");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(versions(&scenario).await?, before, "nothing was written");
+    let aws = scenario.environment.aws();
+    let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+    let expected = counts(&[("DescribeInstances", 1), ("GetCallerIdentity", 1)]);
+    assert_eq!(calls.counts().into_iter().collect::<Vec<_>>(), expected, "{calls}");
+    assert_eq!(scenario.mutating(), counts(&[("RunInstances", MACHINES)]));
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// Waits until core, too, has written all it had to.
+async fn settled(scenario: &Scenario) -> anyhow::Result<()> {
+    let mut last = BTreeMap::new();
+    eventually(WITHIN, "two looks without a change between", async || {
+        let now = versions(scenario).await?;
+        let before = std::mem::replace(&mut last, now);
+        ensure!(last == before, "something was written");
+        Ok(())
+    })
+    .await
+}
+
+/// The version of everything that our manager could write, events included.
+async fn versions(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option<String>>> {
+    let mut versions = BTreeMap::new();
+    for kind in ["AWSMachine", "AWSCluster"] {
+        let api = scenario.environment.api(OURS, kind).await?;
+        for object in api.list(&ListParams::default()).await?.items {
+            versions.insert(format!("{kind} {}", object.name_any()), object.resource_version());
+        }
+    }
+    let events: Api<Event> = Api::namespaced(scenario.environment.client(), scenario.environment.namespace());
+    for event in events.list(&ListParams::default()).await?.items {
+        let ours = event
+            .regarding
+            .as_ref()
+            .and_then(|regarding| regarding.api_version.as_deref())
+            == Some(OURS);
+        if ours {
+            versions.insert(format!("Event {}", event.name_any()), event.resource_version());
+        }
+    }
+    Ok(versions)
+}
