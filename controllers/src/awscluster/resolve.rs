@@ -14,6 +14,8 @@ use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 pub(super) enum Lookup {
     /// Nothing was to be looked up.
     NotWanted,
+    /// There is no identity to look anything up with.
+    NotPossible,
     /// The last complete lookup is still good.
     Kept(Box<MachineNetwork>, Vec<FailureDomain>),
     /// A call failed.
@@ -117,6 +119,7 @@ pub(super) fn resolve(spec: &AWSClusterSpec, cluster_name: &str, lookup: &Lookup
     };
     let condition = match lookup {
         Lookup::Failed(error) => failed(error),
+        Lookup::NotPossible => problems.condition().unwrap_or_else(not_looked_up),
         _ => problems.condition().unwrap_or_else(|| declared(&network)),
     };
     Resolution {
@@ -164,6 +167,14 @@ fn declared(network: &MachineNetwork) -> ConditionUpdate {
         "no failure domain for {}: its zone is not declared and lookups are disabled; set availabilityZone",
         unknown.join(", ")
     ))
+}
+
+/// Not True, so that the lookup is made as soon as it can be.
+fn not_looked_up() -> ConditionUpdate {
+    ConditionType::NetworkReady.is_unknown(
+        Reason::NotReady,
+        "the declared network is looked up once the identity can be used",
+    )
 }
 
 fn failed(error: &CloudError) -> ConditionUpdate {
