@@ -67,6 +67,7 @@ pub(super) fn unmanaged(
         &cluster.spec,
         owner.metadata.name.as_deref().unwrap_or_default(),
         &facts.lookup,
+        before.network.as_ref(),
     );
     let identity = identity_condition(facts);
     let network_ill_for = ill_for(&before, &resolution.condition, now);
