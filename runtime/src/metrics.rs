@@ -50,7 +50,7 @@ pub(crate) enum ReconcileResult {
 impl ReconcileResult {
     const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Requeue, Self::RequeueAfter];
 
-    fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Error => "error",

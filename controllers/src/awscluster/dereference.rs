@@ -39,19 +39,24 @@ pub(super) async fn facts(
         cluster_name: owner.metadata.name.as_deref().unwrap_or_default(),
         identity_namespace: &world.identity_namespace,
     };
+    let region = match cluster.spec.effective_preflight_mode() {
+        PreflightMode::Report | PreflightMode::Require => cluster.spec.region(),
+        PreflightMode::Disabled => None,
+    };
     let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
         Ok(identity) => identity,
         Err(problem) => {
+            let lookup = match region {
+                Some(_) => kept(cluster).unwrap_or(Lookup::NotPossible),
+                None => Lookup::NotWanted,
+            };
             return Ok(Facts {
                 identity: Err(IdentityFailure::Objects(problem)),
-                lookup: Lookup::NotWanted,
+                lookup,
             });
         }
     };
-    let region = cluster.spec.region();
-    let (PreflightMode::Report | PreflightMode::Require, Some(region)) =
-        (cluster.spec.effective_preflight_mode(), region)
-    else {
+    let Some(region) = region else {
         return Ok(Facts {
             identity: Ok(()),
             lookup: Lookup::NotWanted,
@@ -60,18 +65,13 @@ pub(super) async fn facts(
     let cloud = world.clouds.cluster(&identity, region);
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
-        Err(error) if error.class == ErrorClass::Unauthorized => {
-            let lookup = Lookup::Failed(error.clone());
-            return Ok(Facts {
-                identity: Err(IdentityFailure::Credentials(error)),
-                lookup,
-            });
-        }
         Err(error) => {
-            return Ok(Facts {
-                identity: Ok(()),
-                lookup: Lookup::Failed(error),
-            });
+            let lookup = kept(cluster).unwrap_or_else(|| Lookup::Failed(error.clone()));
+            let identity = match error.class {
+                ErrorClass::Unauthorized => Err(IdentityFailure::Credentials(error)),
+                _ => Ok(()),
+            };
+            return Ok(Facts { identity, lookup });
         }
     };
     let lookup = match kept(cluster) {

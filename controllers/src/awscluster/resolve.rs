@@ -14,6 +14,8 @@ use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 pub(super) enum Lookup {
     /// Nothing was to be looked up.
     NotWanted,
+    /// There is no identity to look anything up with.
+    NotPossible,
     /// The last complete lookup is still good.
     Kept(Box<MachineNetwork>, Vec<FailureDomain>),
     /// A call failed.
@@ -82,8 +84,15 @@ pub(super) fn security_groups(spec: &AWSClusterSpec) -> DeclaredGroups {
     })
 }
 
-/// Brings spec and lookup together. A problem never hides another: the condition names all of them.
-pub(super) fn resolve(spec: &AWSClusterSpec, cluster_name: &str, lookup: &Lookup) -> Resolution {
+/// Brings spec and lookup together. A problem never hides another: the condition names all of them. What `before`, the
+/// network published last, tells about a subnet or VPC stays true while nothing can be looked up: zones and failure
+/// domains do not vanish because a call was refused.
+pub(super) fn resolve(
+    spec: &AWSClusterSpec,
+    cluster_name: &str,
+    lookup: &Lookup,
+    before: Option<&MachineNetwork>,
+) -> Resolution {
     if let Lookup::Kept(network, failure_domains) = lookup {
         return Resolution {
             usable: spec.subnets().is_empty() || !network.subnets.is_empty(),
@@ -96,15 +105,18 @@ pub(super) fn resolve(spec: &AWSClusterSpec, cluster_name: &str, lookup: &Lookup
         Lookup::Found(found) => Some(found.as_ref()),
         _ => None,
     };
+    let known = before.filter(|_| matches!(lookup, Lookup::Failed(_) | Lookup::NotPossible));
     let mut problems = Problems::default();
     let region = spec.region().unwrap_or_default();
     if region.is_empty() {
         problems.add(Reason::InvalidSpec, "spec.region is empty: set it".to_owned());
     }
-    let subnets = subnets(spec, region, found, &mut problems);
+    // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
+    let vpc = vpc(spec, region, found, known, &mut problems);
+    let subnets = subnets(spec, region, found, known, &mut problems);
     let network = MachineNetwork {
         region: spec.region().map(str::to_owned),
-        vpc: vpc(spec, region, found, &mut problems),
+        vpc,
         security_groups: groups(spec, region, found, &mut problems),
         additional_tags: spec.additional_tags.clone(),
         cluster_tag: Some(cluster_name.to_owned()),
@@ -117,6 +129,7 @@ pub(super) fn resolve(spec: &AWSClusterSpec, cluster_name: &str, lookup: &Lookup
     };
     let condition = match lookup {
         Lookup::Failed(error) => failed(error),
+        Lookup::NotPossible => problems.condition().unwrap_or_else(not_looked_up),
         _ => problems.condition().unwrap_or_else(|| declared(&network)),
     };
     Resolution {
@@ -166,6 +179,14 @@ fn declared(network: &MachineNetwork) -> ConditionUpdate {
     ))
 }
 
+/// Not True, so that the lookup is made as soon as it can be.
+fn not_looked_up() -> ConditionUpdate {
+    ConditionType::NetworkReady.is_unknown(
+        Reason::NotReady,
+        "the declared network is looked up once the identity can be used",
+    )
+}
+
 fn failed(error: &CloudError) -> ConditionUpdate {
     let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
     ConditionType::NetworkReady.is_false(
@@ -174,7 +195,13 @@ fn failed(error: &CloudError) -> ConditionUpdate {
     )
 }
 
-fn subnets(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mut Problems) -> Vec<NetworkSubnet> {
+fn subnets(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&Found>,
+    known: Option<&MachineNetwork>,
+    problems: &mut Problems,
+) -> Vec<NetworkSubnet> {
     let mut subnets = Vec::new();
     for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
         let Some(id) = declared.effective_resource_id() else {
@@ -188,7 +215,8 @@ fn subnets(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems:
             continue;
         };
         let Some(found) = found else {
-            subnets.push(as_declared(declared, id, region));
+            let known = known.and_then(|known| known.subnets.iter().find(|subnet| subnet.id == id));
+            subnets.push(as_declared(declared, id, region, known));
             continue;
         };
         let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
@@ -222,13 +250,13 @@ fn subnets(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems:
     subnets
 }
 
-fn as_declared(declared: &SubnetSpec, id: &str, region: &str) -> NetworkSubnet {
-    let zone = given(declared.availability_zone.as_ref());
+fn as_declared(declared: &SubnetSpec, id: &str, region: &str, known: Option<&NetworkSubnet>) -> NetworkSubnet {
+    let zone = given(declared.availability_zone.as_ref()).or_else(|| known?.availability_zone.as_deref());
     NetworkSubnet {
         id: id.to_owned(),
         availability_zone: zone.map(str::to_owned),
-        public: declared.is_public,
-        ipv6: declared.is_ipv6,
+        public: declared.is_public.or_else(|| known?.public),
+        ipv6: declared.is_ipv6.or_else(|| known?.ipv6),
         zone_type: declared.zone_type.or_else(|| edge(region, zone?)),
         roles: vec![],
     }
@@ -264,13 +292,25 @@ fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
     own.or_else(main).map(|table| table.internet_gateway_route)
 }
 
-fn vpc(spec: &AWSClusterSpec, region: &str, found: Option<&Found>, problems: &mut Problems) -> Option<NetworkVpc> {
+fn vpc(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&Found>,
+    known: Option<&MachineNetwork>,
+    problems: &mut Problems,
+) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
     let Some(found) = found else {
-        return declared.map(|id| NetworkVpc {
-            id: id.to_owned(),
-            ..NetworkVpc::default()
-        });
+        let as_declared = || {
+            declared.map(|id| NetworkVpc {
+                id: id.to_owned(),
+                ..NetworkVpc::default()
+            })
+        };
+        let known = known.and_then(|known| known.vpc.clone());
+        return known
+            .filter(|vpc| declared.is_none_or(|id| id == vpc.id))
+            .or_else(as_declared);
     };
     if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
         problems.add(
@@ -370,4 +410,73 @@ fn given(text: Option<&String>) -> Option<&str> {
 
 fn missing(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
     format!("{thing} {id} does not exist in {region} of account {account_id}: create it or correct {path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_cloud::CloudError;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SUBNET: &str = "subnet-0000000a";
+
+    fn spec(network: &Value) -> AWSClusterSpec {
+        serde_json::from_value(json!({"region": "eu-west-1", "unmanaged": true, "network": network})).unwrap()
+    }
+
+    fn refused() -> Lookup {
+        Lookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
+    }
+
+    #[test]
+    fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
+        let before: MachineNetwork = serde_json::from_value(json!({
+            "subnets": [
+                {"id": SUBNET, "availabilityZone": "eu-west-1a", "public": true},
+                {"id": "subnet-0000000b", "availabilityZone": "eu-west-1b"},
+            ],
+            "vpc": {"id": "vpc-0000000a", "cidrBlocks": ["10.0.0.0/16"]},
+        }))
+        .unwrap();
+        let spec =
+            spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
+        for lookup in [refused(), Lookup::NotPossible] {
+            let resolved = resolve(&spec, "dev", &lookup, Some(&before));
+            let added = NetworkSubnet {
+                id: "subnet-0000000c".to_owned(),
+                ..NetworkSubnet::default()
+            };
+            assert_eq!(resolved.network.subnets, [before.subnets[0].clone(), added]);
+            assert_eq!(resolved.network.vpc, before.vpc);
+            assert_eq!(resolved.failure_domains.len(), 1);
+        }
+        let disabled = resolve(&spec, "dev", &Lookup::NotWanted, Some(&before));
+        assert_eq!(disabled.failure_domains, []);
+    }
+
+    #[test]
+    fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
+        let spec = spec(&json!({"vpc": {"id": "vpc-00000bad"}, "subnets": [{"id": SUBNET}]}));
+        let subnet = Subnet {
+            id: SUBNET.to_owned(),
+            vpc_id: "vpc-0000000a".to_owned(),
+            availability_zone: "eu-west-1a".to_owned(),
+            ipv6: false,
+        };
+        let found = Found {
+            subnets: vec![subnet],
+            ..Found::default()
+        };
+        let resolved = resolve(&spec, "dev", &Lookup::Found(Box::new(found)), None);
+        assert_eq!(resolved.condition.reason, Reason::NotFound);
+        assert!(
+            resolved
+                .condition
+                .message
+                .starts_with("VPC vpc-00000bad does not exist"),
+            "{}",
+            resolved.condition.message
+        );
+    }
 }

@@ -67,13 +67,12 @@ pub(super) fn unmanaged(
         &cluster.spec,
         owner.metadata.name.as_deref().unwrap_or_default(),
         &facts.lookup,
+        before.network.as_ref(),
     );
     let identity = identity_condition(facts);
-    let complete = [&identity, &resolution.condition]
-        .into_iter()
-        .all(|update| update.status == ConditionStatus::True);
-    let ill_for = if complete { None } else { Some(ill_for(&before, now)) };
-    let provisioned = before.provisioned() || may_provision(facts, ill_for, timing);
+    let network_ill_for = ill_for(&before, &resolution.condition, now);
+    let ill_for = ill_for(&before, &identity, now).max(network_ill_for);
+    let provisioned = before.provisioned() || may_provision(facts, network_ill_for, timing);
     let updates = [
         ConditionType::Paused.is_false(Reason::NotPaused, ""),
         ready(facts, &identity, &resolution, provisioned),
@@ -92,8 +91,9 @@ pub(super) fn unmanaged(
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
         ..AWSClusterStatus::default()
     };
+    let held_back_for = network_ill_for.filter(|_| !provisioned);
     let next = ill_for.map_or(Next::AwaitChange, |ill_for| {
-        Next::Requeue(retry_after(ill_for, provisioned, timing))
+        Next::Requeue(retry_after(ill_for, held_back_for, timing))
     });
     (status, next)
 }
@@ -111,10 +111,12 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
 
 /// Without identity objects nothing is provisioned; a failing lookup holds provisioned back for `resolve_grace` at most,
 /// because the network may be right and machines bring their own error to light.
-fn may_provision(facts: &Facts, ill_for: Option<Duration>, timing: &Timing) -> bool {
+fn may_provision(facts: &Facts, network_ill_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
         (Err(IdentityFailure::Objects(_)), _) => false,
-        (_, super::resolve::Lookup::Failed(_)) => ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace),
+        (_, super::resolve::Lookup::Failed(_)) => {
+            network_ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace)
+        }
         _ => true,
     }
 }
@@ -159,24 +161,24 @@ fn unsupported_mode(cluster: &AWSCluster) -> Option<ConditionUpdate> {
     })
 }
 
-/// For how long identity or lookup have been failing, as the conditions remember it across restarts.
-fn ill_for(before: &AWSClusterStatus, now: Timestamp) -> Duration {
-    [ConditionType::IdentityReady, ConditionType::NetworkReady]
-        .into_iter()
-        .filter_map(|kind| find(&before.conditions, kind))
-        .filter(|condition| condition.status != "True")
-        .filter_map(|condition| now.duration_since(condition.last_transition_time.0).try_into().ok())
-        .max()
-        .unwrap_or_default()
+/// For how long a condition has not held, as it remembers across restarts; `None` where it holds.
+fn ill_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) -> Option<Duration> {
+    if update.status == ConditionStatus::True {
+        return None;
+    }
+    let since = find(&before.conditions, update.condition)
+        .filter(|condition| condition.status == update.status.to_string())
+        .map(|condition| condition.last_transition_time.0);
+    let age = since.and_then(|since| now.duration_since(since).try_into().ok());
+    Some(age.unwrap_or_default())
 }
 
 /// Waiting as long again as the trouble has lasted doubles the period; a hold-back of provisioned ends on the spot.
-fn retry_after(ill_for: Duration, provisioned: bool, timing: &Timing) -> Duration {
+fn retry_after(ill_for: Duration, held_back_for: Option<Duration>, timing: &Timing) -> Duration {
     let doubling = ill_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
-    let rest_of_grace = timing.resolve_grace.saturating_sub(ill_for);
-    if provisioned || rest_of_grace.is_zero() {
-        doubling
-    } else {
-        doubling.min(rest_of_grace)
+    let rest_of_grace = held_back_for.map(|held_back_for| timing.resolve_grace.saturating_sub(held_back_for));
+    match rest_of_grace.filter(|rest| !rest.is_zero()) {
+        Some(rest) => doubling.min(rest),
+        None => doubling,
     }
 }

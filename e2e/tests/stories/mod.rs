@@ -1,17 +1,23 @@
 //! One file per subject.
 
+mod api;
 mod claimed_instances;
+mod cluster_modes;
 mod deletion;
+mod identities;
 mod launch;
 mod lifetime;
 mod machine_deployment;
 mod machines;
 mod manager;
 mod paused_machines;
+mod permissions;
 mod placement;
 mod restart;
 mod scenario;
 mod scope;
 mod terminated;
+mod unmanaged;
 mod waits;
 mod world;
+mod wrong_input;

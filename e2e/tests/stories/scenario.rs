@@ -1,11 +1,14 @@
 //! What most stories start from: a network that the user brought, an identity for its account, and a cluster on it.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use capa_e2e::user::{Network, NetworkPlan, User};
 use capa_e2e::{Manager, TestEnvironment, World, eventually, fixtures, moto, objects};
-use kube::api::DynamicObject;
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::json;
 
 /// Region of every story.
 pub(crate) const REGION: &str = "eu-west-1";
@@ -74,11 +77,17 @@ spec:
 
     /// Applies an unmanaged AWSCluster and its Cluster, and waits until Cluster API has seen it provisioned.
     pub(crate) async fn cluster(&self, name: &str) -> anyhow::Result<()> {
-        self.environment.apply(&self.unmanaged(name, "")).await?;
+        self.owned(name, &self.unmanaged(name, "")).await?;
+        self.infrastructure_provisioned(name).await
+    }
+
+    /// Applies an AWSCluster and the Cluster of the same name that will own it.
+    pub(crate) async fn owned(&self, name: &str, aws_cluster: &str) -> anyhow::Result<()> {
+        self.environment.apply(aws_cluster).await?;
         self.environment
             .apply(&fixtures::cluster(name, Some("AWSCluster")))
             .await?;
-        self.infrastructure_provisioned(name).await
+        Ok(())
     }
 
     /// Waits until core has marked the infrastructure of a Cluster as provisioned.
@@ -123,12 +132,82 @@ spec:
     /// The AWSMachines of the namespace.
     pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let api = self.environment.api(OURS, "AWSMachine").await?;
-        Ok(api.list(&kube::api::ListParams::default()).await?.items)
+        Ok(api.list(&ListParams::default()).await?.items)
     }
 
     /// One object.
     pub(crate) async fn get(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<DynamicObject> {
         Ok(self.environment.api(api_version, kind).await?.get(name).await?)
+    }
+
+    /// One AWSCluster.
+    pub(crate) async fn aws_cluster(&self, name: &str) -> anyhow::Result<DynamicObject> {
+        self.get(OURS, "AWSCluster", name).await
+    }
+
+    /// Waits for a condition of an AWSCluster and gives its message.
+    pub(crate) async fn says(&self, name: &str, condition: &str, status: &str, reason: &str) -> anyhow::Result<String> {
+        let condition = self.condition("AWSCluster", name, condition, status, reason).await?;
+        Ok(condition.message)
+    }
+
+    /// Merges a patch into an AWSCluster.
+    pub(crate) async fn change(&self, name: &str, patch: serde_json::Value) -> anyhow::Result<()> {
+        self.patch(OURS, "AWSCluster", name, patch).await
+    }
+
+    /// How often the manager has called each action of AWS.
+    pub(crate) fn calls(&self) -> BTreeMap<String, usize> {
+        self.environment.aws().manager_journal().counts()
+    }
+
+    /// Has an AWSCluster reconciled at least this many times by touching a label. Fails if anybody else writes to it
+    /// meanwhile.
+    pub(crate) async fn reconciles_without_a_write(
+        &self,
+        manager: &Manager,
+        name: &str,
+        passes: u32,
+    ) -> anyhow::Result<()> {
+        let finished = async || {
+            let passes = ("controller_runtime_reconcile_total", [("controller", "awscluster")]);
+            let metrics = manager.metrics().await?;
+            anyhow::Ok(metrics.sum(passes.0, &passes.1).unwrap_or_default())
+        };
+        let api = self.environment.api(OURS, "AWSCluster").await?;
+        let goal = finished().await? + f64::from(passes);
+        let mut version = self.aws_cluster(name).await?.resource_version();
+        let mut touches = 0;
+        let started = Instant::now();
+        while finished().await? < goal {
+            ensure!(started.elapsed() < WITHIN, "{touches} touches were not enough passes");
+            touches += 1;
+            // With the version that the last touch left: a write by anybody else is a conflict.
+            let touch = json!({"metadata": {"resourceVersion": version, "labels": {"touch": touches.to_string()}}});
+            let answer = api
+                .patch(name, &PatchParams::default(), &Patch::Merge(touch))
+                .await
+                .context("touch the AWSCluster that nobody else should write to")?;
+            version = answer.resource_version();
+        }
+        let last = self.aws_cluster(name).await?.resource_version();
+        ensure!(last == version, "somebody wrote to the AWSCluster after the last touch");
+        Ok(())
+    }
+
+    /// Waits for an event about an object of ours.
+    pub(crate) async fn event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<()> {
+        let events = self.environment.api("events.k8s.io/v1", "Event").await?;
+        eventually(WITHIN, &format!("an event {reason} about {kind} {name}"), async || {
+            let events = events.list(&ListParams::default()).await?.items;
+            let told = events.iter().any(|event| {
+                let about = &event.data["regarding"];
+                about["kind"] == kind && about["name"] == name && event.data["reason"] == reason
+            });
+            ensure!(told, "there is none among {}", events.len());
+            Ok(())
+        })
+        .await
     }
 
     /// Waits for a condition of an object.
@@ -159,12 +238,7 @@ spec:
         patch: serde_json::Value,
     ) -> anyhow::Result<()> {
         let api = self.environment.api(api_version, kind).await?;
-        api.patch(
-            name,
-            &kube::api::PatchParams::default(),
-            &kube::api::Patch::Merge(patch),
-        )
-        .await?;
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 }

@@ -111,7 +111,9 @@ impl<R: Reconciler> Worker<R> {
             Err(error) => Err(error),
         };
         let (label, action) = self.decide(uid(cached.meta()), result);
-        self.metrics.finished(label, started.elapsed());
+        let took = started.elapsed();
+        debug!(result = label.label(), ?took, ?action, "reconciled");
+        self.metrics.finished(label, took);
         action
     }
 

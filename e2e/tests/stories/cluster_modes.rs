@@ -1,0 +1,207 @@
+//! Clusters that are not, not yet or not now ours to reconcile: nothing is called, and nothing but the reason is written.
+
+use anyhow::ensure;
+use capa_e2e::{eventually, fixtures, objects};
+use serde_json::{Value, json};
+
+use super::scenario::{CORE, OURS, Scenario, WITHIN};
+
+/// What a managed cluster carries.
+const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
+
+#[tokio::test]
+async fn a_managed_cluster_waits_for_a_later_release_and_is_let_go_when_it_becomes_unmanaged() -> anyhow::Result<()> {
+    let scenario = Scenario::new("not-managed-yet").await?;
+    let before = scenario.user.dump().await?;
+    let manager = scenario.manager().await?;
+    let not_ours = scenario.unmanaged("dev", "").replace("  unmanaged: true\n", "");
+    let not_ours = not_ours.replace("{name: dev}", &format!("{{name: dev, finalizers: [{FINALIZER}]}}"));
+    scenario.owned("dev", &not_ours).await?;
+    let message = scenario.says("dev", "Ready", "False", "NotManagedYet").await?;
+    assert!(message.contains("spec.unmanaged: true"), "{message}");
+    scenario.reconciles_without_a_write(&manager, "dev", 10).await?;
+    let cluster = scenario.aws_cluster("dev").await?;
+    assert_eq!(cluster.data["status"]["initialization"], Value::Null);
+    assert_eq!(
+        cluster.metadata.finalizers.as_deref(),
+        Some(&[FINALIZER.to_owned()][..])
+    );
+    let journal = scenario.environment.aws().manager_journal();
+    assert!(journal.is_empty(), "{journal}");
+
+    scenario.change("dev", json!({"spec": {"unmanaged": true}})).await?;
+    scenario.infrastructure_provisioned("dev").await?;
+    assert_eq!(scenario.aws_cluster("dev").await?.metadata.finalizers, None);
+    scenario.environment.delete(CORE, "Cluster", "dev", WITHIN).await?;
+    let journal = scenario.environment.aws().manager_journal();
+    assert!(journal.mutating().is_empty(), "{journal}");
+    assert_eq!(scenario.user.dump().await?, before);
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_managed_by_another_controller_only_loses_our_finalizer() -> anyhow::Result<()> {
+    let scenario = Scenario::new("managed-by").await?;
+    let foreign = scenario.unmanaged("dev", "").replace(
+        "{name: dev}",
+        "{name: dev, annotations: {cluster.x-k8s.io/managed-by: another}}",
+    );
+    scenario.owned("dev", &foreign).await?;
+    eventually(WITHIN, "the owner reference", async || {
+        let cluster = scenario.aws_cluster("dev").await?;
+        ensure!(cluster.metadata.owner_references.is_some(), "there is none yet");
+        Ok(())
+    })
+    .await?;
+    let finalizers = [FINALIZER, "example.org/another"];
+    scenario
+        .change("dev", json!({"metadata": {"finalizers": finalizers}}))
+        .await?;
+    // As older writers leave it.
+    let api = scenario.environment.api(OURS, "AWSCluster").await?;
+    let half = json!({"status": {"ready": true}});
+    api.patch_status(
+        "dev",
+        &kube::api::PatchParams::default(),
+        &kube::api::Patch::Merge(half),
+    )
+    .await?;
+
+    let manager = scenario.manager().await?;
+    scenario.event("AWSCluster", "dev", "ManagedByStatusIncomplete").await?;
+    scenario.reconciles_without_a_write(&manager, "dev", 20).await?;
+    let cluster = scenario.aws_cluster("dev").await?;
+    assert_eq!(
+        cluster.metadata.finalizers,
+        Some(vec!["example.org/another".to_owned()])
+    );
+    assert_eq!(cluster.data["status"], json!({"ready": true}));
+    let journal = scenario.environment.aws().manager_journal();
+    assert!(journal.is_empty(), "{journal}");
+    scenario
+        .change("dev", json!({"metadata": {"finalizers": null}}))
+        .await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_waits_for_its_owner_and_knows_it_however_it_is_referenced() -> anyhow::Result<()> {
+    let scenario = Scenario::new("owner").await?;
+    let manager = scenario.manager().await?;
+    scenario.environment.apply(&scenario.unmanaged("dev", "")).await?;
+    let message = scenario.says("dev", "Ready", "False", "WaitingForOwnerCluster").await?;
+    assert!(message.contains("spec.infrastructureRef"), "{message}");
+    scenario.reconciles_without_a_write(&manager, "dev", 5).await?;
+    assert!(scenario.calls().is_empty());
+
+    // Cluster API does not touch the infrastructure of a Cluster that names none, so the reference stays as it is.
+    scenario.environment.apply(&fixtures::cluster("owner", None)).await?;
+    let owner = scenario.get(CORE, "Cluster", "owner").await?;
+    let reference = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "Cluster",
+        "name": "owner",
+        "uid": owner.metadata.uid,
+        "controller": false,
+    });
+    scenario
+        .change("dev", json!({"metadata": {"ownerReferences": [reference]}}))
+        .await?;
+    scenario.says("dev", "Ready", "True", "Ready").await?;
+    let status = scenario.aws_cluster("dev").await?.data["status"].take();
+    assert_eq!(status["network"]["clusterTag"], "owner");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_is_left_alone_while_the_cluster_api_cluster_is_paused() -> anyhow::Result<()> {
+    let scenario = Scenario::new("paused-cluster").await?;
+    let manager = scenario.manager().await?;
+    scenario.cluster("dev").await?;
+    let pause = |paused: bool| json!({"spec": {"paused": paused}});
+    scenario.patch(CORE, "Cluster", "dev", pause(true)).await?;
+    changes_wait(&scenario, async || {
+        scenario.patch(CORE, "Cluster", "dev", pause(false)).await
+    })
+    .await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_is_left_alone_while_it_carries_the_annotation_paused() -> anyhow::Result<()> {
+    let scenario = Scenario::new("paused-annotation").await?;
+    let manager = scenario.manager().await?;
+    let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    let paused = scenario.unmanaged("dev", "").replace(
+        "{name: dev}",
+        "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
+    );
+    scenario.owned("dev", &paused).await?;
+    scenario.says("dev", "Paused", "True", "Paused").await?;
+    let cluster = scenario.aws_cluster("dev").await?;
+    let status = cluster.data["status"].as_object().cloned().unwrap_or_default();
+    assert_eq!(
+        status.keys().collect::<Vec<_>>(),
+        ["conditions"],
+        "nothing else is written"
+    );
+    assert_eq!(cluster.data["status"]["conditions"].as_array().map(Vec::len), Some(1));
+    assert!(scenario.calls().is_empty());
+    scenario.change("dev", annotate(Value::Null)).await?;
+    scenario.infrastructure_provisioned("dev").await?;
+
+    scenario.change("dev", annotate("".into())).await?;
+    changes_wait(&scenario, async || scenario.change("dev", annotate(Value::Null)).await).await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// A change of a paused cluster has no effect, no call and no write but the condition, until `resume`.
+async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    scenario.says("dev", "Paused", "True", "Paused").await?;
+    let before = scenario.aws_cluster("dev").await?;
+    let calls = scenario.calls();
+    scenario
+        .change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}}))
+        .await?;
+    eventually(WITHIN, "the condition to be about the changed spec", async || {
+        let cluster = scenario.aws_cluster("dev").await?;
+        let generation = json!(cluster.metadata.generation);
+        let conditions = cluster.data["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let current =
+            |condition: &Value| condition["type"] == "Paused" && condition["observedGeneration"] == generation;
+        ensure!(conditions.iter().any(current), "the conditions are {conditions:?}");
+        Ok(())
+    })
+    .await?;
+    let paused = scenario.aws_cluster("dev").await?;
+    for field in ["ready", "initialization", "failureDomains", "network"] {
+        assert_eq!(paused.data["status"][field], before.data["status"][field], "{field}");
+    }
+    for condition in ["Ready", "IdentityReady", "NetworkReady"] {
+        assert_eq!(
+            objects::condition(&paused, condition),
+            objects::condition(&before, condition)
+        );
+    }
+    assert_eq!(scenario.calls(), calls);
+
+    resume().await?;
+    scenario.says("dev", "Paused", "False", "NotPaused").await?;
+    eventually(WITHIN, "the change to have its effect", async || {
+        let network = scenario.aws_cluster("dev").await?.data["status"]["network"].take();
+        ensure!(
+            network["additionalTags"]["cost-centre"] == "42",
+            "the network is {network}"
+        );
+        Ok(())
+    })
+    .await
+}
