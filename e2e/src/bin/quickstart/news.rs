@@ -1,0 +1,175 @@
+//! What has changed in the conditions of objects since it was told last, put together so that it is short to read.
+
+use std::collections::BTreeMap;
+
+use capa_e2e::objects::Condition;
+
+/// One thing to tell: objects of a kind that now say the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    names: Vec<String>,
+    types: Vec<&'static str>,
+    condition: Condition,
+}
+
+/// What was told last about each object of a kind.
+#[derive(Default)]
+pub(crate) struct Told(BTreeMap<String, BTreeMap<&'static str, Condition>>);
+
+impl Told {
+    /// Takes in what all objects of the kind say now, and gives what of it is new.
+    pub(crate) fn update(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<News> {
+        let mut news: Vec<News> = Vec::new();
+        for (name, conditions) in now {
+            let told = self.0.entry(name.clone()).or_default();
+            for (type_, condition) in conditions {
+                if told.insert(type_, condition.clone()).as_ref() != Some(condition) {
+                    add(&mut news, name, type_, condition);
+                }
+            }
+        }
+        merge_types(news)
+    }
+
+    /// Forgets the objects that are not there any more, and gives their names.
+    pub(crate) fn gone(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<String> {
+        let is_there = |name: &String| now.iter().any(|(there, _)| there == name);
+        let gone: Vec<String> = self.0.keys().filter(|name| !is_there(name)).cloned().collect();
+        self.0.retain(|name, _| is_there(name));
+        gone
+    }
+}
+
+/// Adds to the news of other objects that say the same, or as news of its own.
+fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condition) {
+    let same = news
+        .iter_mut()
+        .find(|known| known.types == [type_] && known.condition == *condition);
+    match same {
+        Some(known) => known.names.push(name.to_owned()),
+        None => news.push(News {
+            names: vec![name.to_owned()],
+            types: vec![type_],
+            condition: condition.clone(),
+        }),
+    }
+}
+
+/// Puts together what the same objects say under several types.
+fn merge_types(news: Vec<News>) -> Vec<News> {
+    let mut merged: Vec<News> = Vec::new();
+    for item in news {
+        let same = merged
+            .iter_mut()
+            .find(|known| known.names == item.names && known.condition == item.condition);
+        match same {
+            Some(known) => known.types.extend(item.types),
+            None => merged.push(item),
+        }
+    }
+    merged
+}
+
+impl News {
+    /// Objects, conditions and reason in one line. `Ready` is the reason of whatever is well, and not worth its place.
+    pub(crate) fn line(&self, kind: &str) -> String {
+        let Condition { status, reason, .. } = &self.condition;
+        let reason = if reason == "Ready" { "" } else { reason };
+        let line = format!(
+            "{}  {}={status}  {reason}",
+            objects(kind, &self.names),
+            self.types.join(",")
+        );
+        line.trim_end().to_owned()
+    }
+
+    /// The sentence of the conditions.
+    pub(crate) fn message(&self) -> &str {
+        &self.condition.message
+    }
+}
+
+/// Kind and names, with what the names share said once: `Machine/workers-{a,b}`.
+pub(crate) fn objects(kind: &str, names: &[String]) -> String {
+    let split: Vec<(&str, &str)> = names
+        .iter()
+        .map(|name| {
+            name.rfind('-')
+                .map_or(("", name.as_str()), |dash| name.split_at(dash + 1))
+        })
+        .collect();
+    match split.as_slice() {
+        [(prefix, _), _, ..] if split.iter().all(|(other, _)| other == prefix) => {
+            let endings: Vec<&str> = split.iter().map(|(_, ending)| *ending).collect();
+            format!("{kind}/{prefix}{{{}}}", endings.join(","))
+        }
+        _ => format!("{kind}/{}", names.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(status: &str, reason: &str) -> Condition {
+        Condition {
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: String::new(),
+        }
+    }
+
+    fn says(name: &str, conditions: &[(&'static str, Condition)]) -> (String, Vec<(&'static str, Condition)>) {
+        (name.to_owned(), conditions.to_vec())
+    }
+
+    fn lines(news: &[News]) -> Vec<String> {
+        news.iter().map(|news| news.line("Machine")).collect()
+    }
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let mut told = Told::default();
+        let waits = says("m-a", &[("Up", condition("False", "Waiting"))]);
+        assert_eq!(
+            lines(&told.update(std::slice::from_ref(&waits))),
+            ["Machine/m-a  Up=False  Waiting"]
+        );
+        assert_eq!(told.update(&[waits]), []);
+        let ready = says("m-a", &[("Up", condition("True", "Ready"))]);
+        assert_eq!(lines(&told.update(&[ready])), ["Machine/m-a  Up=True"]);
+    }
+
+    #[test]
+    fn objects_that_say_the_same_are_told_together() {
+        let mut told = Told::default();
+        let well = [
+            ("Known", condition("True", "Ready")),
+            ("Up", condition("True", "Ready")),
+        ];
+        let waits = [
+            ("Known", condition("True", "Ready")),
+            ("Up", condition("False", "Waiting")),
+        ];
+        assert_eq!(
+            lines(&told.update(&[says("m-a", &well), says("m-b", &well)])),
+            ["Machine/m-{a,b}  Known,Up=True"]
+        );
+        assert_eq!(
+            lines(&Told::default().update(&[says("m-a", &well), says("m-b", &waits)])),
+            [
+                "Machine/m-{a,b}  Known=True",
+                "Machine/m-a  Up=True",
+                "Machine/m-b  Up=False  Waiting"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_gone_is_told_once() {
+        let mut told = Told::default();
+        told.update(&[says("m-a", &[]), says("m-b", &[])]);
+        assert_eq!(told.gone(&[says("m-b", &[])]), ["m-a"]);
+        assert!(told.gone(&[says("m-b", &[])]).is_empty());
+    }
+}

@@ -1,0 +1,201 @@
+//! What is looked at when all is done: the objects, the calls, the user's network.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use capa_e2e::{TestEnvironment, aws_proxy::Account};
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use serde_json::Value;
+
+use crate::{manifest::repository, screen::Screen};
+
+/// What our manager may write to AWS for machines on brought infrastructure, and how often for three machines.
+const LAUNCH: &str = "RunInstances";
+const TERMINATE: &str = "TerminateInstances";
+
+/// The program that `make tools` built, as a path from the repository.
+pub(crate) const KUBECTL: &str = "bin/kubectl";
+
+/// Runs kubectl on objects of a kind and shows what it prints.
+pub(crate) fn kubectl_get(screen: &Screen, environment: &TestEnvironment, kinds: &[&str]) -> anyhow::Result<()> {
+    for (index, kind) in kinds.iter().enumerate() {
+        if index > 0 {
+            screen.show("")?;
+        }
+        screen.show(&format!("$ kubectl get {kind}"))?;
+        screen.show(&without_empty_columns(&kubectl(
+            environment.world().admin_kubeconfig(),
+            &["--namespace", environment.namespace(), "get", kind],
+        )?))?;
+    }
+    Ok(())
+}
+
+/// Runs kubectl and gives what it prints.
+pub(crate) fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(repository().join(KUBECTL))
+        .env("KUBECONFIG", kubeconfig)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .context("run kubectl")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl {}: {error}", arguments.join(" "));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Takes out of a table of kubectl's the columns that are empty in all rows: they cost width and say nothing.
+fn without_empty_columns(table: &str) -> String {
+    let rows = cells(table);
+    let columns = rows.first().map_or(0, Vec::len);
+    let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
+    let kept: Vec<usize> = (0..columns)
+        .filter(|column| rows.iter().skip(1).any(|row| !cell(row, *column).is_empty()))
+        .collect();
+    let mut narrow = Table::new();
+    narrow.load_style(NOTHING);
+    for row in &rows {
+        narrow.add_row(kept.iter().map(|column| cell(row, *column)));
+    }
+    text(&narrow)
+}
+
+/// The cells of a table of kubectl's: columns are three spaces apart, and cells start where their title starts.
+fn cells(table: &str) -> Vec<Vec<String>> {
+    let header: Vec<char> = table.lines().next().unwrap_or_default().chars().collect();
+    let is_start = |index: &usize| {
+        let before = header.get(index.saturating_sub(3)..*index).unwrap_or_default();
+        header.get(*index) != Some(&' ') && before.iter().all(|character| *character == ' ')
+    };
+    let starts: Vec<usize> = (0..header.len()).filter(is_start).collect();
+    let ends = starts.iter().skip(1).copied().chain([usize::MAX]);
+    let bounds: Vec<(usize, usize)> = starts.iter().copied().zip(ends).collect();
+    let cell = |line: &str, (start, end): (usize, usize)| {
+        let text: String = line.chars().take(end).skip(start).collect();
+        text.trim().to_owned()
+    };
+    table
+        .lines()
+        .map(|line| bounds.iter().map(|bounds| cell(line, *bounds)).collect())
+        .collect()
+}
+
+/// Shows how often the manager called each action, and which of them change something.
+pub(crate) fn show_calls(screen: &Screen, account: &Account) -> anyhow::Result<()> {
+    let journal = account.manager_journal();
+    let changes = journal.mutating().counts();
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["ACTION", "CALLS", "CHANGES AWS"]);
+    for (action, calls) in journal.counts() {
+        let changes = if changes.contains_key(&action) { "yes" } else { "" };
+        table.add_row([&action, &calls.to_string(), changes]);
+    }
+    if let Some(calls) = table.column_mut(1) {
+        calls.set_cell_alignment(CellAlignment::Right);
+    }
+    screen.show(&text(&table))
+}
+
+/// The lines of a table without the space that comes before the first column.
+fn text(table: &Table) -> String {
+    let table = table.trim_fmt();
+    let lines: Vec<&str> = table
+        .lines()
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    lines.join("\n")
+}
+
+/// Holds the manager's calls against what it may do: one launch a machine, and terminations only when machines went.
+pub(crate) fn check_calls(account: &Account, machines: usize, gone: bool) -> anyhow::Result<()> {
+    let changes = account.manager_journal().mutating();
+    let counts = changes.counts();
+    let unexpected: Vec<&String> = counts
+        .keys()
+        .filter(|action| ![LAUNCH, TERMINATE].contains(&action.as_str()))
+        .collect();
+    ensure!(
+        unexpected.is_empty(),
+        "the manager changed AWS by other calls as well: {unexpected:?}\n{changes}"
+    );
+    let launches = counts.get(LAUNCH).copied().unwrap_or_default();
+    ensure!(
+        launches == machines,
+        "{machines} machines took {launches} launches:\n{changes}"
+    );
+    ensure!(
+        counts.contains_key(TERMINATE) == gone,
+        "the machines are {}, and these are the changes:\n{changes}",
+        if gone { "gone" } else { "there" }
+    );
+    Ok(())
+}
+
+/// How many things a dump of the user's network lists.
+pub(crate) fn size(dump: &Value) -> usize {
+    let lists = dump.as_object().into_iter().flat_map(serde_json::Map::values);
+    lists.map(count_items).sum()
+}
+
+/// The items of an answer: it has them in one list or in several.
+fn count_items(answer: &Value) -> usize {
+    let sets = answer.as_array().into_iter().flatten();
+    sets.map(|set| set.as_array().map_or(0, Vec::len)).sum()
+}
+
+/// Compares two dumps of the user's network; the error names what differs.
+pub(crate) fn check_untouched(before: &Value, after: &Value) -> anyhow::Result<()> {
+    if before == after {
+        return Ok(());
+    }
+    let parts = before.as_object().into_iter().flatten();
+    let different: Vec<String> = parts
+        .filter(|(action, part)| after.get(action.as_str()) != Some(part))
+        .map(|(action, part)| {
+            format!(
+                "{action}\n  before: {part}\n  after:  {}",
+                after.get(action).unwrap_or(&Value::Null)
+            )
+        })
+        .collect();
+    bail!("your network is not what it was:\n{}", different.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn empty_columns_are_left_out_and_others_keep_their_place() {
+        let table = "NAME   CLASS   READY   NOT SEEN   AGE\ndemo           True               3s\nb              -                  4s";
+        let expected = "NAME  READY  AGE\ndemo  True   3s\nb     -      4s";
+        assert_eq!(without_empty_columns(table), expected);
+    }
+
+    #[test]
+    fn a_difference_names_the_part_that_changed() {
+        let (before, after) = (
+            json!({"DescribeVpcs": [["vpc-1"]], "DescribeSubnets": []}),
+            json!({"DescribeVpcs": [["vpc-2"]], "DescribeSubnets": []}),
+        );
+        assert!(check_untouched(&before, &before.clone()).is_ok());
+        let error = check_untouched(&before, &after).unwrap_err().to_string();
+        assert!(
+            error.contains("DescribeVpcs") && !error.contains("DescribeSubnets"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_size_of_a_dump_is_the_number_of_things_in_it() {
+        assert_eq!(
+            size(&json!({"DescribeVpcs": [["a", "b"]], "DescribeSubnets": [["c"]], "DescribeVolumes": []})),
+            3
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! What the reader sees: sections, lines that fit a terminal, seconds. It reads the same in a log, so no cursor moves.
+
+use std::{
+    io::{IsTerminal as _, Stdout, Write as _, stdout},
+    time::Instant,
+};
+
+/// Columns that a line may take where it can be broken.
+const WIDTH: usize = 96;
+
+/// What lines of a section are indented by.
+const INDENT: &str = "   ";
+
+/// Where the second line of a message starts: behind the seconds.
+const MESSAGE_INDENT: &str = "             ";
+
+/// The output and its clock.
+pub(crate) struct Screen {
+    output: Stdout,
+    started: Instant,
+    sections: u32,
+    colours: bool,
+}
+
+impl Screen {
+    /// Starts the clock. Headings are bold on a terminal, unless `NO_COLOR` asks for plain text.
+    pub(crate) fn new() -> Self {
+        Self {
+            output: stdout(),
+            started: Instant::now(),
+            sections: 0,
+            colours: stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        }
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self) -> f32 {
+        self.started.elapsed().as_secs_f32()
+    }
+
+    /// What comes before the first section.
+    pub(crate) fn introduce(&self, text: &str) -> anyhow::Result<()> {
+        for line in wrap(text, WIDTH) {
+            writeln!(&self.output, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The heading of the next section.
+    pub(crate) fn section(&mut self, title: &str) -> anyhow::Result<()> {
+        self.sections += 1;
+        let (bold, plain) = if self.colours { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let number = self.sections;
+        writeln!(
+            &self.output,
+            "\n{bold}{number}. {title}{plain}  [{:.0} s]",
+            self.seconds()
+        )?;
+        Ok(())
+    }
+
+    /// A paragraph of the section.
+    pub(crate) fn say(&self, text: &str) -> anyhow::Result<()> {
+        for line in wrap(text, WIDTH - INDENT.len()) {
+            writeln!(&self.output, "{INDENT}{line}")?;
+        }
+        Ok(())
+    }
+
+    /// Lines as they are, indented.
+    pub(crate) fn show(&self, text: &str) -> anyhow::Result<()> {
+        for line in text.split('\n') {
+            writeln!(&self.output, "{}", format!("{INDENT}{line}").trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Something that has just happened, and what is to be said about it.
+    pub(crate) fn event(&self, what: &str, message: &str) -> anyhow::Result<()> {
+        writeln!(&self.output, "{:>9.1} s  {what}", self.seconds())?;
+        for line in wrap(message, WIDTH - MESSAGE_INDENT.len()) {
+            writeln!(&self.output, "{MESSAGE_INDENT}{line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints a command line that is being run, broken before options as a shell would read it.
+pub(crate) fn command(line: &str) {
+    for line in fold(line, WIDTH - INDENT.len()) {
+        // Whoever closed the output does not want to read the rest.
+        let _ = writeln!(stdout(), "{INDENT}{line}");
+    }
+}
+
+/// Breaks a text between words.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    join(text.split_whitespace().map(str::to_owned), width, "", "")
+}
+
+/// Breaks a command between options, which stay with their values.
+fn fold(command: &str, width: usize) -> Vec<String> {
+    let mut parts = command.split(" --");
+    let first = parts.next().map(str::to_owned);
+    let options = parts.map(|option| format!("--{option}"));
+    join(first.into_iter().chain(options), width - 2, " \\", "    ")
+}
+
+/// Fills lines with parts. A line that another one follows ends in `mark`, and those that follow start with `indent`.
+fn join(parts: impl Iterator<Item = String>, width: usize, mark: &str, indent: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + part.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(&part);
+            }
+            Some(line) => {
+                line.push_str(mark);
+                lines.push(format!("{indent}{part}"));
+            }
+            None => lines.push(part),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_long_words_stay_whole() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a loooooong b", 4), ["a", "loooooong", "b"]);
+        assert!(wrap("  ", 4).is_empty());
+    }
+
+    #[test]
+    fn a_broken_command_is_still_one_command_and_options_keep_their_values() {
+        assert_eq!(
+            fold("aws ec2 create-vpc --cidr-block x --dry-run", 22),
+            ["aws ec2 create-vpc \\", "    --cidr-block x \\", "    --dry-run"]
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Shows what is waited for, in the words of the objects' own conditions.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, bail};
+use capa_e2e::{
+    TestEnvironment,
+    objects::{self, Condition},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    news::{self, Told},
+    screen::Screen,
+};
+
+/// API version of Cluster API's kinds.
+pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
+/// API version of our kinds.
+pub(crate) const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+
+/// How often the objects are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Told like a condition, where the conditions of core's kinds only repeat ours.
+const PHASE: &str = "phase";
+
+/// Kinds in the order in which their news are told, with what tells the story. Other conditions sum these up or are about
+/// nodes, which nothing here becomes.
+const KINDS: [(&str, &str, &[&str]); 4] = [
+    (
+        OURS,
+        "AWSCluster",
+        &["IdentityReady", "NetworkReady", "Ready", "ControlPlaneEndpointReady"],
+    ),
+    (CORE, "Cluster", &[PHASE]),
+    (
+        OURS,
+        "AWSMachine",
+        &["IdentityReady", "NetworkReady", "BootstrapDataReady", "InstanceReady"],
+    ),
+    (CORE, "Machine", &[PHASE]),
+];
+
+/// The objects of one look, by kind.
+pub(crate) type Seen = BTreeMap<&'static str, Vec<DynamicObject>>;
+
+/// The objects of a namespace, and what was told about them.
+pub(crate) struct Watch {
+    kinds: Vec<Kind>,
+}
+
+struct Kind {
+    name: &'static str,
+    api: Api<DynamicObject>,
+    types: &'static [&'static str],
+    told: Told,
+}
+
+impl Watch {
+    pub(crate) async fn new(environment: &TestEnvironment) -> anyhow::Result<Self> {
+        let mut kinds = Vec::new();
+        for (api_version, name, types) in KINDS {
+            kinds.push(Kind {
+                name,
+                api: environment.api(api_version, name).await?,
+                types,
+                told: Told::default(),
+            });
+        }
+        Ok(Self { kinds })
+    }
+
+    /// Tells every change until `reached` holds.
+    pub(crate) async fn until(
+        &mut self,
+        screen: &Screen,
+        within: Duration,
+        reached: impl Fn(&Seen) -> bool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + within;
+        loop {
+            let mut seen = Seen::new();
+            for kind in &mut self.kinds {
+                seen.insert(kind.name, kind.look(screen).await?);
+            }
+            if reached(&seen) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("it took longer than {} s", within.as_secs());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Kind {
+    async fn look(&mut self, screen: &Screen) -> anyhow::Result<Vec<DynamicObject>> {
+        let listed = self.api.list(&ListParams::default()).await;
+        let listed = listed
+            .with_context(|| format!("list the objects of kind {}", self.name))?
+            .items;
+        let now: Vec<_> = listed
+            .iter()
+            .map(|object| (object.name_any(), says(object, self.types)))
+            .collect();
+        for news in self.told.update(&now) {
+            screen.event(&news.line(self.name), news.message())?;
+        }
+        let gone = self.told.gone(&now);
+        if !gone.is_empty() {
+            screen.event(&format!("{}  gone", news::objects(self.name, &gone)), "")?;
+        }
+        Ok(listed)
+    }
+}
+
+/// What the object says under these types, where it says something.
+fn says(object: &DynamicObject, types: &'static [&'static str]) -> Vec<(&'static str, Condition)> {
+    types
+        .iter()
+        .filter_map(|type_| {
+            let condition = if *type_ == PHASE {
+                phase(object)
+            } else {
+                objects::condition(object, type_)
+            };
+            Some((*type_, condition?))
+        })
+        .collect()
+}
+
+fn phase(object: &DynamicObject) -> Option<Condition> {
+    let phase = object.data.pointer("/status/phase")?.as_str()?;
+    Some(Condition {
+        status: phase.to_owned(),
+        reason: String::new(),
+        message: String::new(),
+    })
+}
