@@ -143,7 +143,12 @@ impl InfrastructureReader {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(failed(attempted(), error)),
         };
-        let Some((resource, _)) = group.recommended_kind(&reference.kind) else {
+        // Many providers share a group, so a kind need not be served in the group's preferred version.
+        let anywhere = || group.resources_by_stability().into_iter();
+        let found = group
+            .recommended_kind(&reference.kind)
+            .or_else(|| anywhere().find(|(resource, _)| resource.kind == reference.kind));
+        let Some((resource, _)) = found else {
             return Ok(None);
         };
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
