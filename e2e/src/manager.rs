@@ -170,6 +170,13 @@ impl Manager {
         ))
     }
 
+    /// How many passes one of its controllers, e.g. `awscluster`, has finished.
+    pub async fn passes(&self, controller: &str) -> anyhow::Result<f64> {
+        let metrics = self.metrics().await?;
+        let passes = metrics.sum("controller_runtime_reconcile_total", &[("controller", controller)]);
+        Ok(passes.unwrap_or_default())
+    }
+
     /// Whether it calls itself ready; an error shows what it answered instead.
     pub async fn ready(&self) -> anyhow::Result<()> {
         http_get(&format!("http://{}/readyz", self.health)).await?;
