@@ -40,7 +40,7 @@ impl<'a> ManagerBuilder<'a> {
         }
     }
 
-    /// Adds a flag, e.g. `--watch-filter=blue`.
+    /// Adds a flag, e.g. `--watch-filter=blue`, or replaces the value that the harness gives it.
     #[must_use]
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
@@ -69,13 +69,15 @@ impl<'a> ManagerBuilder<'a> {
         );
         let kubeconfig = self.environment.manager_kubeconfig().await?;
         let mut arguments = vec![
-            "manager".to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--namespace={}", self.environment.namespace()),
             format!("--health-addr={health}"),
             format!("--diagnostics-address={diagnostics}"),
             "--insecure-diagnostics".to_owned(),
         ];
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        arguments.retain(|given| !self.flags.iter().any(|flag| name(flag) == name(given)));
+        arguments.insert(0, "manager".to_owned());
         arguments.extend(self.flags.iter().cloned());
         Ok((arguments, health, diagnostics))
     }
@@ -166,6 +168,13 @@ impl Manager {
         Ok(Metrics::parse(
             &http_get(&format!("http://{}/metrics", self.diagnostics)).await?,
         ))
+    }
+
+    /// How many passes one of its controllers, e.g. `awscluster`, has finished.
+    pub async fn passes(&self, controller: &str) -> anyhow::Result<f64> {
+        let metrics = self.metrics().await?;
+        let passes = metrics.sum("controller_runtime_reconcile_total", &[("controller", controller)]);
+        Ok(passes.unwrap_or_default())
     }
 
     /// Whether it calls itself ready; an error shows what it answered instead.

@@ -117,6 +117,22 @@ async fn a_cluster_waits_for_its_owner_and_knows_it_however_it_is_referenced() -
 }
 
 #[tokio::test]
+async fn the_copy_that_is_deleted_for_a_move_is_left_alone() -> anyhow::Result<()> {
+    let scenario = Scenario::new("moved").await?;
+    let manager = scenario.manager().await?;
+    let moved = scenario.unmanaged("dev", "").replace(
+        "{name: dev}",
+        "{name: dev, annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}",
+    );
+    scenario.environment.apply(&moved).await?;
+    scenario.reconciles_without_a_write(&manager, "dev", 10).await?;
+    assert_eq!(scenario.aws_cluster("dev").await?.data.get("status"), None);
+    assert!(scenario.calls().is_empty());
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
 async fn a_cluster_is_left_alone_while_the_cluster_api_cluster_is_paused() -> anyhow::Result<()> {
     let scenario = Scenario::new("paused-cluster").await?;
     let manager = scenario.manager().await?;

@@ -126,7 +126,7 @@ async fn a_static_identity_is_mended_by_creating_it_its_secret_and_another_key()
     story.scenario.says("dev", "Ready", "False", "NotFound").await?;
     story
         .scenario
-        .says("dev", "NetworkReady", "Unknown", "WaitingForIdentity")
+        .says("dev", "NetworkReady", "Unknown", "NotReady")
         .await?;
     assert_eq!(story.provisioned().await?, Value::Null);
 

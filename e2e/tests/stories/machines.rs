@@ -176,10 +176,7 @@ impl Scenario {
 
 /// How many passes over AWSMachines there were.
 pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
-    let metrics = manager.metrics().await?;
-    let labels = [("controller", "awsmachine")];
-    let passes = metrics.sum("controller_runtime_reconcile_total", &labels);
-    Ok(passes.unwrap_or_default())
+    manager.passes("awsmachine").await
 }
 
 /// A condition that must be there.

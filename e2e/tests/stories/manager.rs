@@ -1,9 +1,13 @@
 //! Our manager as a process: it starts, leads, ends and comes back, with the permissions that our manifests give it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use capa_e2e::{Manager, World, eventually};
+use serde_json::Value;
+
+use super::scenario::Scenario;
 
 const WITHIN: Duration = Duration::from_mins(1);
 
@@ -54,6 +58,48 @@ async fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
     eventually(WITHIN, "the second to lead", async || leads(&second, true).await).await?;
     assert!(second.stop().await?.success());
     environment.finish().await
+}
+
+#[tokio::test]
+async fn a_manager_with_flags_that_cannot_be_meant_ends_and_says_why() -> anyhow::Result<()> {
+    let environment = World::shared().await?.test("flags").await?;
+    for (flag, says) in [
+        ("--health-addr=nowhere", "--health-addr"),
+        ("--logging-format=xml", "expected text or json"),
+        ("--sync-period=soon", "--sync-period"),
+        ("--awscluster-concurency=5", "--awscluster-concurrency"),
+        ("--diagnostics-address=0.0.0.0:0", "loopback"),
+    ] {
+        let ended = environment.manager().flag(flag).start().await.err();
+        let error = format!("{:#}", ended.with_context(|| format!("{flag} was accepted"))?);
+        assert!(error.contains("exit status") && error.contains(says), "{flag}: {error}");
+    }
+    environment.finish().await
+}
+
+#[tokio::test]
+async fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
+    let scenario = Scenario::new("logs").await?;
+    let manager = scenario.environment.manager();
+    let manager = manager.flag("--logging-format=json").flag("-v=5").start().await?;
+    scenario.cluster("dev").await?;
+    scenario.reconciles_without_a_write(&manager, "dev", 3).await?;
+    let log = manager.log()?;
+    let mut passes = BTreeSet::new();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
+        ensure!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
+        if line["controller"] == "awscluster" && line["cluster"] == "dev" {
+            assert_eq!(
+                (&line["namespace"], &line["name"]),
+                (&scenario.environment.namespace().into(), &"dev".into())
+            );
+            passes.insert(line["reconcile_id"].as_str().context("no reconcile_id")?.to_owned());
+        }
+    }
+    assert!(passes.len() >= 3, "{passes:?} in {log}");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
 }
 
 async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {

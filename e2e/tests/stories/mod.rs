@@ -9,6 +9,7 @@ mod launch;
 mod lifetime;
 mod machine_deployment;
 mod machines;
+mod malformed;
 mod manager;
 mod paused_machines;
 mod permissions;

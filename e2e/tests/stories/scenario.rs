@@ -1,6 +1,7 @@
 //! What most stories start from: a network that the user brought, an identity for its account, and a cluster on it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -31,7 +32,12 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// A namespace and account with a network of three zones.
     pub(crate) async fn new(name: &str) -> anyhow::Result<Self> {
-        let environment = World::shared().await?.test(name).await?;
+        Self::in_world(&World::shared().await?, name).await
+    }
+
+    /// The same in another world than the one that all tests share.
+    pub(crate) async fn in_world(world: &Arc<World>, name: &str) -> anyhow::Result<Self> {
+        let environment = world.test(name).await?;
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
         Ok(Self {
@@ -169,17 +175,12 @@ spec:
         name: &str,
         passes: u32,
     ) -> anyhow::Result<()> {
-        let finished = async || {
-            let passes = ("controller_runtime_reconcile_total", [("controller", "awscluster")]);
-            let metrics = manager.metrics().await?;
-            anyhow::Ok(metrics.sum(passes.0, &passes.1).unwrap_or_default())
-        };
         let api = self.environment.api(OURS, "AWSCluster").await?;
-        let goal = finished().await? + f64::from(passes);
+        let goal = manager.passes("awscluster").await? + f64::from(passes);
         let mut version = self.aws_cluster(name).await?.resource_version();
         let mut touches = 0;
         let started = Instant::now();
-        while finished().await? < goal {
+        while manager.passes("awscluster").await? < goal {
             ensure!(started.elapsed() < WITHIN, "{touches} touches were not enough passes");
             touches += 1;
             // With the version that the last touch left: a write by anybody else is a conflict.

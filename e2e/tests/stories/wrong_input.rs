@@ -52,6 +52,12 @@ async fn a_wrong_network_is_named_with_what_to_do_and_mended_in_the_spec() -> an
             usable: true,
         },
         Wrong {
+            patch: with(json!({"id": "my-subnet"})),
+            reason: "InvalidSpec",
+            says: vec!["my-subnet".into(), "resourceID".into()],
+            usable: true,
+        },
+        Wrong {
             patch: with(json!({"id": foreign})),
             reason: "Conflict",
             says: vec![
@@ -141,6 +147,22 @@ async fn a_cluster_of_nothing_but_missing_subnets_is_provisioned_but_not_ready()
     assert!(message.contains(NO_SUBNET), "{message}");
     scenario.environment.apply(&scenario.unmanaged("dev", "")).await?;
     scenario.says("dev", "Ready", "True", "Ready").await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_without_a_region_says_so_and_asks_nothing() -> anyhow::Result<()> {
+    let scenario = Scenario::new("no-region").await?;
+    let manager = scenario.manager().await?;
+    let nowhere = scenario.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
+    scenario.owned("dev", &nowhere).await?;
+    let message = scenario.says("dev", "Ready", "False", "InvalidSpec").await?;
+    assert!(message.contains("spec.region"), "{message}");
+    assert!(scenario.calls().is_empty());
+    scenario.change("dev", json!({"spec": {"region": REGION}})).await?;
+    scenario.says("dev", "Ready", "True", "Ready").await?;
+    scenario.infrastructure_provisioned("dev").await?;
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
