@@ -7,5 +7,7 @@ pub mod awsmachine;
 pub mod identity;
 pub mod kubernetes;
 mod resync;
+#[cfg(test)]
+mod testing;
 mod transitions;
 pub mod world;

@@ -7,6 +7,8 @@
 mod drift;
 mod merge;
 mod placement;
+#[cfg(test)]
+mod properties;
 mod trust;
 
 pub use drift::drift;

@@ -134,7 +134,7 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
     );
     take(
         "sshKeyName",
-        fill_option(&mut into.ssh_key_name, from.ssh_key_name.as_ref()),
+        fill_string(&mut into.ssh_key_name, from.ssh_key_name.as_ref()),
     );
     take(
         "imageLookup",

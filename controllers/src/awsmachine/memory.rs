@@ -130,7 +130,12 @@ impl LaunchMemory {
 
 #[cfg(test)]
 mod tests {
+    use capa_api::common::MachineRole;
+    use capa_api::network::MachineNetwork;
+    use capa_network::PlacementRequest;
+
     use super::*;
+    use crate::testing::read;
 
     #[test]
     fn a_refusal_is_a_proof_only_where_every_earlier_call_was_answered() {
@@ -149,5 +154,59 @@ mod tests {
             Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch),
             Progress::Doubtful
         );
+    }
+
+    fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
+        Arc::new(read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: {uid}, uid: {uid}{more}}}, spec: {{instanceType: t3.large}}}}"
+        )))
+    }
+
+    fn place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>]) -> String {
+        let network: MachineNetwork = read(
+            "{region: r, securityGroups: {all: [sg-0000000a]}, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}]}",
+        );
+        let placed = memory.place(uid, machines, |machines_by_subnet| {
+            capa_network::place(
+                &network,
+                &PlacementRequest {
+                    role: MachineRole::Worker,
+                    failure_domain: None,
+                    public_ip: None,
+                    explicit_subnet: false,
+                    additional_security_group_ids: &[],
+                    machines_by_subnet,
+                },
+            )
+        });
+        placed.unwrap().subnet_id
+    }
+
+    #[test]
+    fn machines_placed_at_the_same_moment_go_to_different_subnets() {
+        let memory = LaunchMemory::default();
+        // The cache shows no record of any of them yet.
+        let machines = [machine("m", ""), machine("n", "")];
+        assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
+        assert_eq!(place(&memory, "n", &machines), "subnet-0000000b");
+        memory.launched("n");
+        assert_eq!(
+            place(&memory, "m", &machines),
+            "subnet-0000000a",
+            "a promise to itself does not count, and n's outlives its launch"
+        );
+    }
+
+    #[test]
+    fn machines_that_go_do_not_count() {
+        let memory = LaunchMemory::default();
+        let mut machines = vec![machine("m", ""), machine("n", "")];
+        assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
+        machines[0] = machine("m", ", deletionTimestamp: '2026-01-01T00:00:00Z'");
+        assert_eq!(place(&memory, "n", &machines), "subnet-0000000a");
+        memory.forget("n");
+        machines.truncate(1);
+        assert_eq!(place(&memory, "o", &machines), "subnet-0000000a");
     }
 }

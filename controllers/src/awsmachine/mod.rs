@@ -83,7 +83,9 @@ impl Draft {
         }
     }
 
+    /// Says something of a condition, in place of what the pass has said of it before.
     fn say(&mut self, update: ConditionUpdate) {
+        self.updates.retain(|earlier| earlier.condition != update.condition);
         self.updates.push(update);
     }
 

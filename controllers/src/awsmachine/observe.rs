@@ -3,6 +3,7 @@
 use capa_api::common::{IdentityReference, Initialization};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, MachineNetworkInUse};
+use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
 use capa_network::drift;
 use capa_runtime::reconcile::{Next, ReconcileError};
@@ -22,7 +23,7 @@ pub(super) struct Whereabouts {
 /// Finds the way to the instance: as frozen at launch, else (status lost) as the network sources say. An `Err` carries
 /// the draft with the condition that says why there is none.
 pub(super) async fn whereabouts(
-    draft: Draft,
+    mut draft: Draft,
     owners: &Owners,
     world: &MachineWorld,
 ) -> Result<Result<(Draft, Whereabouts), Draft>, KubernetesError> {
@@ -30,7 +31,7 @@ pub(super) async fn whereabouts(
         .cluster
         .as_ref()
         .and_then(|cluster| cluster.metadata.name.clone());
-    let labelled = || capa_api::meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
+    let labelled = || meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
     let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
     let frozen = draft.status.network.clone().unwrap_or_default();
     let (region, identity_ref, cluster_tag) = match (frozen.region, owners.cluster.as_deref()) {
@@ -63,15 +64,16 @@ pub(super) async fn whereabouts(
     let identity_ref = identity_ref.unwrap_or_else(IdentityReference::controller_default);
     let cluster_tag = cluster_tag.unwrap_or_else(|| cluster_name.clone());
     match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
-        Ok(access) => Ok(Ok((
-            draft,
-            Whereabouts {
+        Ok(access) => {
+            draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
+            let whereabouts = Whereabouts {
                 access,
                 cluster_tag,
                 region,
                 identity_ref,
-            },
-        ))),
+            };
+            Ok(Ok((draft, whereabouts)))
+        }
         Err(update) => Ok(Err(draft.stop(update, Next::Retry))),
     }
 }
@@ -123,7 +125,7 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
         // The machine's own subnet won at launch and its spec cannot change.
         merged.network.subnets.clear();
     }
-    let role = capa_api::meta::machine_role(&draft.machine.metadata);
+    let role = meta::machine_role(&draft.machine.metadata);
     let update = match drift(&merged.network, in_use, role) {
         None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
         Some(difference) => {
@@ -169,11 +171,7 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
         });
     }
     status.ready = Some(status.provisioned());
-    for condition in [
-        ConditionType::BootstrapDataReady,
-        ConditionType::IdentityReady,
-        ConditionType::NetworkReady,
-    ] {
+    for condition in [ConditionType::BootstrapDataReady, ConditionType::NetworkReady] {
         draft.say(condition.is_true(Reason::Ready));
     }
     if let Some(update) = targets_not_registered(&draft) {
@@ -214,7 +212,7 @@ fn instance_ready(draft: &Draft, instance: &Instance) -> capa_api::conditions::C
 
 /// Registration in load balancer targets comes with a later release; until then the user is told, not left guessing.
 fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::ConditionUpdate> {
-    let role = capa_api::meta::machine_role(&draft.machine.metadata);
+    let role = meta::machine_role(&draft.machine.metadata);
     let targets = &draft.status.network.as_ref()?.control_plane_targets;
     (role == capa_api::common::MachineRole::ControlPlane && !targets.is_empty()).then(|| {
         ConditionType::ControlPlaneTargetsReady.is_false(

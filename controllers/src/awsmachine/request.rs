@@ -181,3 +181,184 @@ pub(super) fn unsupported(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     };
     Some(ConditionType::InstanceReady.is_false(Reason::UnsupportedField, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::read;
+
+    const IMAGE: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
+
+    fn machine(spec: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: m, namespace: team-a}}, spec: {{{IMAGE}, {spec}}}}}"
+        ))
+    }
+
+    fn request(spec: &str, network: &str, role: MachineRole) -> LaunchRequest {
+        let ingredients = Ingredients {
+            network: &read(network),
+            cluster_tag: "dev",
+            owner_name: "m",
+            role,
+            user_data: &UserData::new(b"data".to_vec()),
+            root_device: Some("/dev/xvda"),
+        };
+        let placement = Placement {
+            subnet_id: "subnet-0000000a".into(),
+            availability_zone: None,
+            security_group_ids: vec!["sg-0000000a".into()],
+        };
+        build(&machine(spec), &ingredients, &placement, "token".into())
+    }
+
+    #[test]
+    fn tags_of_the_machine_win_over_the_clusters_and_both_over_the_name() {
+        let network = "{additionalTags: {team: a, stage: prod, Name: cluster}}";
+        let tags = request("additionalTags: {team: b}", network, MachineRole::ControlPlane).tags;
+        let expected = [
+            ("MachineName", "team-a/m"),
+            ("Name", "cluster"),
+            ("kubernetes.io/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/role", "control-plane"),
+            ("stage", "prod"),
+            ("team", "b"),
+        ];
+        let tags: Vec<_> = tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(tags, expected);
+        let worker = request("", "{}", MachineRole::Worker).tags;
+        assert_eq!(
+            (worker["Name"].as_str(), worker[meta::ROLE_TAG].as_str()),
+            ("m", "node")
+        );
+    }
+
+    #[test]
+    fn tags_by_which_instances_are_recognised_are_refused_wherever_they_come_from() {
+        for key in [
+            "sigs.k8s.io/cluster-api-provider-aws/cluster/other",
+            "sigs.k8s.io/cluster-api-provider-aws/role",
+            "kubernetes.io/cluster/other",
+            "aws:cloudformation:stack-id",
+            "MachineName",
+        ] {
+            let tags = format!("additionalTags: {{'{key}': owned}}");
+            let of_machine = refused_tags(&machine(&tags).spec, &MachineNetwork::default()).unwrap();
+            let of_network = refused_tags(&machine("").spec, &read(&format!("{{{tags}}}"))).unwrap();
+            for problem in [of_machine, of_network] {
+                assert_eq!(problem.reason, Reason::Conflict);
+                assert!(problem.message.contains(key), "{}", problem.message);
+            }
+        }
+        let own = machine("additionalTags: {team: a, Name: mine}").spec;
+        assert_eq!(refused_tags(&own, &MachineNetwork::default()), None);
+    }
+
+    #[test]
+    fn every_field_without_effect_stops_the_launch_and_is_named() {
+        let table = [
+            ("elasticIpPool: {}", "elasticIpPool"),
+            ("networkInterfaces: [eni-1]", "networkInterfaces"),
+            ("networkInterfaceType: efa", "networkInterfaceType"),
+            ("assignPrimaryIPv6: enabled", "assignPrimaryIPv6"),
+            ("privateDnsName: {}", "privateDnsName"),
+            ("spotMarketOptions: {}", "spotMarketOptions"),
+            ("marketType: Spot", "marketType"),
+            ("capacityReservationId: cr-1", "capacityReservationId"),
+            ("capacityReservationPreference: Open", "capacityReservationPreference"),
+            ("tenancy: dedicated", "tenancy"),
+            ("hostID: h-1", "hostID"),
+            ("hostAffinity: host", "hostAffinity"),
+            ("dynamicHostAllocation: {}", "dynamicHostAllocation"),
+            ("placementGroupName: g", "placementGroupName"),
+            ("placementGroupPartition: 1", "placementGroupPartition"),
+            ("cpuOptions: {confidentialCompute: Disabled}", "cpuOptions"),
+        ];
+        for (spec, name) in table {
+            let update = unsupported(&machine(spec).spec).unwrap_or_else(|| panic!("{spec} passes"));
+            assert_eq!(update.reason, Reason::UnsupportedField);
+            assert!(update.message.contains(name), "{spec}: {}", update.message);
+        }
+    }
+
+    #[test]
+    fn values_that_ask_for_nothing_and_supported_fields_pass() {
+        for spec in [
+            "",
+            "tenancy: default, hostAffinity: default, marketType: OnDemand",
+            "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: [{deviceName: d, size: 8}]",
+        ] {
+            assert_eq!(unsupported(&machine(spec).spec), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn without_an_image_id_the_message_names_the_field() {
+        let spec: AWSMachineSpec = read("{instanceType: t3.large, ami: {id: ''}}");
+        assert!(unsupported(&spec).unwrap().message.contains("ami.id"));
+    }
+
+    #[test]
+    fn the_call_says_what_the_spec_says() {
+        let spec = "iamInstanceProfile: nodes, sshKeyName: mine, publicIP: true, \
+                    rootVolume: {size: 40, type: gp3, iops: 4000, throughput: 200, encryptionKey: k}, \
+                    nonRootVolumes: [{deviceName: /dev/sdb, size: 100, encrypted: false}], \
+                    instanceMetadataOptions: {httpTokens: required, httpPutResponseHopLimit: 3, instanceMetadataTags: enabled}";
+        let request = request(spec, "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(request.client_token, "token");
+        assert_eq!(
+            (request.image_id.as_str(), request.instance_type.as_str()),
+            ("ami-00000001", "t3.large")
+        );
+        assert_eq!(request.iam_instance_profile.as_deref(), Some("nodes"));
+        assert_eq!(request.key_name.as_deref(), Some("mine"));
+        assert_eq!(request.public_ip, Some(true));
+        let root = request.root_volume.unwrap();
+        assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
+        assert_eq!(
+            (root.volume_type.as_deref(), root.iops, root.throughput),
+            (Some("gp3"), Some(4000), Some(200))
+        );
+        assert_eq!(
+            (root.encrypted, root.encryption_key.as_deref()),
+            (Some(true), Some("k")),
+            "a key means encryption"
+        );
+        let [data] = request.data_volumes.as_slice() else {
+            panic!("one data volume")
+        };
+        assert_eq!((data.device_name.as_str(), data.encrypted), ("/dev/sdb", Some(false)));
+        let metadata = request.metadata_options;
+        assert_eq!(
+            (metadata.http_tokens.as_str(), metadata.http_put_response_hop_limit),
+            ("required", 3)
+        );
+        assert_eq!(
+            (
+                metadata.http_endpoint.as_str(),
+                metadata.http_protocol_ipv6.as_str(),
+                metadata.instance_metadata_tags.as_str()
+            ),
+            ("enabled", "disabled", "enabled")
+        );
+    }
+
+    #[test]
+    fn what_the_spec_leaves_open_is_left_to_the_cluster_or_to_aws() {
+        let silent = request("", "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(silent.key_name.as_deref(), Some("cluster"));
+        assert_eq!((silent.iam_instance_profile, silent.public_ip), (None, None));
+        assert_eq!((silent.root_volume, silent.data_volumes), (None, vec![]));
+        assert_eq!(
+            (
+                silent.metadata_options.http_tokens.as_str(),
+                silent.metadata_options.http_put_response_hop_limit
+            ),
+            ("required", 2)
+        );
+        let no_key = request("sshKeyName: ''", "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(no_key.key_name, None);
+    }
+}

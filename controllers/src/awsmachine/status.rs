@@ -5,7 +5,7 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Draft;
+use super::{Draft, dereference};
 
 /// The condition itself says it; everything else stays as it was.
 pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
@@ -16,12 +16,15 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
 }
 
 /// The draft's status with its conditions, `Ready` summing them up. What the pass did not look at stays as it was said
-/// before.
+/// before, except that a launch walks through its waits in order: one that it did not get to is none any more.
 pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
+    let deleting = draft.machine.metadata.deletion_timestamp.is_some();
+    let launching = !deleting && dereference::instance_id(&draft.machine).is_none();
     let said = |condition| draft.updates.iter().any(|update| update.condition == condition);
     let kept = draft.status.conditions.iter().filter_map(as_update);
     let mut updates: Vec<ConditionUpdate> = kept
         .filter(|update| !said(update.condition) && update.condition != ConditionType::Ready)
+        .filter(|update| !launching || update.status == ConditionStatus::True)
         .chain(draft.updates.iter().cloned())
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));

@@ -1,0 +1,214 @@
+//! Whose credentials the cluster works with, and what happens while there are none.
+
+use std::time::Duration;
+
+use capa_api::common::{IdentityKind, IdentityReference};
+use capa_api::conditions::ConditionType;
+use capa_runtime::reconcile::Next;
+
+use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
+use crate::testing::refused;
+
+const IDENTITY_READY: ConditionType = ConditionType::IdentityReady;
+const READY: ConditionType = ConditionType::Ready;
+const KEYS: [(&str, &str); 2] = [("AccessKeyID", "AKIAEXAMPLE"), ("SecretAccessKey", "hunter2")];
+
+fn with_identity(kind: &str, name: &str) -> capa_api::cluster::AWSCluster {
+    aws_cluster(&format!("{NETWORK}, identityRef: {{kind: {kind}, name: {name}}}"))
+}
+
+fn static_identity() -> capa_api::cluster::AWSCluster {
+    with_identity("AWSClusterStaticIdentity", "key")
+}
+
+/// Neither provisioned nor looked up, and nothing of a secret shows anywhere.
+fn assert_held_back(pass: &Pass, condition: &str) {
+    assert_eq!(pass.says(IDENTITY_READY), condition);
+    assert_eq!(pass.says(READY), condition, "Ready repeats the culprit");
+    assert_eq!(pass.calls, [""; 0]);
+    assert!(!pass.status().provisioned());
+    let shown = format!("{:?} {:?}", pass.status(), pass.events);
+    assert!(!shown.contains("hunter2") && !shown.contains("AKIAEXAMPLE"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_managers_own_identity_is_the_default_and_must_allow_the_namespace() {
+    let scene = Scene::new();
+    let pass = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(pass.says(IDENTITY_READY), "True/Ready");
+    for spec in ["", "allowedNamespaces: {list: [team-b]}"] {
+        scene
+            .kubernetes
+            .identity_object("AWSClusterControllerIdentity", "default", spec);
+        let pass = scene.pass(&aws_cluster(NETWORK)).await;
+        assert_held_back(&pass, "False/NotAllowed");
+        assert!(pass.message(IDENTITY_READY).contains("namespace team-a"));
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_is_allowed_by_its_labels() {
+    let scene = Scene::new();
+    let selector = "allowedNamespaces: {selector: {matchLabels: {stage: prod}}}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", selector);
+    assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
+    scene.kubernetes.label_namespace("team-a", "stage", "prod");
+    let pass = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(pass.says(IDENTITY_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_missing_identity_is_named() {
+    let scene = Scene::new();
+    let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "team")).await;
+    assert_held_back(&pass, "False/NotFound");
+    assert!(
+        pass.message(IDENTITY_READY).contains("AWSClusterRoleIdentity/team"),
+        "{}",
+        pass.message(IDENTITY_READY)
+    );
+    assert_eq!(pass.events.len(), 1);
+}
+
+#[tokio::test]
+async fn every_hop_of_a_chain_of_roles_must_allow_the_namespace() {
+    let scene = Scene::new();
+    let source = "sourceIdentityRef: {kind: AWSClusterRoleIdentity, name: hub}";
+    let team = format!("roleARN: 'arn:aws:iam::1:role/team', allowedNamespaces: {{}}, {source}");
+    scene
+        .kubernetes
+        .identity_object("AWSClusterRoleIdentity", "team", &team);
+    let hub = "roleARN: 'arn:aws:iam::1:role/hub', allowedNamespaces: {list: [team-b]}";
+    scene.kubernetes.identity_object("AWSClusterRoleIdentity", "hub", hub);
+    let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "team")).await;
+    assert_held_back(&pass, "False/SourceNotAllowed");
+    assert!(pass.message(IDENTITY_READY).contains("AWSClusterRoleIdentity/hub"));
+}
+
+#[tokio::test]
+async fn roles_that_assume_each_other_end_in_a_condition() {
+    let scene = Scene::new();
+    for (name, source) in [("a", "b"), ("b", "a")] {
+        let spec = format!(
+            "roleARN: 'arn:aws:iam::1:role/{name}', allowedNamespaces: {{}}, \
+             sourceIdentityRef: {{kind: AWSClusterRoleIdentity, name: {source}}}"
+        );
+        scene.kubernetes.identity_object("AWSClusterRoleIdentity", name, &spec);
+    }
+    let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "a")).await;
+    assert_held_back(&pass, "False/NotFound");
+    assert!(pass.message(IDENTITY_READY).contains("cycle"));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_or_lacks_a_key_is_named_and_a_complete_one_recovers() {
+    let scene = Scene::new();
+    let spec = "secretRef: keys, allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    let missing = scene.pass(&static_identity()).await;
+    assert_held_back(&missing, "False/NotFound");
+    assert!(missing.message(IDENTITY_READY).contains("Secret capa-rs-system/keys"));
+
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS[1..]);
+    let incomplete = scene.after(&missing, Duration::from_secs(5)).await;
+    assert_held_back(&incomplete, "False/CredentialsFailed");
+    assert!(incomplete.message(IDENTITY_READY).contains("AccessKeyID"));
+
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
+    let complete = scene.after(&incomplete, Duration::from_secs(5)).await;
+    assert_eq!(complete.says(IDENTITY_READY), "True/Ready");
+    assert!(complete.status().provisioned());
+}
+
+#[tokio::test]
+async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
+    let scene = Scene::new();
+    let without = scene.pass(&static_identity()).await;
+    assert_held_back(&without, "False/NotFound");
+    assert_eq!(without.says(ConditionType::NetworkReady), "Unknown/NotReady");
+    assert!(matches!(without.next, Next::Requeue(_)), "its Secret is not watched");
+
+    let spec = "secretRef: keys, allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
+    let mended = scene.after(&without, Duration::from_secs(5)).await;
+    assert_eq!(mended.calls, LOOKUP);
+    assert_eq!(mended.says(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(mended.zones(), ["eu-west-1a", "eu-west-1b"]);
+}
+
+#[tokio::test]
+async fn a_lost_identity_makes_ready_fall_and_leaves_network_and_provisioned_as_they_were() {
+    let scene = Scene::new();
+    let before = scene.pass(&aws_cluster(NETWORK)).await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    let lost = scene.after(&before, Duration::from_secs(600)).await;
+    assert_eq!(lost.says(READY), "False/NotFound");
+    assert!(lost.status().provisioned());
+    assert_eq!(lost.status().network, before.status().network);
+    assert_eq!(lost.zones(), before.zones());
+
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+    let found = scene.after(&lost, Duration::from_secs(5)).await;
+    assert_eq!(found.says(READY), "True/Ready");
+    assert_eq!(found.says(ConditionType::NetworkReady), "True/Ready");
+}
+
+#[tokio::test]
+async fn credentials_that_aws_refuses_hold_back_for_the_grace_and_show_in_their_own_condition() {
+    let scene = Scene::new();
+    for _ in 0..2 {
+        let error = refused("GetCallerIdentity", "InvalidClientTokenId");
+        scene.aws.fail_next("GetCallerIdentity", error);
+    }
+    let first = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(first.says(IDENTITY_READY), "False/CredentialsFailed");
+    assert_eq!(first.says(READY), "False/CredentialsFailed");
+    assert!(!first.status().provisioned());
+    let after_grace = scene.after(&first, Duration::from_secs(60)).await;
+    assert_eq!(after_grace.says(IDENTITY_READY), "False/CredentialsFailed");
+    assert_eq!(after_grace.says(READY), "True/Ready");
+    assert!(after_grace.status().provisioned());
+    let mended = scene.after(&after_grace, Duration::from_secs(60)).await;
+    assert_eq!(mended.says(IDENTITY_READY), "True/Ready");
+    assert_eq!(mended.zones(), ["eu-west-1a", "eu-west-1b"]);
+}
+
+#[tokio::test]
+async fn a_rotated_secret_is_another_client_at_the_next_pass() {
+    let scene = Scene::new();
+    let spec = "secretRef: keys, allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
+    let before = scene.pass(&static_identity()).await;
+    let unchanged = scene.pass(&before.cluster).await;
+    assert_eq!(unchanged.calls, [""; 0]);
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
+    let rotated = scene.pass(&before.cluster).await;
+    assert_eq!(rotated.calls, ["GetCallerIdentity"]);
+    let kind = IdentityKind::AWSClusterStaticIdentity;
+    assert_eq!(
+        before
+            .status()
+            .network
+            .as_ref()
+            .unwrap()
+            .identity_ref
+            .as_ref()
+            .unwrap()
+            .kind,
+        kind
+    );
+}

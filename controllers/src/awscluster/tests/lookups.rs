@@ -1,0 +1,361 @@
+//! What is looked up in AWS, what it says about the cluster, and when it is looked up again.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::network::MachineNetwork;
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+
+use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
+use crate::testing::{refused, unanswered};
+
+const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
+const READY: ConditionType = ConditionType::Ready;
+
+/// An unmanaged cluster with this under `spec.network`.
+fn network(network: &str) -> String {
+    format!("region: eu-west-1, unmanaged: true, network: {{{network}}}")
+}
+
+fn published(pass: &Pass) -> &MachineNetwork {
+    pass.status().network.as_ref().unwrap()
+}
+
+fn delay(pass: &Pass) -> u64 {
+    match pass.next {
+        Next::Requeue(delay) => delay.as_secs(),
+        other => panic!("no delay: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_complete_lookup_provisions_the_cluster_and_publishes_its_network() {
+    let scene = Scene::new();
+    let pass = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(pass.calls, LOOKUP);
+    assert!(pass.status().provisioned());
+    assert_eq!(pass.status().ready, Some(true));
+    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.says(NETWORK_READY), "True/Ready");
+    assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
+    assert!(
+        pass.status()
+            .failure_domains
+            .iter()
+            .all(|zone| zone.control_plane == Some(true))
+    );
+    let network = published(&pass);
+    assert_eq!(network.region.as_deref(), Some("eu-west-1"));
+    assert_eq!(network.vpc.as_ref().unwrap().cidr_blocks, ["10.0.0.0/16"]);
+    let groups = network.security_groups.as_ref().unwrap();
+    assert_eq!(
+        (groups.all.as_slice(), groups.control_plane.as_slice()),
+        (&["sg-0000000a".to_owned()][..], &["sg-0000000b".to_owned()][..])
+    );
+    assert_eq!(network.cluster_tag.as_deref(), Some("dev"));
+    assert_eq!((pass.next, pass.events), (Next::AwaitChange, vec![]));
+}
+
+#[tokio::test]
+async fn a_complete_lookup_is_not_repeated_and_its_status_not_written_again() {
+    let scene = Scene::new();
+    let first = scene.pass(&aws_cluster(NETWORK)).await;
+    let second = scene.after(&first, Duration::from_secs(600)).await;
+    assert_eq!(second.calls, [""; 0]);
+    assert!(!second.wrote);
+    assert_eq!(second.next, Next::AwaitChange);
+}
+
+#[tokio::test]
+async fn after_a_restart_only_the_credentials_are_asked_about() {
+    let scene = Scene::new();
+    let before = scene.pass(&aws_cluster(NETWORK)).await;
+    let restarted = Scene::new();
+    let after = restarted.pass(&before.cluster).await;
+    assert_eq!(after.calls, ["GetCallerIdentity"]);
+    assert!(!after.wrote);
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_checked_cost_nothing_of_what_was_looked_up() {
+    for error in [
+        unanswered("GetCallerIdentity"),
+        refused("GetCallerIdentity", "ExpiredToken"),
+    ] {
+        let before = Scene::new().pass(&aws_cluster(NETWORK)).await;
+        let restarted = Scene::new();
+        restarted.aws.fail_next("GetCallerIdentity", error);
+        let after = restarted.pass(&before.cluster).await;
+        assert_eq!(published(&after), published(&before));
+        assert_eq!(after.zones(), before.zones());
+        assert_eq!(after.says(NETWORK_READY), "True/Ready");
+        assert_eq!(after.says(READY), "True/Ready");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_spec_is_looked_up_anew() {
+    let scene = Scene::new();
+    let first = scene.pass(&aws_cluster(NETWORK)).await;
+    let second = scene.edited(&first, &network("subnets: [{id: subnet-0000000b}]")).await;
+    assert_eq!(second.calls, ["DescribeSubnets", "DescribeVpcs", "DescribeRouteTables"]);
+    assert_eq!(second.zones(), ["eu-west-1b"]);
+    assert_eq!(published(&second).vpc.as_ref().unwrap().id, "vpc-00000001");
+}
+
+#[tokio::test]
+async fn wrong_input_is_named_with_its_reason_and_id_and_the_rest_is_used() {
+    let table = [
+        (
+            "subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]",
+            "False/NotFound",
+            "subnet subnet-0000000f does not exist in eu-west-1 of account 111122223333",
+            &["subnet-0000000a"][..],
+        ),
+        (
+            "subnets: [{id: private-a}, {id: subnet-0000000a}]",
+            "False/InvalidSpec",
+            "private-a is no subnet id",
+            &["subnet-0000000a"],
+        ),
+        (
+            "vpc: {id: vpc-0000000f}",
+            "False/NotFound",
+            "VPC vpc-0000000f does not exist",
+            &[],
+        ),
+        (
+            "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
+            "False/Conflict",
+            "subnet subnet-0000000c lies in vpc-00000002",
+            &["subnet-0000000a"],
+        ),
+        (
+            "subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1b}]",
+            "False/Conflict",
+            "subnet subnet-0000000a lies in zone eu-west-1a",
+            &["subnet-0000000a"],
+        ),
+        (
+            "subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
+            "False/Conflict",
+            "several VPCs (vpc-00000001, vpc-00000002)",
+            &["subnet-0000000a", "subnet-0000000c"],
+        ),
+        (
+            "subnets: [{id: subnet-0000000a}], securityGroupOverrides: {node: sg-0000000f}",
+            "False/NotFound",
+            "security group sg-0000000f does not exist",
+            &["subnet-0000000a"],
+        ),
+        (
+            "subnets: [{id: subnet-0000000a}], securityGroupOverrides: {node: sg-0000000c}",
+            "False/Conflict",
+            "security group sg-0000000c belongs to vpc-00000002",
+            &["subnet-0000000a"],
+        ),
+    ];
+    for (spec, condition, message, subnets) in table {
+        let scene = Scene::new();
+        scene.aws.vpc("vpc-00000002");
+        scene.aws.subnet("subnet-0000000c", "vpc-00000002", "eu-west-1c");
+        scene.aws.security_group("sg-0000000c", "vpc-00000002");
+        let pass = scene.pass(&aws_cluster(&network(spec))).await;
+        assert_eq!(pass.says(NETWORK_READY), condition, "{spec}");
+        let said = pass.message(NETWORK_READY);
+        assert!(said.contains(message), "{spec}: {said}");
+        assert_eq!(pass.subnet_ids(), subnets, "{spec}");
+        assert!(
+            pass.status().provisioned(),
+            "{spec}: rules and wrong parts hold nothing back"
+        );
+        assert_eq!(pass.says(READY), "True/Ready", "{spec}");
+        assert_eq!(delay(&pass), 5, "{spec}");
+        assert_eq!(pass.events.len(), 1, "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn one_problem_does_not_hide_another() {
+    let scene = Scene::new();
+    let spec = "subnets: [{id: subnet-0000000e}, {id: subnet-0000000f}], securityGroupOverrides: {node: sg-0000000f}";
+    let pass = scene.pass(&aws_cluster(&network(spec))).await;
+    for id in ["subnet-0000000e", "subnet-0000000f", "sg-0000000f"] {
+        assert!(pass.message(NETWORK_READY).contains(id), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_user_mends_in_aws_is_seen_at_the_next_lookup() {
+    let scene = Scene::new();
+    let spec = network("subnets: [{id: subnet-0000000f}]");
+    let broken = scene.pass(&aws_cluster(&spec)).await;
+    scene.aws.subnet("subnet-0000000f", "vpc-00000001", "eu-west-1c");
+    let mended = scene.after(&broken, Duration::from_secs(5)).await;
+    assert_eq!(mended.says(NETWORK_READY), "True/Ready");
+    assert_eq!(mended.zones(), ["eu-west-1c"]);
+    assert_eq!(mended.next, Next::AwaitChange);
+}
+
+#[tokio::test]
+async fn ready_falls_only_when_no_subnet_is_left() {
+    let scene = Scene::new();
+    let fine = scene.pass(&aws_cluster(NETWORK)).await;
+    let one_lost = scene
+        .edited(
+            &fine,
+            &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]"),
+        )
+        .await;
+    assert_eq!(one_lost.says(READY), "True/Ready");
+    let all_lost = scene
+        .edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]"))
+        .await;
+    assert_eq!(all_lost.says(READY), "False/NotFound");
+    assert!(
+        all_lost.status().provisioned(),
+        "what Cluster API has once seen is never taken back"
+    );
+}
+
+#[tokio::test]
+async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
+    let scene = Scene::new();
+    let fine = scene.pass(&aws_cluster(NETWORK)).await;
+    scene
+        .aws
+        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene
+        .edited(&fine, &format!("{NETWORK}, additionalTags: {{team: a}}"))
+        .await;
+    assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
+    assert_eq!(throttled.zones(), ["eu-west-1a", "eu-west-1b"], "what was known stays");
+    assert_eq!(throttled.says(READY), "True/Ready");
+    assert!(throttled.status().provisioned());
+    let recovered = scene.after(&throttled, Duration::from_secs(5)).await;
+    assert_eq!(recovered.says(NETWORK_READY), "True/Ready");
+    assert_eq!(recovered.zones(), ["eu-west-1a", "eu-west-1b"]);
+}
+
+#[tokio::test]
+async fn a_failing_lookup_is_repeated_at_doubling_delays_up_to_the_cap() {
+    let scene = Scene::new();
+    let spec = network("subnets: [{id: subnet-0000000f}]");
+    let mut pass = scene.pass(&aws_cluster(&spec)).await;
+    let mut delays = vec![delay(&pass)];
+    for _ in 0..9 {
+        pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
+        assert!(!pass.wrote, "the condition is the same in every pass");
+        delays.push(delay(&pass));
+    }
+    assert_eq!(delays, [5, 5, 10, 20, 40, 80, 160, 300, 300, 300]);
+}
+
+#[tokio::test]
+async fn a_failing_lookup_holds_provisioned_back_for_the_grace_and_no_longer() {
+    let scene = Scene::new();
+    let spec = network("subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b}]");
+    for _ in 0..20 {
+        scene
+            .aws
+            .fail_next("DescribeSubnets", refused("DescribeSubnets", "UnauthorizedOperation"));
+    }
+    let mut pass = scene.pass(&aws_cluster(&spec)).await;
+    let mut waited = 0;
+    while !pass.status().provisioned() {
+        assert_eq!(pass.says(READY), "False/Unauthorized");
+        waited += delay(&pass);
+        assert!(waited <= 60, "held back for longer than the grace");
+        pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
+    }
+    assert_eq!(waited, Timing::default().resolve_grace.as_secs());
+    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
+    assert_eq!(pass.zones(), ["eu-west-1a"], "the zones that the spec gives");
+}
+
+#[tokio::test]
+async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
+    let scene = Scene::new();
+    let reference = "kind: AWSClusterStaticIdentity, name: key";
+    let cluster = aws_cluster(&format!("{NETWORK}, identityRef: {{{reference}}}"));
+    let without_identity = scene.pass(&cluster).await;
+    scene.kubernetes.identity_object(
+        "AWSClusterStaticIdentity",
+        "key",
+        "secretRef: key, allowedNamespaces: {}",
+    );
+    let keys = [("AccessKeyID", "AKIA"), ("SecretAccessKey", "s")];
+    scene.kubernetes.put_secret("capa-rs-system", "key", &keys);
+    scene
+        .aws
+        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene.after(&without_identity, Duration::from_secs(3600)).await;
+    assert!(!throttled.status().provisioned());
+    assert_eq!(delay(&throttled), 5);
+}
+
+#[tokio::test]
+async fn disabled_lookups_mean_no_call_and_unknown_zones_are_named() {
+    let scene = Scene::new();
+    let spec = network(
+        "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b}]",
+    );
+    let pass = scene
+        .pass(&aws_cluster(&format!("{spec}, preflight: {{mode: Disabled}}")))
+        .await;
+    assert_eq!(pass.calls, [""; 0]);
+    assert_eq!(scene.aws.regions(), [""; 0], "not even a client is made");
+    assert!(pass.status().provisioned());
+    assert_eq!(pass.zones(), ["eu-west-1a"]);
+    assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000b"]);
+    assert_eq!(pass.says(NETWORK_READY), "True/Ready");
+    assert!(pass.message(NETWORK_READY).contains("subnet-0000000b"));
+    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
+}
+
+#[tokio::test]
+async fn no_network_at_all_is_fine_because_machines_may_bring_theirs() {
+    let scene = Scene::new();
+    let pass = scene.pass(&aws_cluster("region: eu-west-1, unmanaged: true")).await;
+    assert_eq!(pass.says(NETWORK_READY), "True/NothingDeclared");
+    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.calls, ["GetCallerIdentity"]);
+}
+
+#[tokio::test]
+async fn edge_zones_and_subnets_for_pods_are_no_failure_domains() {
+    let scene = Scene::new();
+    scene.aws.subnet("subnet-0000000c", "vpc-00000001", "eu-west-1-ham-1a");
+    let spec = network(
+        "subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}, {id: subnet-0000000b, tags: \
+         {sigs.k8s.io/cluster-api-provider-aws/association: secondary}}]",
+    );
+    let pass = scene.pass(&aws_cluster(&spec)).await;
+    assert_eq!(pass.zones(), ["eu-west-1a"]);
+    assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000c"]);
+    assert!(published(&pass).subnets[1].is_edge());
+}
+
+#[tokio::test]
+async fn a_subnet_is_public_by_its_own_route_table_or_else_by_the_main_one() {
+    for main_leads in [false, true] {
+        let scene = Scene::new();
+        scene.aws.main_route_to_internet("vpc-00000001", main_leads);
+        scene
+            .aws
+            .own_route_table("subnet-0000000b", "vpc-00000001", !main_leads);
+        let pass = scene.pass(&aws_cluster(NETWORK)).await;
+        let public: Vec<_> = published(&pass).subnets.iter().map(|subnet| subnet.public).collect();
+        assert_eq!(public, [Some(main_leads), Some(!main_leads)]);
+    }
+}
+
+#[tokio::test]
+async fn what_the_spec_says_of_a_subnet_wins_over_its_routes() {
+    let scene = Scene::new();
+    let spec = network("subnets: [{id: subnet-0000000a, isPublic: true}]");
+    let pass = scene.pass(&aws_cluster(&spec)).await;
+    assert_eq!(published(&pass).subnets[0].public, Some(true));
+}

@@ -1,0 +1,148 @@
+//! The story of an AWSCluster on doubles of Kubernetes and AWS.
+
+mod identities;
+mod lookups;
+mod modes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::conditions::{ConditionType, find};
+use capa_cloud::Timing;
+use capa_runtime::reconcile::{Next, Notice};
+
+use super::{ClusterWorld, reconcile};
+use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
+
+/// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
+const NETWORK: &str = "region: eu-west-1, unmanaged: true, network: {vpc: {id: vpc-00000001}, \
+    subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], \
+    securityGroupOverrides: {node: sg-0000000a, controlplane: sg-0000000b}}";
+
+const LOOKUP: [&str; 5] = [
+    "GetCallerIdentity",
+    "DescribeSubnets",
+    "DescribeSecurityGroups",
+    "DescribeVpcs",
+    "DescribeRouteTables",
+];
+
+struct Scene {
+    journal: Journal,
+    kubernetes: Arc<FakeKubernetes>,
+    aws: FakeAws,
+    world: ClusterWorld,
+}
+
+/// What one pass did, with its status written as the runtime writes it.
+struct Pass {
+    cluster: AWSCluster,
+    /// Whether there was a difference to write.
+    wrote: bool,
+    next: Next,
+    events: Vec<Notice>,
+    calls: Vec<String>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let journal = Journal::default();
+        let kubernetes = Arc::new(FakeKubernetes::new(&journal));
+        kubernetes.put_cluster(owner("{}"));
+        let aws = FakeAws::new(&journal);
+        aws.vpc("vpc-00000001");
+        aws.subnet("subnet-0000000a", "vpc-00000001", "eu-west-1a");
+        aws.subnet("subnet-0000000b", "vpc-00000001", "eu-west-1b");
+        aws.security_group("sg-0000000a", "vpc-00000001");
+        aws.security_group("sg-0000000b", "vpc-00000001");
+        let world = ClusterWorld {
+            kubernetes: kubernetes.clone(),
+            clouds: Arc::new(aws.clone()),
+            timing: Timing::default(),
+            identity_namespace: "capa-rs-system".into(),
+        };
+        Self {
+            journal,
+            kubernetes,
+            aws,
+            world,
+        }
+    }
+
+    async fn pass(&self, cluster: &AWSCluster) -> Pass {
+        self.journal.take();
+        let outcome = reconcile(cluster.clone(), &self.world).await.unwrap();
+        let mut cluster = outcome.object;
+        let status = outcome.status.or_else(|| cluster.status.clone());
+        let wrote = status != cluster.status;
+        cluster.status = status;
+        Pass {
+            cluster,
+            wrote,
+            next: outcome.next,
+            events: outcome.events,
+            calls: self.journal.take(),
+        }
+    }
+
+    /// The next pass over the same object, `later`.
+    async fn after(&self, pass: &Pass, later: Duration) -> Pass {
+        self.kubernetes.advance(later);
+        self.pass(&pass.cluster).await
+    }
+
+    /// The next pass after the user has changed the spec.
+    async fn edited(&self, pass: &Pass, spec: &str) -> Pass {
+        let mut cluster = pass.cluster.clone();
+        cluster.spec = aws_cluster(spec).spec;
+        cluster.metadata.generation = cluster.metadata.generation.map(|generation| generation + 1);
+        self.pass(&cluster).await
+    }
+}
+
+impl Pass {
+    fn status(&self) -> &AWSClusterStatus {
+        self.cluster.status.as_ref().expect("a status")
+    }
+
+    /// Status and reason of a condition, as `False/NotFound`.
+    fn says(&self, condition: ConditionType) -> String {
+        match find(&self.status().conditions, condition) {
+            Some(condition) => format!("{}/{}", condition.status, condition.reason),
+            None => "absent".to_owned(),
+        }
+    }
+
+    fn message(&self, condition: ConditionType) -> &str {
+        &find(&self.status().conditions, condition).unwrap().message
+    }
+
+    fn zones(&self) -> Vec<&str> {
+        let domains = self.status().failure_domains.iter();
+        domains.map(|domain| domain.name.as_str()).collect()
+    }
+
+    fn subnet_ids(&self) -> Vec<&str> {
+        let network = self.status().network.as_ref().unwrap();
+        network.subnets.iter().map(|subnet| subnet.id.as_str()).collect()
+    }
+}
+
+/// The Cluster that owns every AWSCluster here.
+fn owner(spec: &str) -> capa_api::core::Cluster {
+    read(&format!(
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: {spec}}}"
+    ))
+}
+
+/// An AWSCluster with its owner reference.
+fn aws_cluster(spec: &str) -> AWSCluster {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, \
+          metadata: {{name: dev, namespace: team-a, uid: u, generation: 1, resourceVersion: '1', \
+          ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: c}}]}}, \
+          spec: {{{spec}}}}}"
+    ))
+}

@@ -1,0 +1,159 @@
+//! Whose cluster it is, and whether anything is done for it.
+
+use capa_api::conditions::ConditionType;
+use capa_api::meta;
+use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::{LOOKUP, NETWORK, Scene, aws_cluster, owner};
+
+#[tokio::test]
+async fn without_an_owner_nothing_is_asked_and_the_condition_says_who_is_missing() {
+    let scene = Scene::new();
+    let mut orphan = aws_cluster(NETWORK);
+    orphan.metadata.owner_references = None;
+    let gone = {
+        let mut cluster = aws_cluster(NETWORK);
+        cluster.owner_references_mut()[0].name = "deleted".into();
+        cluster
+    };
+    for cluster in [orphan, gone] {
+        let pass = scene.pass(&cluster).await;
+        assert_eq!(pass.says(ConditionType::Ready), "False/WaitingForOwnerCluster");
+        assert_eq!(pass.calls, [""; 0]);
+        assert!(!pass.status().provisioned());
+    }
+}
+
+#[tokio::test]
+async fn a_pause_changes_the_paused_condition_and_nothing_else() {
+    let scene = Scene::new();
+    let before = scene.pass(&aws_cluster(NETWORK)).await;
+    let mut annotated = before.cluster.clone();
+    let annotations = annotated.annotations_mut();
+    annotations.insert(meta::PAUSED_ANNOTATION.into(), String::new());
+    let by_annotation = scene.pass(&annotated).await;
+    scene.kubernetes.put_cluster(owner("{paused: true}"));
+    let by_cluster = scene.pass(&before.cluster).await;
+    for paused in [by_annotation, by_cluster] {
+        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.calls, [""; 0]);
+        let mut status = paused.status().clone();
+        let unpaused = before.status().conditions.iter();
+        status.conditions.retain(|condition| condition.type_ != "Paused");
+        let unpaused: Vec<_> = unpaused.filter(|condition| condition.type_ != "Paused").collect();
+        assert_eq!(status.conditions.iter().collect::<Vec<_>>(), unpaused);
+        status.conditions.clone_from(&before.status().conditions);
+        assert_eq!(&status, before.status());
+    }
+    scene.kubernetes.put_cluster(owner("{}"));
+    let resumed = scene.pass(&before.cluster).await;
+    assert_eq!(resumed.says(ConditionType::Paused), "False/NotPaused");
+}
+
+#[tokio::test]
+async fn an_externally_managed_cluster_only_loses_our_finalizer() {
+    let scene = Scene::new();
+    let mut cluster = aws_cluster(NETWORK);
+    let annotations = cluster.annotations_mut();
+    annotations.insert(meta::MANAGED_BY_ANNOTATION.into(), "somebody".into());
+    let untouched = scene.pass(&cluster).await;
+    assert_eq!((untouched.wrote, untouched.calls), (false, vec![]));
+
+    cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
+    cluster.finalizers_mut().push("example.org/theirs".into());
+    let released = scene.pass(&cluster).await;
+    assert_eq!(released.calls, ["remove_finalizer"]);
+    assert_eq!(released.cluster.finalizers(), ["example.org/theirs"]);
+    assert!(!released.wrote);
+}
+
+#[tokio::test]
+async fn an_externally_managed_cluster_that_is_ready_but_not_provisioned_is_a_warning_for_its_manager() {
+    let scene = Scene::new();
+    let mut cluster = aws_cluster(NETWORK);
+    let annotations = cluster.annotations_mut();
+    annotations.insert(meta::MANAGED_BY_ANNOTATION.into(), String::new());
+    cluster.status.get_or_insert_default().ready = Some(true);
+    let half = scene.pass(&cluster).await;
+    assert_eq!(half.events.len(), 1);
+    assert_eq!(half.events[0].reason, "ManagedByStatusIncomplete");
+    let status = cluster.status.get_or_insert_default();
+    status.initialization.get_or_insert_default().provisioned = Some(true);
+    assert_eq!(scene.pass(&cluster).await.events, []);
+}
+
+#[tokio::test]
+async fn a_managed_cluster_is_told_that_its_mode_is_not_there_yet_and_keeps_its_finalizer() {
+    let scene = Scene::new();
+    let mut cluster = aws_cluster("region: eu-west-1");
+    cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
+    let pass = scene.pass(&cluster).await;
+    assert_eq!(pass.says(ConditionType::Ready), "False/NotManagedYet");
+    assert!(
+        pass.message(ConditionType::Ready).contains("spec.unmanaged: true"),
+        "names what helps"
+    );
+    assert_eq!(pass.calls, [""; 0]);
+    assert_eq!(pass.cluster.finalizers(), [meta::CLUSTER_FINALIZER]);
+}
+
+#[tokio::test]
+async fn a_cluster_that_becomes_unmanaged_loses_our_finalizer_and_goes_on() {
+    let scene = Scene::new();
+    let mut cluster = aws_cluster(NETWORK);
+    cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
+    let pass = scene.pass(&cluster).await;
+    assert_eq!(pass.calls[0], "remove_finalizer");
+    assert_eq!(pass.calls[1..], LOOKUP);
+    assert!(pass.status().provisioned());
+}
+
+#[tokio::test]
+async fn deletion_needs_nothing_from_us() {
+    let scene = Scene::new();
+    let mut deleted = scene.pass(&aws_cluster(NETWORK)).await.cluster;
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let mut moved = aws_cluster(NETWORK);
+    let annotations = moved.annotations_mut();
+    annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    for cluster in [deleted, moved] {
+        let pass = scene.pass(&cluster).await;
+        assert_eq!((pass.wrote, pass.calls), (false, vec![]));
+        assert_eq!(pass.next, Next::AwaitChange);
+    }
+}
+
+#[tokio::test]
+async fn the_endpoint_is_adopted_from_spec_or_cluster_and_never_waited_for() {
+    let scene = Scene::new();
+    let endpoint = ConditionType::ControlPlaneEndpointReady;
+    let without = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(without.says(endpoint), "False/WaitingForEndpoint");
+    assert_eq!(without.says(ConditionType::Ready), "True/Ready");
+    assert!(without.status().provisioned());
+
+    let own = format!("{NETWORK}, controlPlaneEndpoint: {{host: api, port: 6443}}");
+    assert_eq!(scene.pass(&aws_cluster(&own)).await.says(endpoint), "True/Ready");
+
+    let of_the_cluster = owner("{controlPlaneEndpoint: {host: api, port: 6443}}");
+    scene.kubernetes.put_cluster(of_the_cluster);
+    let adopted = scene.pass(&without.cluster).await;
+    assert_eq!(adopted.says(endpoint), "True/Ready");
+    assert_eq!(
+        adopted.cluster.spec, without.cluster.spec,
+        "nothing is written to the spec"
+    );
+}
+
+#[tokio::test]
+async fn a_mode_without_effect_is_named_and_holds_nothing_back() {
+    let scene = Scene::new();
+    let pass = scene
+        .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Require}}")))
+        .await;
+    assert_eq!(pass.says(ConditionType::PreflightPassed), "False/UnsupportedField");
+    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+}

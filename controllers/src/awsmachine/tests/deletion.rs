@@ -1,0 +1,273 @@
+//! Deletion ends, or says what holds it; nothing foreign is terminated.
+
+use std::time::Duration;
+
+use capa_api::common::IdentityReference;
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
+
+use super::{FIRST, NETWORK, Pass, Scene};
+use crate::testing::{instance, refused, unanswered};
+use crate::world::Infrastructure;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+
+/// A machine that waits for its network: attempt 0 is recorded.
+async fn never_launched() -> Scene {
+    let scene = Scene::new();
+    scene
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.pass().await;
+    scene.kubernetes.publish_network("dev", NETWORK);
+    scene.delete();
+    scene
+}
+
+/// A machine whose launch was not answered and of which no instance shows.
+async fn unanswered_launch() -> Scene {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.delete();
+    scene
+}
+
+fn assert_released(scene: &Scene, pass: &Pass) {
+    assert!(pass.machine.is_none(), "still there: {:?}", pass.machine);
+    let forgotten = scene.aws.forgotten();
+    assert_eq!(forgotten.len(), 1);
+    assert_eq!(forgotten[0].name, "m");
+}
+
+fn terminated(pass: &Pass) -> bool {
+    pass.calls.iter().any(|call| call == "TerminateInstances")
+}
+
+#[tokio::test]
+async fn without_our_finalizer_nothing_is_ours_to_do() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push("example.org/theirs".into()));
+    scene.delete();
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_never_launched_is_looked_up_once_and_released() {
+    let scene = never_launched().await;
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.calls,
+        ["GetCallerIdentity", "DescribeInstances", "remove_finalizer"]
+    );
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot_be_made() {
+    let no_identity = never_launched().await;
+    no_identity
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    let no_network = never_launched().await;
+    no_network
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::NotFound);
+    let no_cluster = never_launched().await;
+    no_cluster.kubernetes.remove_cluster("team-a", "dev");
+    let refused_credentials = never_launched().await;
+    let error = refused("GetCallerIdentity", "InvalidClientTokenId");
+    refused_credentials.aws.fail_next("GetCallerIdentity", error);
+    let unreachable = never_launched().await;
+    unreachable
+        .aws
+        .fail_next("DescribeInstances", unanswered("DescribeInstances"));
+    for scene in [no_identity, no_network, no_cluster, refused_credentials, unreachable] {
+        let pass = scene.pass().await;
+        assert_released(&scene, &pass);
+    }
+}
+
+#[tokio::test]
+async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_none() {
+    let scene = never_launched().await;
+    let stray = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
+    scene.aws.put_instance(stray);
+    let other = instance("i-0000000000000000b", InstanceState::Running, "dev", "team-a/other");
+    scene.aws.put_instance(other);
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.calls,
+        [
+            "GetCallerIdentity",
+            "DescribeInstances",
+            "TerminateInstances",
+            "write_status"
+        ]
+    );
+    assert_eq!(pass.next, Next::Requeue(Timing::default().transition_interval));
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.calls, ["DescribeInstances"], "shutting down is not terminated");
+    scene
+        .aws
+        .set_instance_state("i-0000000000000000a", InstanceState::Terminated);
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn a_restored_object_without_a_record_is_released_only_after_a_lookup() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    scene.delete();
+    scene.aws.fail_next(
+        "DescribeInstances",
+        refused("DescribeInstances", "UnauthorizedOperation"),
+    );
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.says(ConditionType::Ready), "False/DeletionBlocked");
+    assert_eq!(blocked.next, Next::Retry);
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn an_unanswered_launch_is_looked_up_until_its_absence_is_believed() {
+    let scene = unanswered_launch().await;
+    let young = scene.pass().await;
+    assert_eq!(young.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert!(matches!(young.next, Next::Requeue(_)));
+    let still = scene.after(Duration::from_secs(599)).await;
+    assert_eq!(still.next, Next::Requeue(Duration::from_secs(1)));
+    let old = scene.after(Duration::from_secs(1)).await;
+    assert_released(&scene, &old);
+    assert_eq!(scene.tokens().len(), 1, "a deleted machine is not launched");
+}
+
+#[tokio::test]
+async fn what_an_unanswered_launch_brought_is_terminated() {
+    let scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.delete();
+    assert!(terminated(&scene.pass().await));
+    assert_eq!(scene.aws.instance_ids(), [FIRST]);
+}
+
+#[tokio::test]
+async fn a_known_instance_is_terminated_in_every_state_in_which_it_may_live() {
+    for state in [
+        InstanceState::Pending,
+        InstanceState::Running,
+        InstanceState::Stopping,
+        InstanceState::Stopped,
+    ] {
+        let scene = Scene::running().await;
+        scene.aws.set_instance_state(FIRST, state);
+        scene.delete();
+        let pass = scene.pass().await;
+        assert_eq!(pass.calls, ["TerminateInstances", "write_status"], "{state}");
+        assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
+        assert_eq!(pass.events[0].reason, "SuccessfulTerminate");
+        assert_eq!(pass.next, Next::AwaitChange);
+        let waiting = scene.pass().await;
+        assert_eq!(waiting.calls, [""; 0], "{state}: the store wakes us");
+        scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+        let pass = scene.pass().await;
+        assert_released(&scene, &pass);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_termination_is_a_condition_and_is_tried_again() {
+    let scene = Scene::running().await;
+    scene.delete();
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    let refused = scene.pass().await;
+    assert_eq!(refused.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(refused.next, Next::Retry);
+    assert!(terminated(&scene.pass().await));
+}
+
+#[tokio::test]
+async fn an_absent_instance_releases_its_machine_only_when_it_is_old_enough() {
+    let scene = Scene::running().await;
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    let young = scene.after(Duration::from_secs(100)).await;
+    assert_eq!(young.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    let old = scene.after(Duration::from_secs(200)).await;
+    assert_released(&scene, &old);
+}
+
+#[tokio::test]
+async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
+    let scene = Scene::running().await;
+    scene.aws.set_listed(false);
+    scene.delete();
+    let pass = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(pass.calls, ["write_status"]);
+    assert_eq!(pass.next, Next::AwaitChange);
+}
+
+#[tokio::test]
+async fn an_instance_that_the_spec_names_and_that_is_not_ours_is_never_terminated() {
+    let scene = never_launched().await;
+    scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
+    let foreign = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/other");
+    scene.aws.put_instance(foreign);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+    assert!(!terminated(&pass));
+    assert!(pass.machine.is_some());
+}
+
+#[tokio::test]
+async fn deletion_that_cannot_reach_the_instance_says_what_blocks_it_and_goes_on_when_mended() {
+    let scene = Scene::running().await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    scene.delete();
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let message = blocked.message(INSTANCE_READY);
+    assert!(message.contains("AWSClusterControllerIdentity/default"), "{message}");
+    assert_eq!(blocked.next, Next::Retry);
+    assert!(blocked.machine.is_some());
+    let spec = "allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", spec);
+    let mended = scene.pass().await;
+    assert!(terminated(&mended));
+    assert_eq!(mended.says(ConditionType::IdentityReady), "True/Ready");
+}
+
+#[tokio::test]
+async fn credentials_of_another_account_terminate_and_release_nothing() {
+    let scene = Scene::running().await;
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    let pass = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert!(pass.machine.is_some());
+}
+
+#[tokio::test]
+async fn deletion_goes_by_what_was_frozen_at_launch_when_cluster_and_network_are_gone() {
+    let scene = Scene::running().await;
+    scene.kubernetes.remove_cluster("team-a", "dev");
+    scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+    scene.delete();
+    assert!(terminated(&scene.pass().await));
+}

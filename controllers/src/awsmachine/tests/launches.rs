@@ -1,0 +1,286 @@
+//! At most one instance, whatever is lost on the way.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
+
+use super::{FIRST, LAUNCH, SPEC, Scene};
+use crate::testing::{instance, refused, unanswered};
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+
+/// A launch of another process that may have called: its record is there, an instance is not.
+async fn recorded_by_another() -> Scene {
+    let mut scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.restart();
+    scene
+}
+
+#[tokio::test]
+async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
+    let scene = Scene::new();
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls, LAUNCH);
+    let record = pass.launch();
+    let request = record.request.as_ref().unwrap();
+    assert_eq!((record.attempt, record.instance_id.as_deref()), (1, Some(FIRST)));
+    assert_eq!(request.client_token, "uid-m-1");
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+    assert_eq!(request.parameters_hash, scene.aws.launches()[0].parameters_hash());
+    let in_use = pass.status().network.as_ref().unwrap();
+    assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
+    assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));
+    assert_eq!(in_use.availability_zone.as_deref(), Some("eu-west-1a"));
+    assert_eq!(in_use.sources["region"], "AWSCluster/dev");
+    assert_eq!(pass.events[0].reason, "SuccessfulCreate");
+    assert_eq!(pass.says(INSTANCE_READY), "False/Pending");
+}
+
+#[tokio::test]
+async fn without_the_record_in_the_api_server_there_is_no_call() {
+    let scene = Scene::new();
+    scene.kubernetes.fail_after(0, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    assert!(scene.aws.launches().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_has_changed_meanwhile() {
+    let scene = Scene::new();
+    scene.kubernetes.fail_after(1, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    scene
+        .kubernetes
+        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    let again = scene.pass().await;
+    assert_eq!(again.calls, ["write_status", "write_status"]);
+    assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
+    let mut scene = Scene::new();
+    scene.kubernetes.fail_after(1, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    scene.restart();
+    let found = scene.pass().await;
+    assert_eq!(found.calls[0], "DescribeInstances");
+    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_with_the_same_token() {
+    let scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    let lost = scene.pass().await;
+    assert_eq!(lost.says(INSTANCE_READY), "False/Launching");
+    assert_eq!((lost.launch().is_open(), lost.next), (true, Next::Retry));
+    let found = scene.pass().await;
+    assert_eq!(found.calls, ["RunInstances", "write_status", "write_status"]);
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+    assert_eq!(scene.aws.instance_ids(), [FIRST]);
+}
+
+#[tokio::test]
+async fn a_throttled_call_is_repeated_with_the_same_token() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Launching");
+    scene.pass().await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
+    let scene = Scene::new();
+    let code = "InsufficientInstanceCapacity";
+    scene.aws.fail_next("RunInstances", refused("RunInstances", code));
+    let no_capacity = scene.pass().await;
+    assert_eq!(no_capacity.says(INSTANCE_READY), "False/InsufficientCapacity");
+    let next = scene.pass().await;
+    assert_eq!(
+        next.calls,
+        ["write_status", "RunInstances", "write_status", "write_status"]
+    );
+    assert_eq!(next.launch().attempt, 2);
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn a_refusal_after_silence_is_no_proof_and_is_looked_up_until_it_is() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    scene.pass().await;
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/QuotaExceeded");
+    let unconfirmed = scene.pass().await;
+    assert_eq!(unconfirmed.calls, ["DescribeInstances", "write_status"]);
+    assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let later = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(later.calls[0], "DescribeInstances");
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn the_record_of_another_process_is_looked_up_before_its_call_is_made() {
+    let scene = recorded_by_another().await;
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.calls,
+        ["DescribeInstances", "RunInstances", "write_status", "write_status"]
+    );
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+}
+
+#[tokio::test]
+async fn what_another_process_launched_is_adopted_and_nothing_is_called() {
+    let mut scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.restart();
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls[0], "DescribeInstances");
+    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_lookup_that_fails_launches_nothing() {
+    let scene = recorded_by_another().await;
+    scene.aws.fail_next(
+        "DescribeInstances",
+        refused("DescribeInstances", "UnauthorizedOperation"),
+    );
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!((pass.next, scene.tokens().len()), (Next::Retry, 1));
+}
+
+#[tokio::test]
+async fn a_call_that_would_differ_from_its_record_is_never_made() {
+    let scene = recorded_by_another().await;
+    scene
+        .kubernetes
+        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    let first = scene.pass().await;
+    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert!(matches!(first.next, Next::Requeue(_)));
+    let again = scene.after(Duration::from_secs(599)).await;
+    assert_eq!(again.calls, ["DescribeInstances"]);
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+    scene.after(Duration::from_secs(1)).await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn a_token_that_aws_has_forgotten_is_not_used_again() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    let pass = scene.after(Timing::default().token_age).await;
+    assert_eq!(pass.calls[0], "DescribeInstances");
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
+    let scene = Scene::new();
+    let old = instance("i-0000000000000000a", InstanceState::Stopped, "dev", "team-a/m");
+    scene.aws.put_instance(old);
+    for (id, state, owner) in [
+        ("i-0000000000000000b", InstanceState::Terminated, "team-a/m"),
+        ("i-0000000000000000c", InstanceState::Running, "team-b/m"),
+    ] {
+        scene.aws.put_instance(instance(id, state, "dev", owner));
+    }
+    let pass = scene.pass().await;
+    assert!(scene.aws.launches().is_empty());
+    assert_eq!(pass.launch().instance_id.as_deref(), Some("i-0000000000000000a"));
+    assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
+}
+
+#[tokio::test]
+async fn a_restored_object_without_a_record_is_looked_up_as_well() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    let old = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
+    scene.aws.put_instance(old);
+    scene.pass().await;
+    assert!(scene.aws.launches().is_empty());
+}
+
+#[tokio::test]
+async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
+    let scene = Scene::new();
+    for id in ["i-0000000000000000a", "i-0000000000000000b"] {
+        scene
+            .aws
+            .put_instance(instance(id, InstanceState::Running, "dev", "team-a/m"));
+    }
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
+    let message = pass.message(INSTANCE_READY);
+    assert!(
+        message.contains("i-0000000000000000a, i-0000000000000000b"),
+        "{message}"
+    );
+    assert!(scene.aws.launches().is_empty());
+    assert!(!pass.calls.iter().any(|call| call == "TerminateInstances"));
+}
+
+#[tokio::test]
+async fn machines_of_a_cluster_fill_its_subnets_evenly_and_keep_their_failure_domain() {
+    let scene = Scene::new();
+    scene.pass().await;
+    for name in ["n", "o", "p"] {
+        scene.add(name, "bootstrap: {dataSecretName: boot}", SPEC);
+        scene.pass_over(name).await.unwrap();
+    }
+    scene.add(
+        "q",
+        "bootstrap: {dataSecretName: boot}, failureDomain: eu-west-1b",
+        SPEC,
+    );
+    scene.pass_over("q").await.unwrap();
+    let subnets: Vec<_> = scene
+        .aws
+        .launches()
+        .into_iter()
+        .map(|launch| launch.subnet_id)
+        .collect();
+    assert_eq!(
+        subnets,
+        [
+            "subnet-0000000a",
+            "subnet-0000000b",
+            "subnet-0000000a",
+            "subnet-0000000b",
+            "subnet-0000000b"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn user_data_and_tags_go_with_the_launch_and_never_into_the_object() {
+    let scene = Scene::with_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
+    scene.kubernetes.put_secret("team-a", "boot", &[("value", "hunter2")]);
+    let pass = scene.pass().await;
+    let request = &scene.aws.launches()[0];
+    assert_eq!(request.user_data.expose(), b"hunter2");
+    assert_eq!(request.tags["MachineName"], "team-a/m");
+    assert_eq!(request.tags["team"], "a");
+    assert!(!format!("{:?} {:?}", pass.machine, pass.events).contains("hunter2"));
+}

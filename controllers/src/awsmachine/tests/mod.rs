@@ -1,0 +1,194 @@
+//! The story of an AWSMachine on doubles of Kubernetes and AWS.
+
+mod deletion;
+mod launches;
+mod observation;
+mod waits;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::conditions::{ConditionType, find};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchRecord};
+use capa_cloud::Timing;
+use capa_runtime::reconcile::{Next, Notice, ReconcileError};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{LaunchMemory, MachineWorld, reconcile};
+use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
+use crate::world::MachineKubernetes;
+
+const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \
+    spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}}, \
+    status: {initialization: {infrastructureProvisioned: true}}}";
+const NETWORK: &str = "{region: eu-west-1, clusterTag: dev, securityGroups: {all: [sg-0000000a]}, subnets: [\
+    {id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b, availabilityZone: eu-west-1b}]}";
+const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}, cloudInit: {insecureSkipSecretsManager: true}";
+
+/// The calls of a first launch: the record is written before EC2 is asked, the answer first thing after.
+const LAUNCH: [&str; 7] = [
+    "add_finalizer",
+    "GetCallerIdentity",
+    "DescribeInstances",
+    "write_status",
+    "RunInstances",
+    "write_status",
+    "write_status",
+];
+/// The id of the first instance that is launched.
+const FIRST: &str = "i-00000000000000001";
+
+/// The Machine `m` of the Cluster `dev` with its AWSMachine, and all that they need.
+struct Scene {
+    journal: Journal,
+    kubernetes: Arc<FakeKubernetes>,
+    aws: FakeAws,
+    world: MachineWorld,
+}
+
+/// What one pass did, with its status written as the runtime writes it.
+struct Pass {
+    /// The object afterwards; `None` where its last finalizer came off.
+    machine: Option<AWSMachine>,
+    next: Next,
+    events: Vec<Notice>,
+    calls: Vec<String>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with_spec(SPEC)
+    }
+
+    fn with_spec(spec: &str) -> Self {
+        let journal = Journal::default();
+        let kubernetes = Arc::new(FakeKubernetes::new(&journal));
+        kubernetes.put_cluster(read(CLUSTER));
+        kubernetes.publish_network("dev", NETWORK);
+        kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config")]);
+        let aws = FakeAws::new(&journal);
+        for (subnet, zone) in [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")] {
+            aws.subnet(subnet, "vpc-00000001", zone);
+        }
+        let world = MachineWorld {
+            kubernetes: kubernetes.clone(),
+            clouds: Arc::new(aws.clone()),
+            memory: LaunchMemory::default(),
+            timing: Timing::default(),
+            identity_namespace: "capa-rs-system".into(),
+        };
+        let scene = Self {
+            journal,
+            kubernetes,
+            aws,
+            world,
+        };
+        scene.add("m", "bootstrap: {dataSecretName: boot}", spec);
+        scene
+    }
+
+    /// A scene whose machine has been launched and runs.
+    async fn running() -> Self {
+        let scene = Self::new();
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        scene.pass().await;
+        scene
+    }
+
+    /// Adds a Machine and its AWSMachine.
+    fn add(&self, name: &str, machine_spec: &str, spec: &str) {
+        self.kubernetes.put_machine(read(&format!(
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
+              spec: {{clusterName: dev, {machine_spec}}}}}"
+        )));
+        self.kubernetes.put_aws_machine(read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: {name}, namespace: team-a, uid: uid-{name}, generation: 1, \
+              labels: {{cluster.x-k8s.io/cluster-name: dev}}, \
+              ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {name}, uid: o}}]}}, \
+              spec: {{{spec}}}}}"
+        )));
+    }
+
+    fn machine(&self, name: &str) -> Option<AWSMachine> {
+        self.kubernetes.aws_machine("team-a", name)
+    }
+
+    /// Changes the stored object from outside.
+    fn edit(&self, change: impl FnOnce(&mut AWSMachine)) {
+        let mut machine = self.machine("m").expect("the machine is there");
+        change(&mut machine);
+        self.kubernetes.put_aws_machine(machine);
+    }
+
+    /// Marks the machine as deleted.
+    fn delete(&self) {
+        self.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
+    }
+
+    /// The same objects under a new process, which remembers nothing.
+    fn restart(&mut self) {
+        self.world.memory = LaunchMemory::default();
+    }
+
+    async fn pass(&self) -> Pass {
+        self.pass_over("m").await.unwrap()
+    }
+
+    async fn pass_over(&self, name: &str) -> Result<Pass, ReconcileError> {
+        self.journal.take();
+        let machine = self.machine(name).expect("the machine is there");
+        // On the heap, as the runtime runs it.
+        let outcome = Box::pin(reconcile(machine, &self.world)).await?;
+        let status = outcome
+            .status
+            .filter(|status| outcome.object.status.as_ref() != Some(status));
+        if let Some(status) = status {
+            self.kubernetes.write_status(&outcome.object, &status).await?;
+        }
+        Ok(Pass {
+            machine: self.machine(name),
+            next: outcome.next,
+            events: outcome.events,
+            calls: self.journal.take(),
+        })
+    }
+
+    async fn after(&self, later: Duration) -> Pass {
+        self.kubernetes.advance(later);
+        self.pass().await
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        let launches = self.aws.launches().into_iter();
+        launches.map(|launch| launch.client_token).collect()
+    }
+}
+
+impl Pass {
+    fn machine(&self) -> &AWSMachine {
+        self.machine.as_ref().expect("the machine is there")
+    }
+
+    fn status(&self) -> &AWSMachineStatus {
+        self.machine().status.as_ref().expect("a status")
+    }
+
+    fn launch(&self) -> &LaunchRecord {
+        self.status().launch.as_ref().expect("a launch record")
+    }
+
+    /// Status and reason of a condition, as `False/Pending`.
+    fn says(&self, condition: ConditionType) -> String {
+        match find(&self.status().conditions, condition) {
+            Some(condition) => format!("{}/{}", condition.status, condition.reason),
+            None => "absent".to_owned(),
+        }
+    }
+
+    fn message(&self, condition: ConditionType) -> &str {
+        &find(&self.status().conditions, condition).unwrap().message
+    }
+}

@@ -1,0 +1,203 @@
+//! What a machine shows of its instance, and what it never concludes.
+
+use std::time::Duration;
+
+use capa_api::common::MachineAddress;
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use capa_cloud::{StateReason, Timing};
+use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
+
+use super::{FIRST, NETWORK, Scene};
+use crate::testing::{instance, read};
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const READY: ConditionType = ConditionType::Ready;
+
+#[tokio::test]
+async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
+    let scene = Scene::new();
+    let pending = scene.pass().await;
+    assert_eq!(pending.machine().spec.provider_id, None);
+    assert!(!pending.status().provisioned());
+    assert_eq!(
+        scene.pass().await.calls,
+        [""; 0],
+        "the store wakes us, nothing is polled"
+    );
+
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    let running = scene.pass().await;
+    assert_eq!(running.calls, ["publish_ids", "write_status"]);
+    let spec = &running.machine().spec;
+    assert_eq!(
+        spec.provider_id.as_deref(),
+        Some("aws:///eu-west-1a/i-00000000000000001")
+    );
+    assert_eq!(spec.instance_id.as_deref(), Some(FIRST));
+    assert!(running.status().provisioned());
+    assert_eq!(running.status().ready, Some(true));
+    assert_eq!(running.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn in_its_steady_state_a_machine_costs_nothing() {
+    let mut scene = Scene::running().await;
+    let steady = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(steady.calls, [""; 0]);
+    assert_eq!((steady.next, steady.events), (Next::AwaitChange, vec![]));
+    scene.restart();
+    assert_eq!(scene.pass().await.calls, [""; 0], "nor after a restart");
+}
+
+#[tokio::test]
+async fn zone_state_and_addresses_are_those_of_the_instance() {
+    let scene = Scene::new();
+    scene.pass().await;
+    let address: MachineAddress = read("{type: InternalIP, address: 10.0.0.7}");
+    let mut running = instance(FIRST, InstanceState::Running, "dev", "team-a/m");
+    running.addresses = vec![address.clone()];
+    running.availability_zone = "eu-west-1b".into();
+    scene.aws.put_instance(running);
+    let pass = scene.pass().await;
+    let status = pass.status();
+    assert_eq!(status.addresses, [address]);
+    assert_eq!(status.failure_domain.as_deref(), Some("eu-west-1b"));
+    assert_eq!(status.instance_state, Some(InstanceState::Running));
+}
+
+#[tokio::test]
+async fn an_instance_that_ends_makes_ready_fall_for_good_and_no_other_is_launched() {
+    let scene = Scene::running().await;
+    let mut terminated = instance(FIRST, InstanceState::Terminated, "dev", "team-a/m");
+    terminated.state_reason = Some(StateReason {
+        code: "Client.UserInitiatedShutdown".into(),
+        message: "User initiated shutdown".into(),
+    });
+    scene.aws.put_instance(terminated);
+    let gone = scene.pass().await;
+    assert_eq!(gone.says(INSTANCE_READY), "False/Terminated");
+    assert_eq!(gone.says(READY), "False/Terminated");
+    assert!(gone.message(INSTANCE_READY).contains("User initiated shutdown"));
+    assert!(gone.status().provisioned(), "what was reached is not taken back");
+    assert_eq!(gone.events.len(), 1);
+    scene.aws.remove_instance(FIRST);
+    scene.after(Timing::default().visibility_age).await;
+    scene.pass().await;
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn states_that_are_not_running_have_a_reason_of_their_own() {
+    let table = [
+        (InstanceState::Pending, "False/Pending"),
+        (InstanceState::Stopping, "False/Stopped"),
+        (InstanceState::Stopped, "False/Stopped"),
+        (InstanceState::ShuttingDown, "False/Terminated"),
+        (InstanceState::Terminated, "False/Terminated"),
+    ];
+    for (state, expected) in table {
+        let scene = Scene::running().await;
+        scene.aws.set_instance_state(FIRST, state);
+        assert_eq!(scene.pass().await.says(INSTANCE_READY), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_ended_before_it_ran_failed() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    let failed = scene.pass().await;
+    assert_eq!(failed.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(failed.machine().spec.provider_id, None);
+}
+
+#[tokio::test]
+async fn absence_counts_only_once_the_instance_is_old_enough() {
+    let scene = Scene::running().await;
+    scene.aws.remove_instance(FIRST);
+    let young = scene.after(Duration::from_secs(100)).await;
+    assert_eq!(young.says(READY), "True/Ready");
+    assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    let old = scene.after(Duration::from_secs(200)).await;
+    assert_eq!(old.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(old.says(READY), "False/NotFound");
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn before_the_first_listing_everything_stays_as_it_was_said() {
+    let scene = Scene::running().await;
+    scene.aws.set_listed(false);
+    let pass = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(pass.calls, [""; 0]);
+    assert_eq!(pass.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn credentials_of_another_account_conclude_nothing() {
+    let scene = Scene::running().await;
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    let pass = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    let message = pass.message(ConditionType::IdentityReady);
+    assert!(
+        message.contains("999999999999") && message.contains("111122223333"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn an_instance_that_only_the_spec_names_is_believed_when_aws_shows_our_tags_on_it() {
+    for (owner, expected) in [("team-a/m", "True/Ready"), ("team-a/other", "False/NotOwned")] {
+        let scene = Scene::new();
+        scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
+        let named = instance("i-0000000000000000a", InstanceState::Running, "dev", owner);
+        scene.aws.put_instance(named);
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(INSTANCE_READY), expected, "{owner}");
+        assert_eq!(pass.status().provisioned(), expected == "True/Ready", "{owner}");
+        assert!(scene.aws.launches().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.spec.instance_id = Some("i-0000000000000000a".into()));
+    let named = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
+    scene.aws.put_instance(named);
+    let pass = scene.pass().await;
+    assert_eq!(pass.machine().finalizers(), [meta::MACHINE_FINALIZER]);
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.status = None);
+    let recovered = scene.pass().await;
+    assert_eq!(recovered.calls, ["write_status"]);
+    assert_eq!(recovered.says(READY), "True/Ready");
+    let in_use = recovered.status().network.as_ref().unwrap();
+    assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
+    assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn a_changed_network_is_reported_and_touches_nothing() {
+    let scene = Scene::running().await;
+    let moved = NETWORK.replace("subnet-0000000a", "subnet-0000000c");
+    scene.kubernetes.publish_network("dev", &moved);
+    let drifted = scene.pass().await;
+    assert_eq!(drifted.says(ConditionType::NetworkUpToDate), "False/Drifted");
+    assert_eq!(drifted.says(READY), "True/Ready");
+    assert_eq!(drifted.calls, ["write_status"]);
+}

@@ -1,0 +1,298 @@
+//! What a machine waits for before it is launched, and what keeps it from being launched at all.
+
+use capa_api::common::IdentityReference;
+use capa_api::conditions::ConditionType;
+use capa_api::machine::LaunchRecord;
+use capa_api::meta;
+use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
+
+use super::{CLUSTER, LAUNCH, NETWORK, SPEC, Scene};
+use crate::testing::{read, refused};
+use crate::world::Infrastructure;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
+
+/// One more pass changes nothing, and neither pass has asked AWS.
+async fn assert_waits(scene: &Scene, condition: ConditionType, expected: &str, next: Next) {
+    let first = scene.pass().await;
+    assert_eq!(first.says(condition), expected);
+    assert_eq!(
+        first.says(ConditionType::Ready),
+        expected,
+        "Ready repeats what is waited for"
+    );
+    assert_eq!(first.next, next, "{expected}");
+    let again = scene.pass().await;
+    assert_eq!(again.calls, [""; 0], "{expected}");
+    assert!(scene.aws.launches().is_empty());
+}
+
+#[tokio::test]
+async fn waits_follow_each_other_until_the_machine_is_launched() {
+    let scene = Scene::new();
+    let ready: capa_api::core::Cluster = read(CLUSTER);
+    scene.kubernetes.remove_cluster("team-a", "dev");
+    assert_waits(
+        &scene,
+        INSTANCE_READY,
+        "False/WaitingForOwnerCluster",
+        Next::AwaitChange,
+    )
+    .await;
+    let mut unprovisioned = ready.clone();
+    unprovisioned.status = None;
+    scene.kubernetes.put_cluster(unprovisioned);
+    let expected = "False/WaitingForClusterInfrastructure";
+    assert_waits(&scene, INSTANCE_READY, expected, Next::AwaitChange).await;
+    scene.kubernetes.put_cluster(ready);
+
+    let mut machine: capa_api::core::Machine = scene.world.kubernetes.machine("team-a", "m").unwrap().as_ref().clone();
+    machine.spec.bootstrap.data_secret_name = None;
+    scene.kubernetes.put_machine(machine.clone());
+    let bootstrap = ConditionType::BootstrapDataReady;
+    assert_waits(&scene, bootstrap, "False/WaitingForBootstrapData", Next::AwaitChange).await;
+    machine.spec.bootstrap.data_secret_name = Some("late".into());
+    scene.kubernetes.put_machine(machine);
+    assert_waits(&scene, bootstrap, "False/WaitingForBootstrapData", Next::Retry).await;
+    scene
+        .kubernetes
+        .put_secret("team-a", "late", &[("value", "#cloud-config")]);
+
+    scene
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    assert_waits(&scene, NETWORK_READY, "False/NotReady", Next::Retry).await;
+    scene.kubernetes.publish_network("dev", NETWORK);
+
+    let default = IdentityReference::controller_default();
+    scene.kubernetes.remove_identity(&default);
+    assert_waits(&scene, ConditionType::IdentityReady, "False/NotFound", Next::Retry).await;
+    let spec = "allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", spec);
+
+    let launched = scene.pass().await;
+    assert_eq!(launched.calls, LAUNCH[1..]);
+    for condition in [bootstrap, NETWORK_READY, ConditionType::IdentityReady] {
+        assert_eq!(launched.says(condition), "True/Ready");
+    }
+}
+
+#[tokio::test]
+async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
+    let scene = Scene::new();
+    scene
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    let first = scene.pass().await;
+    assert_eq!(first.calls, ["add_finalizer", "write_status"]);
+    assert_eq!(first.machine().finalizers(), [meta::MACHINE_FINALIZER]);
+    assert_eq!(first.launch(), &LaunchRecord::before_first_attempt());
+}
+
+#[tokio::test]
+async fn an_object_that_comes_with_the_finalizer_and_without_a_record_gets_none_that_would_pass_for_proof() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    scene
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    assert_eq!(scene.pass().await.status().launch, None);
+}
+
+#[tokio::test]
+async fn an_infrastructure_object_that_cannot_be_used_says_why() {
+    let wrong_type = Infrastructure::Published(Some(read("{region: [hunter2]}")));
+    let table = [
+        (Infrastructure::NotFound, "False/NotFound"),
+        (Infrastructure::NoKindMatch, "False/NoKindMatch"),
+        (Infrastructure::Forbidden, "False/Forbidden"),
+        (wrong_type, "False/WrongType"),
+        (Infrastructure::Silent, "False/MissingField"),
+    ];
+    for (infrastructure, expected) in table {
+        let scene = Scene::new();
+        scene.kubernetes.put_infrastructure("dev", infrastructure);
+        assert_waits(&scene, NETWORK_READY, expected, Next::Retry).await;
+        assert!(!format!("{:?}", scene.machine("m")).contains("hunter2"), "{expected}");
+    }
+}
+
+#[tokio::test]
+async fn a_network_in_which_the_machine_has_no_place_says_why() {
+    let table = [
+        (
+            "{region: eu-west-1, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}]}",
+            "False/NoSecurityGroup",
+        ),
+        (
+            "{region: eu-west-1, securityGroups: {all: [sg-0000000a]}}",
+            "False/MissingField",
+        ),
+        (
+            "{region: eu-west-1, securityGroups: {all: [sg-0000000a]}, \
+              subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a, roles: [ControlPlane]}]}",
+            "False/NoSubnetInFailureDomain",
+        ),
+        (
+            "{region: eu-west-1, additionalTags: {MachineName: other/machine}}",
+            "False/Conflict",
+        ),
+    ];
+    for (network, expected) in table {
+        let scene = Scene::new();
+        scene.kubernetes.publish_network("dev", network);
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(NETWORK_READY), expected, "{network}");
+        assert!(scene.aws.launches().is_empty(), "{network}");
+    }
+}
+
+#[tokio::test]
+async fn a_made_up_kind_places_machines_and_never_lends_authority() {
+    let scene = Scene::new();
+    let made_up = CLUSTER
+        .replace("kind: AWSCluster", "kind: Landscape")
+        .replace(meta::GROUP, "example.org");
+    scene.kubernetes.put_cluster(read(&made_up));
+    let identity = "identityRef: {kind: AWSClusterControllerIdentity, name: default}";
+    let with_authority = NETWORK.replacen('{', &format!("{{{identity}, "), 1);
+    scene.kubernetes.publish_network("dev", &with_authority);
+    assert_waits(&scene, NETWORK_READY, "False/AuthorityNotAllowed", Next::Retry).await;
+    scene.kubernetes.publish_network("dev", NETWORK);
+    let launched = scene.pass().await;
+    let in_use = launched.status().network.as_ref().unwrap();
+    assert_eq!(in_use.sources["subnets"], "Landscape/dev");
+}
+
+#[tokio::test]
+async fn a_machine_of_a_cluster_without_infrastructure_brings_its_own() {
+    let spec = format!(
+        "{SPEC}, region: us-east-1, subnet: {{id: subnet-0000000b}}, additionalSecurityGroups: [{{id: sg-0000000d}}]"
+    );
+    let scene = Scene::with_spec(&spec);
+    let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+    cluster.spec.infrastructure_ref = None;
+    scene.kubernetes.put_cluster(cluster);
+    let launched = scene.pass().await;
+    assert_eq!(scene.aws.regions()[0], "us-east-1");
+    let request = &scene.aws.launches()[0];
+    assert_eq!(request.subnet_id, "subnet-0000000b");
+    assert_eq!(request.security_group_ids, ["sg-0000000d"]);
+    let in_use = launched.status().network.as_ref().unwrap();
+    assert_eq!(in_use.sources["region"], "AWSMachine/m");
+    assert_eq!(in_use.availability_zone.as_deref(), Some("eu-west-1b"), "looked up");
+}
+
+#[tokio::test]
+async fn filters_that_match_nothing_stop_the_launch() {
+    for reference in [
+        "subnet: {filters: [{name: vpc-id, values: [vpc-0000000f]}]}",
+        "additionalSecurityGroups: [{filters: [{name: vpc-id, values: [vpc-0000000f]}]}]",
+    ] {
+        let scene = Scene::with_spec(&format!("{SPEC}, {reference}"));
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(NETWORK_READY), "False/NotFound", "{reference}");
+        assert!(scene.aws.launches().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn subnet_and_groups_are_found_by_filters() {
+    let spec = format!(
+        "{SPEC}, subnet: {{filters: [{{name: availability-zone, values: [eu-west-1b]}}]}}, \
+         additionalSecurityGroups: [{{filters: [{{name: vpc-id, values: [vpc-00000001]}}]}}]"
+    );
+    let scene = Scene::with_spec(&spec);
+    scene.aws.security_group("sg-0000000e", "vpc-00000001");
+    scene.pass().await;
+    let request = &scene.aws.launches()[0];
+    assert_eq!(request.subnet_id, "subnet-0000000b");
+    assert_eq!(request.security_group_ids, ["sg-0000000a", "sg-0000000e"]);
+}
+
+#[tokio::test]
+async fn a_shaped_root_volume_asks_for_the_device_of_the_image() {
+    let scene = Scene::with_spec(&format!("{SPEC}, rootVolume: {{size: 40}}"));
+    let missing = scene.pass().await;
+    assert_eq!(missing.says(NETWORK_READY), "False/NotFound");
+    assert!(missing.message(NETWORK_READY).contains("ami-00000001"));
+    scene.aws.image("ami-00000001", Some("/dev/xvda"));
+    scene.pass().await;
+    let root = scene.aws.launches()[0].root_volume.clone().unwrap();
+    assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
+}
+
+#[tokio::test]
+async fn a_field_without_effect_is_named_and_the_machine_not_launched_without_it() {
+    let scene = Scene::with_spec(&format!("{SPEC}, spotMarketOptions: {{}}"));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/UnsupportedField");
+    assert!(pass.message(INSTANCE_READY).contains("spotMarketOptions"));
+    assert!(scene.aws.regions().is_empty(), "AWS is not even reached for");
+}
+
+#[tokio::test]
+async fn a_machine_that_asks_for_secrets_manager_is_not_launched_inline_instead() {
+    let scene = Scene::with_spec("instanceType: t3.large, ami: {id: ami-00000001}");
+    assert_waits(
+        &scene,
+        ConditionType::BootstrapDataReady,
+        "False/StorageNotSupported",
+        Next::Retry,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn credentials_that_aws_refuses_are_a_condition() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "False/CredentialsFailed");
+    assert_eq!(pass.next, Next::Retry);
+}
+
+#[tokio::test]
+async fn a_pause_changes_the_paused_condition_and_nothing_else() {
+    let scene = Scene::running().await;
+    let before = scene.machine("m").unwrap().status.unwrap();
+    let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+    cluster.spec.paused = Some(true);
+    scene.kubernetes.put_cluster(cluster);
+    scene
+        .aws
+        .set_instance_state(super::FIRST, capa_api::machine::InstanceState::Stopped);
+    for deleted in [false, true] {
+        if deleted {
+            scene.delete();
+        }
+        let paused = scene.pass().await;
+        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        let mut status = paused.status().clone();
+        status.conditions.clone_from(&before.conditions);
+        assert_eq!(status, before);
+        assert_eq!(
+            paused.calls,
+            ["write_status"; 1][usize::from(deleted)..],
+            "AWS is left alone"
+        );
+        assert!(!scene.aws.forgotten().is_empty(), "the store stops following it");
+    }
+}
+
+#[tokio::test]
+async fn an_object_on_its_way_to_another_management_cluster_is_left_alone() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    });
+    scene.delete();
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}

@@ -1,0 +1,306 @@
+//! Kubernetes in memory. Objects carry resource versions, and a write that is based on an old one is refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::cluster::AWSCluster;
+use capa_api::common::{IdentityKind, IdentityReference};
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::meta;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use serde_json::Value;
+
+use super::{Journal, lock, read};
+use crate::world::{ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes};
+
+/// Kubernetes in memory.
+pub(crate) struct FakeKubernetes {
+    journal: Journal,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Timestamp,
+    versions: u64,
+    clusters: BTreeMap<(String, String), Arc<Cluster>>,
+    machines: BTreeMap<(String, String), Arc<Machine>>,
+    aws_machines: BTreeMap<(String, String), Arc<AWSMachine>>,
+    identities: BTreeMap<IdentityReference, Identity>,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    secrets: BTreeMap<(String, String), Secret>,
+    infrastructure: BTreeMap<String, Infrastructure>,
+    /// Calls that are to fail, after how many that do not.
+    failing: BTreeMap<&'static str, usize>,
+}
+
+impl FakeKubernetes {
+    /// Nothing in it but the controller identity, which allows every namespace. Its clock stands at the epoch.
+    pub(crate) fn new(journal: &Journal) -> Self {
+        let kubernetes = Self {
+            journal: journal.clone(),
+            state: Mutex::default(),
+        };
+        kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+        kubernetes
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        let mut state = self.state();
+        state.now += by;
+    }
+
+    pub(crate) fn put_cluster(&self, cluster: Cluster) {
+        self.state().clusters.insert(key(&cluster.metadata), Arc::new(cluster));
+    }
+
+    pub(crate) fn remove_cluster(&self, namespace: &str, name: &str) {
+        self.state().clusters.remove(&(namespace.into(), name.into()));
+    }
+
+    pub(crate) fn put_machine(&self, machine: Machine) {
+        self.state().machines.insert(key(&machine.metadata), Arc::new(machine));
+    }
+
+    /// Stores an AWSMachine as its user writes it.
+    pub(crate) fn put_aws_machine(&self, machine: AWSMachine) -> AWSMachine {
+        self.stored(machine)
+    }
+
+    /// An AWSMachine as it is now; `None` once its last finalizer is off a deleted one.
+    pub(crate) fn aws_machine(&self, namespace: &str, name: &str) -> Option<AWSMachine> {
+        let state = self.state();
+        let machine = state.aws_machines.get(&(namespace.to_owned(), name.to_owned()))?;
+        Some(machine.as_ref().clone())
+    }
+
+    /// Creates or replaces an identity; its UID is its name, its version moves.
+    pub(crate) fn identity_object(&self, kind: &str, name: &str, spec: &str) {
+        let version = self.next_version();
+        let yaml = format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: {kind}, \
+             metadata: {{name: {name}, uid: {name}, resourceVersion: '{version}'}}, spec: {{{spec}}}}}"
+        );
+        let kind: IdentityKind = kind.parse().unwrap();
+        let identity = match kind {
+            IdentityKind::AWSClusterControllerIdentity => Identity::Controller(Arc::new(read(&yaml))),
+            IdentityKind::AWSClusterRoleIdentity => Identity::Role(Arc::new(read(&yaml))),
+            IdentityKind::AWSClusterStaticIdentity => Identity::Static(Arc::new(read(&yaml))),
+        };
+        let name = name.to_owned();
+        self.state()
+            .identities
+            .insert(IdentityReference { kind, name }, identity);
+    }
+
+    pub(crate) fn remove_identity(&self, reference: &IdentityReference) {
+        self.state().identities.remove(reference);
+    }
+
+    pub(crate) fn label_namespace(&self, namespace: &str, key: &str, value: &str) {
+        let mut state = self.state();
+        let labels = state.namespaces.entry(namespace.to_owned()).or_default();
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+
+    pub(crate) fn put_secret(&self, namespace: &str, name: &str, data: &[(&str, &str)]) {
+        let version = self.next_version();
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                uid: Some(name.to_owned()),
+                resource_version: Some(version.to_string()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        self.state().secrets.insert((namespace.into(), name.into()), secret);
+    }
+
+    /// What reading the infrastructure object of that name answers.
+    pub(crate) fn put_infrastructure(&self, name: &str, infrastructure: Infrastructure) {
+        self.state().infrastructure.insert(name.to_owned(), infrastructure);
+    }
+
+    /// Publishes a network, given as YAML, in the infrastructure object of that name.
+    pub(crate) fn publish_network(&self, name: &str, network: &str) {
+        self.put_infrastructure(name, Infrastructure::Published(Some(read::<Value>(network))));
+    }
+
+    /// Makes one call of that kind fail without effect, after `others` that do not.
+    pub(crate) fn fail_after(&self, others: usize, call: &'static str) {
+        self.state().failing.insert(call, others);
+    }
+
+    fn called(&self, call: &'static str) -> Result<(), KubernetesError> {
+        self.journal.note(call);
+        let mut state = self.state();
+        match state.failing.remove(call) {
+            Some(0) => Err(error(call, "the API server does not answer")),
+            Some(others) => {
+                state.failing.insert(call, others - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn next_version(&self) -> u64 {
+        let mut state = self.state();
+        state.versions += 1;
+        state.versions
+    }
+
+    /// Stores what `change` makes of an AWSMachine, unless somebody has written it since it was read.
+    fn change(
+        &self,
+        machine: &AWSMachine,
+        call: &'static str,
+        change: impl FnOnce(&mut AWSMachine),
+    ) -> Result<AWSMachine, KubernetesError> {
+        self.called(call)?;
+        let (namespace, name) = key(&machine.metadata);
+        let current = self.aws_machine(&namespace, &name);
+        let mut current = current.ok_or_else(|| error(call, "the object is gone"))?;
+        if current.metadata.resource_version != machine.metadata.resource_version {
+            return Err(error(call, "the object has changed"));
+        }
+        change(&mut current);
+        Ok(self.stored(current))
+    }
+
+    fn stored(&self, mut machine: AWSMachine) -> AWSMachine {
+        machine.metadata.resource_version = Some(self.next_version().to_string());
+        let gone = machine.metadata.deletion_timestamp.is_some() && machine.finalizers().is_empty();
+        let mut state = self.state();
+        if gone {
+            state.aws_machines.remove(&key(&machine.metadata));
+        } else {
+            state
+                .aws_machines
+                .insert(key(&machine.metadata), Arc::new(machine.clone()));
+        }
+        machine
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+fn key(metadata: &ObjectMeta) -> (String, String) {
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn error(attempted: &str, source: &str) -> KubernetesError {
+    KubernetesError {
+        attempted: attempted.to_owned(),
+        source: source.into(),
+    }
+}
+
+#[async_trait]
+impl Kubernetes for FakeKubernetes {
+    fn now(&self) -> Timestamp {
+        self.state().now
+    }
+
+    fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
+        self.state().clusters.get(&(namespace.into(), name.into())).cloned()
+    }
+
+    fn identity(&self, reference: &IdentityReference) -> Option<Identity> {
+        self.state().identities.get(reference).cloned()
+    }
+
+    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
+        self.state().namespaces.get(namespace).cloned().unwrap_or_default()
+    }
+
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
+        Ok(self.state().secrets.get(&(namespace.into(), name.into())).cloned())
+    }
+}
+
+#[async_trait]
+impl ClusterKubernetes for FakeKubernetes {
+    async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        self.called("remove_finalizer")?;
+        let mut cluster = cluster.clone();
+        cluster
+            .finalizers_mut()
+            .retain(|finalizer| finalizer != meta::CLUSTER_FINALIZER);
+        Ok(cluster)
+    }
+}
+
+#[async_trait]
+impl MachineKubernetes for FakeKubernetes {
+    fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
+        self.state().machines.get(&(namespace.into(), name.into())).cloned()
+    }
+
+    fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let belongs = |machine: &&Arc<AWSMachine>| {
+            machine.metadata.namespace.as_deref() == Some(namespace)
+                && meta::cluster_name_label(&machine.metadata) == Some(cluster)
+        };
+        state.aws_machines.values().filter(belongs).cloned().collect()
+    }
+
+    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
+        let state = self.state();
+        let found = state.infrastructure.get(&reference.name).cloned();
+        Ok(found.unwrap_or(Infrastructure::NotFound))
+    }
+
+    async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "add_finalizer", |machine| {
+            machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
+        })
+    }
+
+    async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        let removed = self.change(machine, "remove_finalizer", |machine| {
+            machine
+                .finalizers_mut()
+                .retain(|finalizer| finalizer != meta::MACHINE_FINALIZER);
+        });
+        removed.map(drop)
+    }
+
+    async fn write_status(
+        &self,
+        machine: &AWSMachine,
+        status: &AWSMachineStatus,
+    ) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "write_status", |machine| machine.status = Some(status.clone()))
+    }
+
+    async fn publish_ids(
+        &self,
+        machine: &AWSMachine,
+        provider_id: &str,
+        instance_id: &str,
+    ) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "publish_ids", |machine| {
+            machine.spec.provider_id = Some(provider_id.to_owned());
+            machine.spec.instance_id = Some(instance_id.to_owned());
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Doubles of the reconcilers' traits: Kubernetes and AWS in memory. They answer from what a test puts into them, fail
+//! when told to, and write every call into one journal.
+
+mod aws;
+mod kubernetes;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::de::DeserializeOwned;
+
+pub(crate) use aws::{FakeAws, instance, refused, unanswered};
+pub(crate) use kubernetes::FakeKubernetes;
+
+/// Calls to Kubernetes and AWS in the order in which they were made.
+#[derive(Clone, Default)]
+pub(crate) struct Journal {
+    entries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Journal {
+    fn note(&self, entry: impl Into<String>) {
+        lock(&self.entries).push(entry.into());
+    }
+
+    /// What was called since the last time.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.entries))
+    }
+}
+
+/// Reads an object from YAML.
+pub(crate) fn read<T: DeserializeOwned>(yaml: &str) -> T {
+    serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{error} in:\n{yaml}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
