@@ -87,13 +87,18 @@ spec:
         self.infrastructure_provisioned(name).await
     }
 
-    /// Applies an AWSCluster and the Cluster of the same name that will own it.
+    /// Applies an AWSCluster and a Cluster of the same name, and waits until Cluster API has made this its owner.
     pub(crate) async fn owned(&self, name: &str, aws_cluster: &str) -> anyhow::Result<()> {
         self.environment.apply(aws_cluster).await?;
         self.environment
             .apply(&fixtures::cluster(name, Some("AWSCluster")))
             .await?;
-        Ok(())
+        eventually(WITHIN, "Cluster API to own the AWSCluster", async || {
+            let owners = self.aws_cluster(name).await?.metadata.owner_references;
+            ensure!(owners.is_some(), "it has no owner yet");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until core has marked the infrastructure of a Cluster as provisioned.
