@@ -7,7 +7,7 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineSpec, HostAffinity, MarketType, Tenancy};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, identifying_tag};
 use capa_network::{Placement, Problem};
 
 /// What a request is made from besides the machine itself.
@@ -120,17 +120,10 @@ fn tags(machine: &AWSMachine, ingredients: &Ingredients<'_>) -> BTreeMap<String,
 
 /// Tags that claim ownership cannot be set by a user: they decide what is deleted.
 pub(super) fn refused_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Option<Problem> {
-    const SYSTEM: [&str; 4] = [
-        "sigs.k8s.io/cluster-api-provider-aws/",
-        "kubernetes.io/cluster/",
-        "aws:",
-        "MachineName",
-    ];
-    let key = spec
-        .additional_tags
-        .keys()
-        .chain(network.additional_tags.keys())
-        .find(|key| SYSTEM.iter().any(|prefix| key.starts_with(prefix)))?;
+    let is_system =
+        |key: &&String| identifying_tag(key) || key.starts_with("kubernetes.io/cluster/") || key.starts_with("aws:");
+    let mut keys = spec.additional_tags.keys().chain(network.additional_tags.keys());
+    let key = keys.find(is_system)?;
     Some(Problem::new(
         Reason::Conflict,
         format!("additionalTags: {key} is a tag of the provider or of AWS: remove it"),

@@ -22,7 +22,7 @@ const CORE: (&str, &str) = ("capi-system", "capi-manager");
 async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
     let mut requests: Vec<Request> = Vec::new();
     for resource in ["awsclusters", "awsmachines"] {
-        requests.extend(["get", "list", "watch", "update", "patch"].map(|verb| (verb, OUR_GROUP, resource, "team-a")));
+        requests.extend(["get", "list", "watch", "patch"].map(|verb| (verb, OUR_GROUP, resource, "team-a")));
     }
     requests.extend([
         ("update", OUR_GROUP, "awsclusters/status", "team-a"),
@@ -32,7 +32,6 @@ async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
         ("watch", CORE_GROUP, "clusters", "team-a"),
         ("watch", CORE_GROUP, "machines", "team-a"),
         ("get", "", "secrets", "team-a"),
-        ("update", "", "secrets", "capa-rs-system"),
         ("watch", "", "namespaces", ""),
         ("get", "apiextensions.k8s.io", "customresourcedefinitions", ""),
         ("create", "events.k8s.io", "events", "team-a"),
@@ -46,9 +45,16 @@ async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
 async fn the_manager_may_do_nothing_else() -> anyhow::Result<()> {
     let mut requests: Vec<Request> = Vec::new();
     for resource in ["secrets", "configmaps"] {
-        let verbs = ["list", "watch", "create", "patch", "delete", "deletecollection"];
+        let verbs = [
+            "list",
+            "watch",
+            "create",
+            "update",
+            "patch",
+            "delete",
+            "deletecollection",
+        ];
         requests.extend(verbs.map(|verb| (verb, "", resource, "capa-rs-system")));
-        requests.push(("update", "", resource, "team-a"));
     }
     for resource in [
         "awsclusters",
@@ -56,7 +62,9 @@ async fn the_manager_may_do_nothing_else() -> anyhow::Result<()> {
         "awsclusterroleidentities",
         "awsmachinetemplates",
     ] {
-        requests.extend(["create", "delete", "deletecollection"].map(|verb| (verb, OUR_GROUP, resource, "team-a")));
+        requests.extend(
+            ["create", "update", "delete", "deletecollection"].map(|verb| (verb, OUR_GROUP, resource, "team-a")),
+        );
     }
     for resource in ["clusters", "machines", "clusters/status", "machines/status"] {
         requests.extend(["create", "update", "patch", "delete"].map(|verb| (verb, CORE_GROUP, resource, "team-a")));
