@@ -9,7 +9,7 @@ mod report;
 mod screen;
 mod watch;
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{io::Write as _, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use capa_e2e::{
@@ -43,8 +43,12 @@ fn main() -> anyhow::Result<ExitCode> {
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(detached))?;
-    Ok(ExitCode::SUCCESS)
+    let outcome = runtime.block_on(run(detached));
+    if let Err(error) = &outcome {
+        // Not by returning it: with a backtrace the reason would scroll away.
+        writeln!(std::io::stderr(), "\nThe quickstart failed: {error:#}")?;
+    }
+    Ok(ExitCode::from(u8::from(outcome.is_err())))
 }
 
 async fn run(detached: Option<Detached>) -> anyhow::Result<()> {

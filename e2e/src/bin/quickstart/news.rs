@@ -71,16 +71,15 @@ fn merge_types(news: Vec<News>) -> Vec<News> {
 }
 
 impl News {
-    /// Objects, conditions and reason in one line. `Ready` is the reason of whatever is well, and not worth its place.
-    pub(crate) fn line(&self, kind: &str) -> String {
+    /// Objects, conditions and reason. `Ready` is the reason of whatever is well, and not worth its place.
+    pub(crate) fn parts(&self, kind: &str) -> Vec<String> {
         let Condition { status, reason, .. } = &self.condition;
-        let reason = if reason == "Ready" { "" } else { reason };
-        let line = format!(
-            "{}  {}={status}  {reason}",
-            objects(kind, &self.names),
-            self.types.join(",")
-        );
-        line.trim_end().to_owned()
+        let says = format!("{}={status}", self.types.join(","));
+        let mut parts = vec![objects(kind, &self.names), says];
+        if !reason.is_empty() && reason != "Ready" {
+            parts.push(reason.clone());
+        }
+        parts
     }
 
     /// The sentence of the conditions.
@@ -124,7 +123,7 @@ mod tests {
     }
 
     fn lines(news: &[News]) -> Vec<String> {
-        news.iter().map(|news| news.line("Machine")).collect()
+        news.iter().map(|news| news.parts("Machine").join("  ")).collect()
     }
 
     #[test]

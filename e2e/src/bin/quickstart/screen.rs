@@ -75,11 +75,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Something that has just happened, and what is to be said about it.
-    pub(crate) fn event(&self, what: &str, message: &str) -> anyhow::Result<()> {
-        writeln!(&self.output, "{:>9.1} s  {what}", self.seconds())?;
-        for line in wrap(message, WIDTH - MESSAGE_INDENT.len()) {
-            writeln!(&self.output, "{MESSAGE_INDENT}{line}")?;
+    /// Something that has just happened, in its parts, and what is to be said about it.
+    pub(crate) fn event(&self, what: &[String], message: &str) -> anyhow::Result<()> {
+        let mut seconds = format!("{:>9.1} s  ", self.seconds());
+        let what = join(what.iter().cloned(), WIDTH - MESSAGE_INDENT.len(), "  ", "", "");
+        for line in what.into_iter().chain(wrap(message, WIDTH - MESSAGE_INDENT.len())) {
+            writeln!(&self.output, "{seconds}{line}")?;
+            MESSAGE_INDENT.clone_into(&mut seconds);
         }
         Ok(())
     }
@@ -95,7 +97,7 @@ pub(crate) fn command(line: &str) {
 
 /// Breaks a text between words.
 fn wrap(text: &str, width: usize) -> Vec<String> {
-    join(text.split_whitespace().map(str::to_owned), width, "", "")
+    join(text.split_whitespace().map(str::to_owned), width, " ", "", "")
 }
 
 /// Breaks a command between options, which stay with their values.
@@ -103,16 +105,16 @@ fn fold(command: &str, width: usize) -> Vec<String> {
     let mut parts = command.split(" --");
     let first = parts.next().map(str::to_owned);
     let options = parts.map(|option| format!("--{option}"));
-    join(first.into_iter().chain(options), width - 2, " \\", "    ")
+    join(first.into_iter().chain(options), width - 2, " ", " \\", "    ")
 }
 
-/// Fills lines with parts. A line that another one follows ends in `mark`, and those that follow start with `indent`.
-fn join(parts: impl Iterator<Item = String>, width: usize, mark: &str, indent: &str) -> Vec<String> {
+/// Fills lines with parts and `space` between them. A line that another one follows ends in `mark`, and those that follow start with `indent`.
+fn join(parts: impl Iterator<Item = String>, width: usize, space: &str, mark: &str, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + part.chars().count() <= width => {
-                line.push(' ');
+            Some(line) if line.chars().count() + space.len() + part.chars().count() <= width => {
+                line.push_str(space);
                 line.push_str(&part);
             }
             Some(line) => {

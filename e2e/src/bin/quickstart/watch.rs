@@ -110,11 +110,11 @@ impl Kind {
             .map(|object| (object.name_any(), says(object, self.types)))
             .collect();
         for news in self.told.update(&now) {
-            screen.event(&news.line(self.name), news.message())?;
+            screen.event(&news.parts(self.name), news.message())?;
         }
         let gone = self.told.gone(&now);
         if !gone.is_empty() {
-            screen.event(&format!("{}  gone", news::objects(self.name, &gone)), "")?;
+            screen.event(&[news::objects(self.name, &gone), "gone".to_owned()], "")?;
         }
         Ok(listed)
     }
