@@ -3,7 +3,10 @@
 mod api;
 mod claimed_instances;
 mod cluster_modes;
+mod clusterless;
 mod deletion;
+mod fleet;
+mod foreign_kind;
 mod identities;
 mod launch;
 mod lifetime;

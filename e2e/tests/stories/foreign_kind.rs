@@ -1,0 +1,224 @@
+//! Machines under infrastructure of a kind that nobody has heard of.
+
+use capa_e2e::fixtures;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use super::machines::{INLINE, counts, text};
+use super::scenario::{CORE, OURS, REGION, Scenario};
+
+#[tokio::test]
+async fn machines_launch_from_any_labelled_kind_as_soon_as_it_may_be_read() -> anyhow::Result<()> {
+    let scenario = Scenario::new("foreign").await?;
+    let manager = scenario.manager().await?;
+    let kind = Kind::new("landscapes.example.org", "Landscape");
+    scenario.environment.apply(&kind.definition()).await?;
+    let for_core = kind.readable_by(
+        "cluster.x-k8s.io/aggregate-to-manager",
+        "[get, list, watch, patch, update]",
+    );
+    scenario.environment.apply(&for_core).await?;
+    kind.cluster(&scenario, "dev", json!({"network": network(&scenario)}))
+        .await?;
+    scenario.machine("abroad", "dev", INLINE).await?;
+    let told = scenario
+        .condition("AWSMachine", "abroad", "NetworkReady", "False", "Forbidden")
+        .await?;
+    for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
+        assert!(told.message.contains(part), "{}", told.message);
+    }
+    assert!(scenario.environment.aws().manager_journal().is_empty());
+
+    let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
+    scenario.environment.apply(&for_us).await?;
+    let ready = scenario.machine_ready("abroad").await?;
+    for field in ["region", "subnets", "securityGroups.all"] {
+        let sources = &ready.data["status"]["network"]["sources"];
+        assert_eq!(sources[field], "Landscape/dev", "source of {field}");
+    }
+    let last = scenario.network.zones.last().map(|zone| zone.private_subnet_id.clone());
+    assert_eq!(Some(text(&ready, "/status/network/subnetID")), last.as_deref());
+    let launch = scenario.launch_of(text(&ready, "/spec/instanceID"))?;
+    assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
+
+    // What was used is frozen: the machine goes though its source is gone.
+    let api = scenario.environment.api(&kind.api_version(), &kind.name).await?;
+    let released = json!({"metadata": {"finalizers": null}});
+    scenario.patch(&kind.api_version(), &kind.name, "dev", released).await?;
+    api.delete("dev", &DeleteParams::default()).await?;
+    scenario.gone(&kind.api_version(), &kind.name, &["dev"]).await?;
+    scenario.begin_deletion(CORE, "Machine", "abroad").await?;
+    scenario.gone(OURS, "AWSMachine", &["abroad"]).await?;
+    let expected = counts(&[("RunInstances", 1), ("TerminateInstances", 1)]);
+    assert_eq!(scenario.mutating(), expected);
+    kind.forget(&scenario).await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn what_a_foreign_object_must_not_or_cannot_say_is_named_and_launches_nothing() -> anyhow::Result<()> {
+    let scenario = Scenario::new("foreign-faults").await?;
+    let manager = scenario.manager().await?;
+    let kind = Kind::new("infrastructure.cluster.x-k8s.io", "MadeUpCluster");
+    scenario.environment.apply(&kind.definition()).await?;
+    let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
+    scenario.environment.apply(&for_us).await?;
+    let identity = json!({"kind": "AWSClusterRoleIdentity", "name": "hunter2"});
+    let subnets = json!("hunter2");
+    let with = |field: &str, value: Value| {
+        let mut network = network(&scenario);
+        network[field] = value;
+        json!({"network": network})
+    };
+    for (name, status, reason, part) in [
+        ("silent", json!({}), "NotReady", "status.network"),
+        (
+            "bold",
+            with("identityRef", identity),
+            "AuthorityNotAllowed",
+            "identityRef",
+        ),
+        ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
+        ("nowhere", with("region", json!("")), "MissingField", "region"),
+    ] {
+        kind.cluster(&scenario, name, status).await?;
+        scenario.machine(name, name, INLINE).await?;
+        let told = scenario
+            .condition("AWSMachine", name, "NetworkReady", "False", reason)
+            .await?;
+        assert!(told.message.contains(part), "{}", told.message);
+        assert!(reason == "MissingField" || told.message.contains(&format!("MadeUpCluster/{name}")));
+        assert!(!told.message.contains("hunter2"), "{}", told.message);
+    }
+    assert!(scenario.environment.aws().manager_journal().is_empty());
+
+    kind.publish(&scenario, "bold", with("identityRef", Value::Null))
+        .await?;
+    kind.publish(&scenario, "odd", json!({"network": network(&scenario)}))
+        .await?;
+    scenario.machine_ready("bold").await?;
+    scenario.machine_ready("odd").await?;
+    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
+    kind.forget(&scenario).await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// The last zone's subnet, and what else a placement can take from there.
+fn network(scenario: &Scenario) -> Value {
+    let subnets: Vec<Value> = scenario
+        .network
+        .zones
+        .iter()
+        .rev()
+        .take(1)
+        .map(|zone| json!({"id": zone.private_subnet_id, "availabilityZone": zone.name, "public": false}))
+        .collect();
+    json!({
+        "region": REGION,
+        "subnets": subnets,
+        "securityGroups": {"all": [scenario.network.node_security_group_id]},
+        "additionalTags": {"cost-centre": "42"},
+    })
+}
+
+/// A kind that the test makes up.
+struct Kind {
+    group: String,
+    name: String,
+}
+
+impl Kind {
+    fn new(group: &str, name: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn api_version(&self) -> String {
+        format!("{}/v1alpha1", self.group)
+    }
+
+    fn plural(&self) -> String {
+        format!("{}s", self.name.to_lowercase())
+    }
+
+    fn definition(&self) -> String {
+        let (group, name, plural, singular) = (&self.group, &self.name, self.plural(), self.name.to_lowercase());
+        format!(
+            "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: {plural}.{group}
+  labels:
+    cluster.x-k8s.io/v1beta2: v1alpha1
+    infrastructure.cluster.x-k8s.io/machine-network: v1
+spec:
+  group: {group}
+  scope: Namespaced
+  names: {{kind: {name}, listKind: {name}List, plural: {plural}, singular: {singular}}}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+        )
+    }
+
+    /// A ClusterRole that aggregation adds to a manager's permissions.
+    fn readable_by(&self, label: &str, verbs: &str) -> String {
+        let (group, plural) = (&self.group, self.plural());
+        format!(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {plural}-{}, labels: {{{label}: 'true'}}}}
+rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
+",
+            role_suffix(label)
+        )
+    }
+
+    /// A Cluster on an object of this kind, which is provisioned and has this status besides.
+    async fn cluster(&self, scenario: &Scenario, name: &str, status: Value) -> anyhow::Result<()> {
+        let (api_version, kind) = (self.api_version(), &self.name);
+        let object = format!("{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: {name}}}}}");
+        scenario.environment.apply(&object).await?;
+        self.publish(scenario, name, status).await?;
+        let cluster = fixtures::cluster(name, Some(kind)).replace("infrastructure.cluster.x-k8s.io", &self.group);
+        scenario.environment.apply(&cluster).await?;
+        scenario.infrastructure_provisioned(name).await
+    }
+
+    async fn publish(&self, scenario: &Scenario, name: &str, mut status: Value) -> anyhow::Result<()> {
+        status["initialization"] = json!({"provisioned": true});
+        let api = scenario.environment.api(&self.api_version(), &self.name).await?;
+        let patch = kube::api::Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &kube::api::PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Takes back what the test gave to all namespaces.
+    async fn forget(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        let roles: Api<ClusterRole> = Api::all(scenario.environment.client());
+        for role in roles.list(&kube::api::ListParams::default()).await?.items {
+            let name = role.metadata.name.unwrap_or_default();
+            if name.starts_with(&format!("{}-", self.plural())) {
+                roles.delete(&name, &DeleteParams::default()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn role_suffix(label: &str) -> &str {
+    label.rsplit('/').next().unwrap_or(label)
+}
