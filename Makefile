@@ -74,7 +74,7 @@ test-all: check-format tools build ## Run `make test` and the long stories too
 
 .PHONY: quickstart
 quickstart: require-rust tools ## Bring machines up and away again on the local world (KEEP=1 leaves it running)
-	$(CARGO) build --workspace --bins
+	@$(CARGO) build --workspace --bins
 	@"$(PROGRAMS)/quickstart"
 
 .PHONY: clean

@@ -99,14 +99,13 @@ impl Stage {
         let manifest = manifest::write(&user, &network)?;
 
         screen.section("Our manager starts")?;
-        screen.show("$ kubectl apply -k config/default")?;
         environment.world().install_provider().await?;
-        screen.show(&format!("$ capa-rs manager --namespace={}", environment.namespace()))?;
-        let manager = environment.manager().start().await?;
         screen.say(
-            "A process of this host instead of the Deployment, with the permissions of its own ServiceAccount. It is \
-             ready.",
+            "Installed from config/default: the CustomResourceDefinitions, a ServiceAccount and its permissions.",
         )?;
+        screen.show(&format!("$ capa-rs manager --namespace={} …", environment.namespace()))?;
+        let manager = environment.manager().start().await?;
+        screen.say("It runs as a process of this host, with the permissions of that ServiceAccount, and is ready.")?;
         Ok(Self {
             environment,
             user,
