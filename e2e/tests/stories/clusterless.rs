@@ -1,10 +1,12 @@
 //! Machines of a Cluster without AWS infrastructure: everything comes from their own template.
 
+use capa_e2e::aws_proxy::AccessKey;
+use capa_e2e::fixtures;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::machines::{at, counts, text};
-use super::scenario::{OURS, REGION, Scenario, template};
-use capa_e2e::fixtures;
+use super::scenario::{CORE, OURS, REGION, Scenario, template};
 
 #[tokio::test]
 async fn machines_of_a_cluster_without_infrastructure_bring_network_and_identity_along() -> anyhow::Result<()> {
@@ -71,19 +73,17 @@ async fn machines_of_a_cluster_without_infrastructure_bring_network_and_identity
     assert!(!log.contains(&key.secret_access_key), "the log has the secret key");
 
     let deployment = json!({"spec": {"replicas": 0}});
-    scenario
-        .patch(super::scenario::CORE, "MachineDeployment", "workers", deployment)
-        .await?;
+    scenario.patch(CORE, "MachineDeployment", "workers", deployment).await?;
     scenario.machines_ready(0).await?;
     assert!(scenario.user.live_instances().await?.is_empty());
     assert!(manager.stop().await?.success());
     let api = environment.api(OURS, "AWSClusterStaticIdentity").await?;
-    api.delete(identity, &kube::api::DeleteParams::default()).await?;
+    api.delete(identity, &DeleteParams::default()).await?;
     scenario.environment.finish().await
 }
 
 /// An identity that nobody may use yet, and its Secret where the manager looks for it.
-fn static_identity(name: &str, key: &capa_e2e::aws_proxy::AccessKey) -> String {
+fn static_identity(name: &str, key: &AccessKey) -> String {
     let (id, secret) = (&key.access_key_id, &key.secret_access_key);
     format!(
         "

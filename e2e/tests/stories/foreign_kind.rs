@@ -3,7 +3,7 @@
 use capa_e2e::fixtures;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::machines::{INLINE, counts, text};
@@ -182,7 +182,7 @@ kind: ClusterRole
 metadata: {{name: {plural}-{}, labels: {{{label}: 'true'}}}}
 rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
 ",
-            role_suffix(label)
+            label.rsplit('/').next().unwrap_or(label)
         )
     }
 
@@ -200,16 +200,15 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
     async fn publish(&self, scenario: &Scenario, name: &str, mut status: Value) -> anyhow::Result<()> {
         status["initialization"] = json!({"provisioned": true});
         let api = scenario.environment.api(&self.api_version(), &self.name).await?;
-        let patch = kube::api::Patch::Merge(json!({"status": status}));
-        api.patch_status(name, &kube::api::PatchParams::default(), &patch)
-            .await?;
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
     /// Takes back what the test gave to all namespaces.
     async fn forget(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let roles: Api<ClusterRole> = Api::all(scenario.environment.client());
-        for role in roles.list(&kube::api::ListParams::default()).await?.items {
+        for role in roles.list(&ListParams::default()).await?.items {
             let name = role.metadata.name.unwrap_or_default();
             if name.starts_with(&format!("{}-", self.plural())) {
                 roles.delete(&name, &DeleteParams::default()).await?;
@@ -217,8 +216,4 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
         }
         Ok(())
     }
-}
-
-fn role_suffix(label: &str) -> &str {
-    label.rsplit('/').next().unwrap_or(label)
 }

@@ -1,6 +1,7 @@
 //! Machines that are paused: no AWS call of any kind on their account, and on they go afterwards.
 
 use anyhow::ensure;
+use capa_e2e::aws_proxy::Mark;
 use capa_e2e::{Manager, eventually};
 use serde_json::json;
 
@@ -37,6 +38,22 @@ async fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<
         .condition("AWSMachine", "single", "Paused", "False", "NotPaused")
         .await?;
     assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
+
+    // Not even a deletion gets through a pause.
+    scenario
+        .patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}}))
+        .await?;
+    no_instance_is_followed(&manager).await?;
+    let mark = scenario.environment.aws().mark();
+    scenario.begin_deletion(OURS, "AWSMachine", "single").await?;
+    scenario.looked_again("single", &manager).await?;
+    no_call_since(&scenario, mark);
+    scenario
+        .patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
+        .await?;
+    scenario.gone(OURS, "AWSMachine", &["single"]).await?;
+    let expected = counts(&[("RunInstances", 2), ("TerminateInstances", 1)]);
+    assert_eq!(scenario.mutating(), expected);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
@@ -98,7 +115,7 @@ async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
     .await
 }
 
-fn no_call_since(scenario: &Scenario, mark: capa_e2e::aws_proxy::Mark) {
+fn no_call_since(scenario: &Scenario, mark: Mark) {
     let aws = scenario.environment.aws();
     let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
     assert!(calls.is_empty(), "{calls}");
