@@ -14,6 +14,7 @@ use capa_controllers::awscluster::{self, ClusterReconciler, ClusterWorld};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineReconciler, MachineWorld};
 use capa_controllers::kubernetes::{Caches, KubernetesWorld, machines_of_cluster};
 use capa_runtime::Runtime;
+use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::controller::{Controller, ControllerSettings};
 use capa_runtime::kinds::CachedKind;
@@ -101,6 +102,11 @@ impl Wiring {
         };
         let settings = ControllerSettings {
             concurrency: self.flags.awsmachine_concurrency,
+            backoff: BackoffSettings {
+                // Secrets and foreign kinds are not watched: what a user mends there must be noticed soon.
+                cap: self.flags.timing().source_retry_cap,
+                ..BackoffSettings::default()
+            },
             ..ControllerSettings::default()
         };
         let caches = &self.caches;

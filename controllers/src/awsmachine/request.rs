@@ -41,7 +41,7 @@ pub(super) fn build(
         instance_type: spec.instance_type.clone(),
         subnet_id: placement.subnet_id.clone(),
         security_group_ids: placement.security_group_ids.clone(),
-        iam_instance_profile: spec.iam_instance_profile.clone().filter(|name| !name.is_empty()),
+        iam_instance_profile: instance_profile(spec, ingredients),
         key_name: spec
             .effective_ssh_key_name(ingredients.network.ssh_key_name.as_deref())
             .map(str::to_owned),
@@ -65,6 +65,20 @@ pub(super) fn build(
         tags: tags(machine, ingredients),
         user_data: ingredients.user_data.clone(),
     }
+}
+
+/// The machine's own, else the network's for its role.
+fn instance_profile(spec: &AWSMachineSpec, ingredients: &Ingredients<'_>) -> Option<String> {
+    let of_network = ingredients
+        .network
+        .instance_profiles
+        .as_ref()
+        .and_then(|profiles| match ingredients.role {
+            MachineRole::ControlPlane => profiles.control_plane.clone(),
+            MachineRole::Worker => profiles.worker.clone(),
+        });
+    let own = spec.iam_instance_profile.clone().filter(|name| !name.is_empty());
+    own.or(of_network)
 }
 
 /// The image the spec names by id.
@@ -204,6 +218,24 @@ mod tests {
             security_group_ids: vec!["sg-0000000a".into()],
         };
         build(&machine(spec), &ingredients, &placement, "token".into())
+    }
+
+    #[test]
+    fn the_instance_profile_is_the_machines_own_or_the_networks_for_its_role() {
+        let network = "{instanceProfiles: {controlPlane: masters, worker: workers}}";
+        let profile = |spec, role| request(spec, network, role).iam_instance_profile;
+        assert_eq!(
+            profile("iamInstanceProfile: own", MachineRole::Worker).as_deref(),
+            Some("own")
+        );
+        assert_eq!(
+            profile("iamInstanceProfile: ''", MachineRole::Worker).as_deref(),
+            Some("workers")
+        );
+        assert_eq!(
+            profile("publicIP: false", MachineRole::ControlPlane).as_deref(),
+            Some("masters")
+        );
     }
 
     #[test]
