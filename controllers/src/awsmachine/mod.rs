@@ -142,6 +142,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
     let owners = dereference::owners(&machine, world);
     let deleting = machine.metadata.deletion_timestamp.is_some();
     if deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER) {
+        world.clouds.forget(&key(&machine));
         return Ok(Outcome::done(machine));
     }
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
