@@ -20,7 +20,8 @@ CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__w
 # Where cargo puts programs; asked only when a recipe needs it.
 PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 # Integration tests that need no local world: all but the stories of e2e/.
-UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))))
+UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))) \
+  $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard */tests/*/main.rs)))))
 
 # What failed, and the summary that each test program printed, unless it has no tests.
 export define SUMMARY

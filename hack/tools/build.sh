@@ -118,37 +118,6 @@ install_moto() {
   ln -sfn "$place" "$moto_cache/moto"
 }
 
-build() { # go_build <module folder> <flags> <output folder> <name=package…>: one `go build` per module and program
-  local module="$1" flags="$2" output="$3" target
-  shift 3
-  mkdir -p "$output"
-  for target in "$@"; do
-    # Built under another name and renamed: a build that was interrupted never looks complete.
-    (cd "$tools/$module" && GOFLAGS=-buildvcs=false GOWORK=off CGO_ENABLED=0 \
-      go build -ldflags "$flags" -o "$output/${target%%=*}.$$" "${target#*=}")
-    mv "$output/${target%%=*}.$$" "$output/${target%%=*}"
-  done
-}
-
-core_components() { # the manifests of Cluster API core as its releases ship them
-  local module
-  module="$(cd "$tools/cluster-api" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)"
-  "$(from_assets kubectl "$kubernetes_cache")" kustomize "$module/core/config/default" >"$cluster_api_cache/core-components.yaml.$$"
-  mv "$cluster_api_cache/core-components.yaml.$$" "$cluster_api_cache/core-components.yaml"
-}
-
-install_moto() {
-  # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
-  local place
-  mkdir -p "$moto_cache"
-  place="$(mktemp -d "$moto_cache/environment.XXXXXX")"
-  python3 -m venv "$place"
-  "$place/bin/pip" install --disable-pip-version-check --requirement "$tools/moto/requirements.txt"
-  ln -sfn "$place" "$moto_cache/moto"
-}
-
-require_go() { require go "etcd, Kubernetes and Cluster API" "your package manager (golang, 1.26 or newer) or https://go.dev/doc/install"; }
-
 build() { # build <description> <first product> <command…>: unless the product is there
   if [ ! -e "$2" ]; then step "$1" "${@:3}"; fi
 }

@@ -72,6 +72,7 @@ impl Wiring {
             world: ClusterWorld {
                 kubernetes: Arc::new(world.clone()),
                 clouds: Arc::new(self.clouds.clone()),
+                looks: awscluster::LookMemory::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },

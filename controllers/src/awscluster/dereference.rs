@@ -4,14 +4,17 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, find};
 use capa_api::core::Cluster;
+use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterWorld;
+use super::looks::Question;
 use super::resolve::{Found, Lookup};
 use crate::identity::{self, IdentityProblem, IdentityRequest};
 use crate::world::KubernetesError;
 
 /// What was read.
+#[derive(Clone)]
 pub(super) struct Facts {
     /// Whether the identity can be used, as far as Kubernetes and STS say.
     pub(super) identity: Result<(), IdentityFailure>,
@@ -20,6 +23,7 @@ pub(super) struct Facts {
 }
 
 /// Why the identity cannot be used.
+#[derive(Clone)]
 pub(super) enum IdentityFailure {
     /// Its objects are missing or do not allow the namespace: nothing can be launched.
     Objects(IdentityProblem),
@@ -62,7 +66,27 @@ pub(super) async fn facts(
             lookup: Lookup::NotWanted,
         });
     };
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    let question = Question {
+        generation: cluster.metadata.generation,
+        requested: annotation(&cluster.metadata, PREFLIGHT_REQUESTED_ANNOTATION).map(str::to_owned),
+        identity: identity.key.clone(),
+    };
+    let now = world.kubernetes.now();
+    if let Some(facts) = world.looks.recall(uid, &question, now, &world.timing) {
+        return Ok(facts);
+    }
     let cloud = world.clouds.cluster(&identity, region);
+    let facts = ask(cluster, cloud.as_ref()).await;
+    match (&facts.identity, &facts.lookup) {
+        (Ok(()), Lookup::Kept(..)) => world.looks.forget(uid),
+        _ => world.looks.remember(uid, question, now, &facts),
+    }
+    Ok(facts)
+}
+
+/// Asks AWS whose credentials these are, and what it knows of the declared network.
+async fn ask(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
         Err(error) => {
@@ -71,19 +95,19 @@ pub(super) async fn facts(
                 ErrorClass::Unauthorized => Err(IdentityFailure::Credentials(error)),
                 _ => Ok(()),
             };
-            return Ok(Facts { identity, lookup });
+            return Facts { identity, lookup };
         }
     };
     let lookup = match kept(cluster) {
         Some(lookup) => lookup,
-        None => look_up(cloud.as_ref(), &cluster.spec, account_id)
+        None => look_up(cloud, &cluster.spec, account_id)
             .await
             .unwrap_or_else(Lookup::Failed),
     };
-    Ok(Facts {
+    Facts {
         identity: Ok(()),
         lookup,
-    })
+    }
 }
 
 /// A lookup that was complete is not repeated until the spec changes; the status tells, so a restart repeats nothing.

@@ -5,6 +5,7 @@
 
 mod controller;
 mod dereference;
+mod looks;
 mod resolve;
 mod status;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use capa_cloud::{ClusterClouds, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
+pub use looks::LookMemory;
 
 use crate::transitions;
 use crate::world::ClusterKubernetes;
@@ -30,6 +32,8 @@ pub struct ClusterWorld {
     pub kubernetes: Arc<dyn ClusterKubernetes>,
     /// AWS, reads only.
     pub clouds: Arc<dyn ClusterClouds>,
+    /// Looks of this process at networks that are not complete.
+    pub looks: LookMemory,
     /// Periods and ages.
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
@@ -56,6 +60,7 @@ pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outc
     let cluster = release(cluster, world).await?;
     // An unmanaged cluster has no finalizer and nothing of ours in AWS: its deletion needs nothing from us.
     if cluster.metadata.deletion_timestamp.is_some() {
+        world.looks.forget(cluster.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Outcome::done(cluster));
     }
     let Some(owner) = owner else {

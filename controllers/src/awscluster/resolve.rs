@@ -11,6 +11,7 @@ use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, Ne
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
 /// What is known from AWS about what the spec declares.
+#[derive(Clone)]
 pub(super) enum Lookup {
     /// Nothing was to be looked up.
     NotWanted,
@@ -25,7 +26,7 @@ pub(super) enum Lookup {
 }
 
 /// What AWS showed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Found {
     /// Account that was asked.
     pub(super) account_id: String,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
+use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::MachineNetwork;
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
@@ -196,6 +197,31 @@ async fn what_the_user_mends_in_aws_is_seen_at_the_next_lookup() {
     assert_eq!(mended.says(NETWORK_READY), "True/Ready");
     assert_eq!(mended.zones(), ["eu-west-1c"]);
     assert_eq!(mended.next, Next::AwaitChange);
+}
+
+#[tokio::test]
+async fn passes_in_between_cost_no_look_but_a_request_does() {
+    let scene = Scene::new();
+    let broken = scene
+        .pass(&aws_cluster(&network("subnets: [{id: subnet-0000000f}]")))
+        .await;
+    let touched = scene.after(&broken, Duration::from_secs(2)).await;
+    assert!(
+        touched.calls.iter().all(|call| !call.starts_with("Describe")),
+        "{:?}",
+        touched.calls
+    );
+    assert_eq!(touched.says(NETWORK_READY), "False/NotFound");
+
+    let mut asking = touched.cluster.clone();
+    let annotation = (PREFLIGHT_REQUESTED_ANNOTATION.to_owned(), "now".to_owned());
+    asking.metadata.annotations = Some([annotation].into());
+    let asked = scene.pass(&asking).await;
+    assert!(
+        asked.calls.iter().any(|call| call == "DescribeSubnets"),
+        "{:?}",
+        asked.calls
+    );
 }
 
 #[tokio::test]

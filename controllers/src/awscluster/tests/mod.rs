@@ -13,7 +13,7 @@ use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::{Next, Notice};
 
-use super::{ClusterWorld, reconcile};
+use super::{ClusterWorld, LookMemory, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
@@ -60,6 +60,7 @@ impl Scene {
         let world = ClusterWorld {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
+            looks: LookMemory::default(),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
         };
