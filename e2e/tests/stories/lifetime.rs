@@ -173,7 +173,10 @@ impl Victim {
     /// The test of this name as a process, with what it has reported.
     async fn run(test: &str, ending: &str) -> anyhow::Result<Self> {
         let report = tempfile::NamedTempFile::new()?;
-        let process = Command::new(std::env::current_exe()?)
+        // A test run that a shell put into the background ignores SIGINT, and all that it starts would too.
+        let process = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(std::env::current_exe()?)
             .args(["--ignored", "--exact", &format!("stories::lifetime::{test}")])
             .env(ENDING, ending)
             .env(REPORT, report.path())
