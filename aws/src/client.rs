@@ -49,7 +49,8 @@ impl Client {
             region: region.to_owned(),
             api,
             shared,
-            account: SharedAnswers::new(Duration::MAX, timing.resolve_retry),
+            // Not for ever: the default chain may hand out credentials of another account some day.
+            account: SharedAnswers::new(timing.launch_lookup_age, timing.resolve_retry),
             subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),

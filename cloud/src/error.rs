@@ -138,8 +138,12 @@ pub fn classify(code: &str) -> ErrorClass {
         | "InsufficientHostCapacity"
         | "InsufficientCapacity"
         | "InsufficientReservedInstanceCapacity"
+        | "InsufficientVolumeCapacity"
+        | "InsufficientAddressCapacity"
         | "SpotMaxPriceTooLow"
         | "Unsupported" => ErrorClass::InsufficientCapacity,
+        "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
+        "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" => ErrorClass::IdempotentParameterMismatch,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer

@@ -45,11 +45,6 @@ pub(super) async fn launch(
                 .memory
                 .note(draft.uid(), &request.client_token, Progress::Recorded);
         }
-        Then::Store => {
-            if let Some(instance) = world.memory.answer(draft.uid()) {
-                return launched(draft, &instance, world).await;
-            }
-        }
         Then::Repeat => {}
     }
     call(draft, &request, cloud, world).await
@@ -58,7 +53,7 @@ pub(super) async fn launch(
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
 /// under way, and the answer may come back in vain because the object has changed meanwhile.
 async fn call(
-    draft: Draft,
+    mut draft: Draft,
     request: &LaunchRequest,
     cloud: &dyn MachineCloud,
     world: &MachineWorld,
@@ -68,12 +63,17 @@ async fn call(
     world.memory.note(&uid, token, Progress::Unanswered);
     match cloud.launch(&draft.key(), request).await {
         Ok(instance) => {
-            world.memory.answered(&uid, token, instance.clone());
+            world.memory.answered(&uid, instance.clone());
+            draft.events.push(Notice::normal(
+                "SuccessfulCreate",
+                format!("launched instance {}", instance.id),
+            ));
             launched(draft, &instance, world).await
         }
         Err(error) => {
-            world.memory.note(&uid, token, before.after(error.class));
-            Ok(not_launched(draft, &error))
+            let progress = before.after(error.class);
+            world.memory.note(&uid, token, progress);
+            Ok(not_launched(draft, &error, progress))
         }
     }
 }
@@ -103,16 +103,16 @@ pub(super) fn alive(instances: Vec<Instance>) -> Vec<Instance> {
     instances.into_iter().filter(|instance| !gone(instance.state)).collect()
 }
 
-async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+pub(super) async fn launched(
+    mut draft: Draft,
+    instance: &Instance,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = Some(instance.id.clone());
     }
     draft = store(draft, world).await?;
     world.memory.launched(draft.uid());
-    draft.events.push(Notice::normal(
-        "SuccessfulCreate",
-        format!("launched instance {}", instance.id),
-    ));
     Ok(draft)
 }
 
@@ -143,7 +143,11 @@ async fn adopt(
         .filter(|token| !token.is_empty())
         .unwrap_or(request.client_token);
     draft.status.launch = Some(launch::record(attempt, &request, world.kubernetes.now()));
-    draft.status.network = Some(prepared.in_use(&draft.machine, &request));
+    let mut in_use = prepared.in_use(&draft.machine, &request);
+    in_use.availability_zone = Some(instance.availability_zone.clone());
+    // Which groups the instance has is not known here; the wanted ones would be a guess.
+    in_use.security_group_ids.clear();
+    draft.status.network = Some(in_use);
     launched(draft, instance, world).await
 }
 
@@ -153,7 +157,11 @@ fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
     draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
 }
 
-fn not_launched(draft: Draft, error: &CloudError) -> Draft {
+fn not_launched(mut draft: Draft, error: &CloudError, progress: Progress) -> Draft {
+    if progress == Progress::Refused {
+        // Nothing was launched there, and the record without a network says so from here on.
+        draft.status.network = None;
+    }
     let reason = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
         ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,

@@ -1,7 +1,8 @@
 //! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_cloud::Sighting;
+use capa_api::machine::LaunchRecord;
+use capa_cloud::{Instance, Sighting};
 use capa_runtime::reconcile::{Next, ReconcileError};
 
 use super::observe::{self, Whereabouts};
@@ -9,18 +10,27 @@ use super::plan::{self, DeletionStep};
 use super::{Draft, MachineWorld, Owners, apply, dereference, launch};
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let never_asked = draft.status.launch.as_ref().is_some_and(|record| record.attempt == 0);
-    let known = dereference::instance_id(&draft.machine);
+    let draft = launch::forget_refused(draft, world);
+    let never_launched = nothing_was_launched(&draft);
+    let answer = world.memory.answer(draft.uid());
+    let known = dereference::instance_id(&draft.machine).or_else(|| answer.map(|instance| instance.id));
     let (draft, whereabouts) = match observe::whereabouts(draft, owners, world).await? {
         Ok(found) => found,
-        // EC2 was never asked for an instance, and the record that says so is the proof.
-        Err(stopped) if never_asked && known.is_none() => return release(stopped, world).await,
+        // The record that says so is the proof.
+        Err(stopped) if never_launched && known.is_none() => return release(stopped, world).await,
         Err(stopped) => return Ok(blocked(stopped)),
     };
     match known {
         Some(id) => known_instance(draft, &id, &whereabouts, world).await,
-        None => unknown_instance(draft, never_asked, &whereabouts, world).await,
+        None => unknown_instance(draft, never_launched, &whereabouts, world).await,
     }
+}
+
+/// Whether EC2 was never asked for an instance (attempt 0), or has refused the last attempt: its record has no network.
+fn nothing_was_launched(draft: &Draft) -> bool {
+    let refused = |record: &LaunchRecord| record.is_open() && draft.status.network.is_none();
+    let record = draft.status.launch.as_ref();
+    record.is_some_and(|record| record.attempt == 0 || refused(record))
 }
 
 async fn known_instance(
@@ -30,7 +40,8 @@ async fn known_instance(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let sighting = whereabouts.access.cloud.instance(&draft.key(), id);
-    let believed = dereference::recorded_instance_id(&draft.machine).is_some();
+    // What the spec names is believed only by its tags; a record, and an answer that is not recorded yet, are ours.
+    let believed = draft.status.launch.as_ref().is_some_and(|record| record.attempt > 0);
     let owner_name = dereference::machine_name(&draft.machine);
     let foreign = match &sighting {
         Sighting::Seen(instance) => !apply::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name),
@@ -43,6 +54,13 @@ async fn known_instance(
         );
         return Ok(draft.stop(
             ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
+            Next::Retry,
+        ));
+    }
+    if sighting == Sighting::Absent && !observe::account_is_recorded(&draft) {
+        let message = observe::unproven(id, whereabouts);
+        return Ok(draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
             Next::Retry,
         ));
     }
@@ -69,7 +87,7 @@ async fn known_instance(
 /// No id is known: whatever carries the tags of this machine is its instance.
 async fn unknown_instance(
     mut draft: Draft,
-    never_asked: bool,
+    never_launched: bool,
     whereabouts: &Whereabouts,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
@@ -78,7 +96,7 @@ async fn unknown_instance(
     let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
     let mut found = match cloud.find_instances(&query).await {
         Ok(found) => found,
-        Err(_) if never_asked => return release(draft, world).await,
+        Err(_) if never_launched => return release(draft, world).await,
         Err(error) => {
             let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
@@ -87,9 +105,10 @@ async fn unknown_instance(
             ));
         }
     };
+    let proven = never_launched || found.iter().any(|instance| is_end_of_attempt(instance, &draft));
     found.retain(|instance| plan::delete_seen(instance) != DeletionStep::Release);
     if found.is_empty() {
-        return match lookup_rest(&draft, world).filter(|_| !never_asked) {
+        return match lookup_rest(&draft, world).filter(|_| !proven) {
             Some(rest) => {
                 let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
                 let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
@@ -110,14 +129,23 @@ async fn unknown_instance(
         };
     }
     // Not recorded, so the store does not follow it: looked up again until nothing is left.
-    draft.next = Next::Requeue(world.timing.transition_interval);
+    if draft.next == Next::AwaitChange {
+        draft.next = Next::Requeue(world.timing.transition_interval);
+    }
     Ok(draft)
+}
+
+/// Whether this is the instance of the open attempt, and terminated: then nothing more is to be waited for.
+fn is_end_of_attempt(instance: &Instance, draft: &Draft) -> bool {
+    let request = draft.status.launch.as_ref().and_then(|record| record.request.as_ref());
+    plan::delete_seen(instance) == DeletionStep::Release
+        && request.is_some_and(|request| instance.client_token.as_deref() == Some(request.client_token.as_str()))
 }
 
 /// How much longer an unanswered launch has to be looked up.
 fn lookup_rest(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
     let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
-    let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
+    let age = observe::age(requested_at, world.kubernetes.now());
     world
         .timing
         .launch_lookup_age

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capa_api::common::{IdentityReference, ResourceReference};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::core::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::machine::{AWSMachine, AWSMachineSpec, LaunchRecord};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
 use capa_cloud::{CloudError, ErrorClass, MachineCloud, Query, Subnet, UserData, zone_type};
@@ -39,8 +39,13 @@ pub(super) fn machine_name(machine: &AWSMachine) -> &str {
         .unwrap_or_default()
 }
 
-/// The instance of a machine: as recorded, else as its spec names it.
+/// The instance of a machine: as recorded, else as its spec names it. While an attempt is open the spec says nothing:
+/// the instance that may exist is the attempt's.
 pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
+    let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    if record.is_some_and(LaunchRecord::is_open) {
+        return None;
+    }
     recorded_instance_id(machine)
         .map(str::to_owned)
         .or_else(|| claimed_instance_id(&machine.spec))
@@ -52,13 +57,25 @@ pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
 }
 
 /// The instance that the spec names, which users can write as well.
-pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
+fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     let by_provider_id = spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
-    spec.instance_id
+    let claimed = spec
+        .instance_id
         .as_deref()
-        .or(by_provider_id)
-        .filter(|id| id.starts_with("i-"))
-        .map(str::to_owned)
+        .filter(|id| !id.is_empty())
+        .or(by_provider_id)?;
+    let digits = claimed.strip_prefix("i-")?;
+    // Anything else, a wildcard for instance, would ask EC2 for other instances.
+    let is_id = (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    is_id.then(|| claimed.to_owned())
+}
+
+/// Whether the machine names its subnet itself.
+pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
+    let by_id = |subnet: &ResourceReference| subnet.id.as_ref().is_some_and(|id| !id.is_empty());
+    spec.subnet
+        .as_ref()
+        .is_some_and(|subnet| by_id(subnet) || !subnet.filters.is_empty())
 }
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
@@ -190,6 +207,7 @@ pub(super) async fn surroundings(
 ) -> Result<Surroundings, SurroundingsError> {
     let mut network = network.clone();
     if let Some(query) = spec.subnet.as_ref().and_then(filter_query) {
+        let query = within_vpc(query, &network);
         network.subnets = cloud
             .subnets(&query)
             .await?
@@ -239,13 +257,8 @@ async fn additional_groups(
             ids.push(id.clone());
             continue;
         }
-        let Some(mut query) = filter_query(reference) else {
-            continue;
-        };
-        // Group names and tags repeat from VPC to VPC; only groups of the machine's own can be attached.
-        if let Some(vpc) = &network.vpc {
-            query = query.and("vpc-id", [vpc.id.clone()]);
-        }
+        let Some(query) = filter_query(reference) else { continue };
+        let query = within_vpc(query, network);
         let mut found: Vec<String> = cloud
             .security_groups(&query)
             .await?
@@ -281,6 +294,14 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
                 "image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"
             ),
         ))),
+    }
+}
+
+/// Names and tags repeat from VPC to VPC; only what lies in the machine's own can be used.
+fn within_vpc(query: Query, network: &MachineNetwork) -> Query {
+    match &network.vpc {
+        Some(vpc) => query.and("vpc-id", [vpc.id.clone()]),
+        None => query,
     }
 }
 

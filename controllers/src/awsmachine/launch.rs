@@ -17,6 +17,7 @@ use super::memory::Progress;
 use super::plan::{self, Attempt, LaunchPlan, Then};
 use super::request::{self, Ingredients};
 use super::{Draft, MachineWorld, Owners, apply, observe};
+use crate::world::KubernetesError;
 
 /// Everything a launch needs, after every wait is over.
 pub(super) struct Prepared {
@@ -37,11 +38,20 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
             Next::AwaitChange,
         ));
     };
-    let (mut draft, prepared) = prepare(draft, owner, cluster, world).await?;
-    let Some(prepared) = prepared else { return Ok(draft) };
+    if let Some(instance) = world.memory.answer(draft.uid()) {
+        // The pass that got the answer could not record it: that comes before every wait.
+        let draft = apply::launched(draft, &instance, world).await?;
+        return observe::reconcile(draft, owners, world).await;
+    }
+    let mut draft = forget_refused(draft, world);
+    let prepared = match prepare(&mut draft, owner, cluster, world).await {
+        Ok(prepared) => prepared,
+        Err(Stop::Wait(update, next)) => return Ok(draft.stop(update, next)),
+        Err(Stop::Failed(error)) => return Err(error),
+    };
     let (plan, recorded) = plan(&draft, owner, &prepared, world);
     let request = match (plan.then, recorded) {
-        (Then::Repeat | Then::Store | Then::Confirm, Some(recorded)) => recorded,
+        (Then::Repeat | Then::Confirm, Some(recorded)) => recorded,
         (Then::Record(attempt), _) => match new_placement(&draft, owner, &prepared, world) {
             Ok(placement) => {
                 let client_token = format!("{}-{attempt}", draft.uid());
@@ -49,7 +59,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
             }
             Err(problem) => return Ok(draft.stop(network_not_ready(&problem), Next::Retry)),
         },
-        (Then::Repeat | Then::Store | Then::Confirm, None) => return Ok(draft),
+        (Then::Repeat | Then::Confirm, None) => return Ok(draft),
     };
     draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
@@ -59,86 +69,133 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     }
 }
 
-/// Walks through the waits, each of them a condition. `None` where one of them holds.
+/// Where nothing was launched nothing is recorded: a corrected identity or region must not be held against the record.
+pub(super) fn forget_refused(mut draft: Draft, world: &MachineWorld) -> Draft {
+    let record = draft.status.launch.as_ref().filter(|record| record.is_open());
+    let token = record
+        .and_then(|record| record.request.as_ref())
+        .map(|request| request.client_token.as_str());
+    if token.is_some_and(|token| world.memory.progress(draft.uid(), token) == Progress::Refused) {
+        draft.status.network = None;
+    }
+    draft
+}
+
+/// Why a launch does not go on.
+enum Stop {
+    /// For now, as the condition says; when to try again.
+    Wait(ConditionUpdate, Next),
+    /// The pass has failed.
+    Failed(ReconcileError),
+}
+
+impl From<KubernetesError> for Stop {
+    fn from(error: KubernetesError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Walks through the waits, each of them a condition.
 async fn prepare(
-    mut draft: Draft,
+    draft: &mut Draft,
     owner: &Machine,
     cluster: &Cluster,
     world: &MachineWorld,
-) -> Result<(Draft, Option<Prepared>), ReconcileError> {
+) -> Result<Prepared, Stop> {
+    let user_data = user_data(draft, owner, cluster, world).await?;
+    draft.say(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
+    let spec = &draft.machine.spec;
+    if let Some(update) = request::unsupported(spec).or_else(|| request::invalid(spec)) {
+        return Err(Stop::Wait(update, Next::AwaitChange));
+    }
+    let merged = network(draft, cluster, world).await?;
+    let site = site(draft, &merged, cluster);
+    let access = dereference::access(draft, &site.identity_ref, &site.region, &site.cluster_name, world).await?;
+    let access = access.map_err(|update| Stop::Wait(update, Next::Retry))?;
+    draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let surroundings = surroundings(draft, &merged, &access).await?;
+    Ok(Prepared {
+        access,
+        region: site.region,
+        identity_ref: site.identity_ref,
+        cluster_tag: site.cluster_tag,
+        merged,
+        surroundings,
+        user_data,
+    })
+}
+
+/// Bootstrap data, once the cluster's infrastructure is there.
+async fn user_data(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &MachineWorld) -> Result<UserData, Stop> {
     if !cluster.infrastructure_provisioned() {
         let message = match &cluster.spec.infrastructure_ref {
             Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
             None => "Cluster API has not marked the cluster's infrastructure as provisioned yet".to_owned(),
         };
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForClusterInfrastructure, message);
-        return Ok((draft.stop(waiting, Next::AwaitChange), None));
+        return Err(Stop::Wait(waiting, Next::AwaitChange));
     }
-    let user_data = match dereference::user_data(&draft, owner, world).await? {
-        Ok(user_data) => user_data,
-        Err(update) => {
-            // The Machine is watched, its Secret is not.
-            let next = if owner.bootstrap_secret_name().is_some() {
-                Next::Retry
-            } else {
-                Next::AwaitChange
-            };
-            return Ok((draft.stop(update, next), None));
+    // The Machine is watched, its Secret is not.
+    let next = match owner.bootstrap_secret_name() {
+        Some(_) => Next::Retry,
+        None => Next::AwaitChange,
+    };
+    let user_data = dereference::user_data(draft, owner, world).await?;
+    user_data.map_err(|update| Stop::Wait(update, next))
+}
+
+/// The network of all sources, if a machine may be launched by it.
+async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Result<Merged, Stop> {
+    let merged = dereference::network(&draft.machine, cluster, world).await?;
+    let problem = merged.problem.clone();
+    let problem = problem.or_else(|| request::refused_tags(&draft.machine.spec, &merged.network));
+    let problem = problem.or_else(|| {
+        let message =
+            "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";
+        let missing = || Problem::new(Reason::MissingField, message);
+        merged.network.region.is_none().then(missing)
+    });
+    match problem {
+        Some(problem) => Err(Stop::Wait(network_not_ready(&problem), Next::Retry)),
+        None => Ok(merged),
+    }
+}
+
+/// Where and as whom AWS is asked.
+struct Site {
+    region: String,
+    identity_ref: IdentityReference,
+    cluster_tag: String,
+    cluster_name: String,
+}
+
+/// An open attempt is repeated and looked up where it was made, whatever the sources say by now.
+fn site(draft: &Draft, merged: &Merged, cluster: &Cluster) -> Site {
+    let open = draft.status.launch.as_ref().is_some_and(LaunchRecord::is_open);
+    let frozen = draft.status.network.clone().filter(|_| open).unwrap_or_default();
+    let network = &merged.network;
+    let cluster_name = cluster.metadata.name.clone().unwrap_or_default();
+    let identity_ref = frozen.identity_ref.or_else(|| network.identity_ref.clone());
+    let cluster_tag = frozen.cluster_tag.or_else(|| network.cluster_tag.clone());
+    Site {
+        region: frozen.region.or_else(|| network.region.clone()).unwrap_or_default(),
+        identity_ref: identity_ref.unwrap_or_else(IdentityReference::controller_default),
+        cluster_tag: cluster_tag.unwrap_or_else(|| cluster_name.clone()),
+        cluster_name,
+    }
+}
+
+async fn surroundings(draft: &Draft, merged: &Merged, access: &Access) -> Result<Surroundings, Stop> {
+    let found = dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await;
+    let update = match found {
+        Ok(surroundings) => return Ok(surroundings),
+        Err(SurroundingsError::Problem(problem)) => network_not_ready(&problem),
+        Err(SurroundingsError::Cloud(error)) => {
+            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"))
         }
     };
-    draft.say(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
-    if let Some(update) = request::unsupported(&draft.machine.spec) {
-        return Ok((draft.stop(update, Next::AwaitChange), None));
-    }
-    let merged = dereference::network(&draft.machine, cluster, world).await?;
-    if let Some(problem) = merged
-        .problem
-        .clone()
-        .or_else(|| request::refused_tags(&draft.machine.spec, &merged.network))
-    {
-        return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
-    }
-    let Some(region) = merged.network.region.clone() else {
-        let problem = Problem::new(
-            Reason::MissingField,
-            "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it",
-        );
-        return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
-    };
-    let identity_ref = merged
-        .network
-        .identity_ref
-        .clone()
-        .unwrap_or_else(IdentityReference::controller_default);
-    let cluster_name = cluster.metadata.name.clone().unwrap_or_default();
-    let access = match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
-        Ok(access) => access,
-        Err(update) => return Ok((draft.stop(update, Next::Retry), None)),
-    };
-    draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
-    let surroundings =
-        match dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await {
-            Ok(surroundings) => surroundings,
-            Err(SurroundingsError::Problem(problem)) => {
-                return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
-            }
-            Err(SurroundingsError::Cloud(error)) => {
-                let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-                let update = ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"));
-                return Ok((draft.stop(update, Next::Retry), None));
-            }
-        };
-    let cluster_tag = merged.network.cluster_tag.clone().unwrap_or(cluster_name);
-    let prepared = Prepared {
-        access,
-        region,
-        identity_ref,
-        cluster_tag,
-        merged,
-        surroundings,
-        user_data,
-    };
-    Ok((draft, Some(prepared)))
+    Err(Stop::Wait(update, Next::Retry))
 }
 
 fn network_not_ready(problem: &Problem) -> ConditionUpdate {
@@ -164,9 +221,12 @@ fn plan(
     });
     let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
     let attempt = Attempt {
-        progress: recorded.map_or(Progress::Unknown, |recorded| {
-            world.memory.progress(draft.uid(), &recorded.client_token)
-        }),
+        progress: match (recorded, &draft.status.network) {
+            // A record without a network is that of a refused attempt.
+            (Some(_), None) => Progress::Refused,
+            (Some(recorded), Some(_)) => world.memory.progress(draft.uid(), &recorded.client_token),
+            (None, _) => Progress::Unknown,
+        },
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
     };
     (
@@ -209,7 +269,7 @@ fn new_placement(
                 role: meta::machine_role(&owner.metadata),
                 failure_domain: owner.requested_failure_domain(),
                 public_ip: draft.machine.spec.public_ip,
-                explicit_subnet: draft.machine.spec.subnet.is_some(),
+                explicit_subnet: dereference::names_subnet(&draft.machine.spec),
                 additional_security_group_ids: &prepared.surroundings.additional_security_group_ids,
                 machines_by_subnet,
             },
@@ -228,7 +288,7 @@ impl Prepared {
             .find(|subnet| subnet.id == request.subnet_id)
             .and_then(|subnet| subnet.availability_zone.clone());
         let mut sources = self.merged.winners.clone();
-        if machine.spec.subnet.is_some() {
+        if dereference::names_subnet(&machine.spec) {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
             sources.insert("subnets".to_owned(), format!("AWSMachine/{name}"));
         }

@@ -17,8 +17,6 @@ pub(super) enum Progress {
     Recorded,
     /// A call of this process was not answered, or is under way: it may have launched.
     Unanswered,
-    /// A call of this process was answered with an instance that is not recorded yet.
-    Answered,
     /// AWS has refused the attempt by code, and no earlier call was left unanswered: nothing was launched.
     Refused,
     /// AWS has refused a call after an earlier one may have launched: the refusal proves nothing.
@@ -68,12 +66,11 @@ impl LaunchMemory {
     }
 
     /// Remembers the answer to the call of an attempt until it is recorded.
-    pub(super) fn answered(&self, uid: &str, client_token: &str, instance: Instance) {
-        self.note(uid, client_token, Progress::Answered);
+    pub(super) fn answered(&self, uid: &str, instance: Instance) {
         self.state().answers.insert(uid.to_owned(), instance);
     }
 
-    /// The answer of an attempt that is [`Progress::Answered`].
+    /// The answer to the call of an attempt that is not recorded yet.
     pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
         self.state().answers.get(uid).cloned()
     }

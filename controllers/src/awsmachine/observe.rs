@@ -1,5 +1,7 @@
 //! Follows the instance of a machine.
 
+use std::time::Duration;
+
 use capa_api::common::{IdentityReference, Initialization};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, MachineNetworkInUse};
@@ -7,6 +9,7 @@ use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
 use capa_network::drift;
 use capa_runtime::reconcile::{Next, ReconcileError};
+use jiff::Timestamp;
 
 use super::dereference::{self, Access};
 use super::{Draft, MachineWorld, Owners, apply};
@@ -89,7 +92,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     match whereabouts.access.cloud.instance(&draft.key(), &id) {
         // The store wakes us with its first listing; until then what was last known stands.
         Sighting::Unknown => Ok(draft),
-        Sighting::Absent => Ok(absent(draft, &id, world)),
+        Sighting::Absent => Ok(absent(draft, &id, &whereabouts, world)),
         Sighting::Seen(instance) => {
             let believed = dereference::recorded_instance_id(&draft.machine).is_some();
             let owner_name = dereference::machine_name(&draft.machine);
@@ -106,22 +109,25 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
                 .status
                 .network
                 .get_or_insert_with(|| recovered(&instance, &whereabouts));
-            let draft = up_to_date(draft, owners, world).await?;
+            let draft = up_to_date(draft, owners, world).await;
             seen(draft, &instance, world).await
         }
     }
 }
 
 /// Tells whether the sources still say what the machine was launched with. A source that cannot be read now says nothing.
-async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, KubernetesError> {
+async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> Draft {
     let (Some(cluster), Some(in_use)) = (&owners.cluster, &draft.status.network) else {
-        return Ok(draft);
+        return draft;
     };
-    let mut merged = dereference::network(&draft.machine, cluster, world).await?;
+    // Neither a source nor an API server that cannot be read now may keep a pass from following its instance.
+    let Ok(mut merged) = dereference::network(&draft.machine, cluster, world).await else {
+        return draft;
+    };
     if merged.problem.is_some() {
-        return Ok(draft);
+        return draft;
     }
-    if draft.machine.spec.subnet.is_some() {
+    if dereference::names_subnet(&draft.machine.spec) {
         // The machine's own subnet won at launch and its spec cannot change.
         merged.network.subnets.clear();
     }
@@ -134,7 +140,7 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
         }
     };
     draft.say(update);
-    Ok(draft)
+    draft
 }
 
 /// What can be told of the network of an instance whose status was lost.
@@ -222,8 +228,16 @@ fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::Conditi
     })
 }
 
-/// Not found is not gone: a young instance may simply not show yet.
-fn absent(mut draft: Draft, id: &str, world: &MachineWorld) -> Draft {
+/// Not found is not gone: a young instance may simply not show yet, and without a recorded account it may be another
+/// account that was asked.
+fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) -> Draft {
+    if !account_is_recorded(&draft) {
+        let message = unproven(id, whereabouts);
+        return draft.stop(
+            ConditionType::InstanceReady.is_unknown(Reason::NotFound, message),
+            Next::Retry,
+        );
+    }
     if let Some(rest) = youth(&draft, world) {
         draft.next = Next::Requeue(rest);
         return draft;
@@ -237,10 +251,30 @@ fn absent(mut draft: Draft, id: &str, world: &MachineWorld) -> Draft {
     )
 }
 
+/// Whether it is known in which account the instance lives; [`dereference::access`] has compared it then.
+pub(super) fn account_is_recorded(draft: &Draft) -> bool {
+    let network = draft.status.network.as_ref();
+    network.is_some_and(|network| network.account_id.is_some())
+}
+
+/// What is said of an instance whose account was never recorded and that does not show.
+pub(super) fn unproven(id: &str, whereabouts: &Whereabouts) -> String {
+    format!(
+        "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
+         recorded: correct identity or region if it does not",
+        whereabouts.region, whereabouts.access.account_id
+    )
+}
+
+/// Time since then; a time that lies ahead, by another leader's clock, is no age.
+pub(super) fn age(since: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(since).try_into().unwrap_or_default()
+}
+
 /// How long the instance is still too young for its absence to count. An instance without our record is old.
-pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
+pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<Duration> {
     let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
-    let age = world.kubernetes.now().duration_since(requested_at).unsigned_abs();
+    let age = age(requested_at, world.kubernetes.now());
     world
         .timing
         .visibility_age

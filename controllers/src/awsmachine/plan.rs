@@ -22,8 +22,6 @@ pub(super) enum Then {
     Record(i32),
     /// Make the recorded call again: with the same token and parameters that is a lookup.
     Repeat,
-    /// Record the answer that this process has: the pass that got it could not.
-    Store,
     /// The call cannot be repeated as it was: only look, until [`Timing::launch_lookup_age`] has passed.
     Confirm,
 }
@@ -46,16 +44,12 @@ pub(super) fn launch(record: Option<&LaunchRecord>, attempt: Attempt, now: Times
             then: Then::Record(1),
         };
     };
-    let age = now.duration_since(request.requested_at.0).unsigned_abs();
+    let age = super::observe::age(request.requested_at.0, now);
     let next_attempt = Then::Record(record.attempt + 1);
     match attempt.progress {
         Progress::Refused => LaunchPlan {
             look_up: false,
             then: next_attempt,
-        },
-        Progress::Answered => LaunchPlan {
-            look_up: false,
-            then: Then::Store,
         },
         progress if progress != Progress::Doubtful && attempt.same_parameters && age < timing.token_age => LaunchPlan {
             look_up: progress == Progress::Unknown,
@@ -185,17 +179,6 @@ mod tests {
                 then: Then::Record(4)
             }
         );
-    }
-
-    #[test]
-    fn an_answer_that_could_not_be_recorded_is_recorded_whatever_the_spec_says_by_now() {
-        for same_parameters in [true, false] {
-            let store = LaunchPlan {
-                look_up: false,
-                then: Then::Store,
-            };
-            assert_eq!(plan(Some(&record(1)), Progress::Answered, same_parameters), store);
-        }
     }
 
     #[test]

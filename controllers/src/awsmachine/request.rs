@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capa_api::common::{MachineRole, Volume};
+use capa_api::common::{MachineRole, ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineSpec, HostAffinity, MarketType, Tenancy};
 use capa_api::meta;
@@ -142,6 +142,20 @@ pub(super) fn refused_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> O
         Reason::Conflict,
         format!("additionalTags: {key} is a tag of the provider or of AWS: remove it"),
     ))
+}
+
+/// What no launch could honour: named instead of being left out.
+pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
+    let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
+    let message = if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
+        format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
+    } else {
+        let names_nothing =
+            |group: &ResourceReference| group.id.as_ref().is_none_or(String::is_empty) && group.filters.is_empty();
+        let index = spec.additional_security_groups.iter().position(names_nothing)?;
+        format!("additionalSecurityGroups[{index}] has neither id nor filters: set one of them")
+    };
+    Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
 }
 
 /// Fields that are set but have no effect yet. A machine that asks for them is not launched without them.
@@ -385,5 +399,15 @@ mod tests {
         );
         let no_key = request("sshKeyName: ''", "{sshKeyName: cluster}", MachineRole::Worker);
         assert_eq!(no_key.key_name, None);
+    }
+
+    #[test]
+    fn what_no_launch_could_honour_is_named() {
+        let named = |spec| invalid(&machine(spec).spec).map(|update| update.message);
+        assert_eq!(named("nonRootVolumes: [{size: 8, deviceName: /dev/sdb}]"), None);
+        let volumes = named("nonRootVolumes: [{size: 8}]").unwrap();
+        assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
+        let groups = named("additionalSecurityGroups: [{id: sg-1}, {}]").unwrap();
+        assert!(groups.contains("additionalSecurityGroups[1]"), "{groups}");
     }
 }
