@@ -90,6 +90,16 @@ async fn prepare(
     if let Some(update) = request::unsupported(&draft.machine.spec) {
         return Ok((draft.stop(update, Next::AwaitChange), None));
     }
+    look_around(draft, cluster, user_data, world).await
+}
+
+/// The waits for network, identity and what AWS shows of both.
+async fn look_around(
+    mut draft: Draft,
+    cluster: &Cluster,
+    user_data: UserData,
+    world: &MachineWorld,
+) -> Result<(Draft, Option<Prepared>), ReconcileError> {
     let merged = dereference::network(&draft.machine, cluster, world).await?;
     if let Some(problem) = merged
         .problem
@@ -116,18 +126,11 @@ async fn prepare(
         Err(update) => return Ok((draft.stop(update, Next::Retry), None)),
     };
     draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
-    let surroundings =
-        match dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await {
-            Ok(surroundings) => surroundings,
-            Err(SurroundingsError::Problem(problem)) => {
-                return Ok((draft.stop(network_not_ready(&problem), Next::Retry), None));
-            }
-            Err(SurroundingsError::Cloud(error)) => {
-                let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-                let update = ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"));
-                return Ok((draft.stop(update, Next::Retry), None));
-            }
-        };
+    let seen = dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await;
+    let surroundings = match seen {
+        Ok(surroundings) => surroundings,
+        Err(error) => return Ok((draft.stop(nothing_seen(&error), Next::Retry), None)),
+    };
     let cluster_tag = merged.network.cluster_tag.clone().unwrap_or(cluster_name);
     let prepared = Prepared {
         access,
@@ -139,6 +142,16 @@ async fn prepare(
         user_data,
     };
     Ok((draft, Some(prepared)))
+}
+
+fn nothing_seen(error: &SurroundingsError) -> ConditionUpdate {
+    match error {
+        SurroundingsError::Problem(problem) => network_not_ready(problem),
+        SurroundingsError::Cloud(error) => {
+            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"))
+        }
+    }
 }
 
 fn network_not_ready(problem: &Problem) -> ConditionUpdate {
