@@ -1,5 +1,6 @@
 //! Flags of `capa-rs manager`, named as Cluster API and CAPA name them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub(crate) struct Flags {
     /// Create AWSClusterControllerIdentity/default for all namespaces where it is absent. Only AutoControllerIdentityCreator
     /// is known; others are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
-    pub(crate) feature_gates: String,
+    pub(crate) feature_gates: FeatureGates,
 
     /// Address of /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
@@ -139,15 +140,11 @@ impl Flags {
 
     /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
     pub(crate) fn creates_controller_identity(&self) -> bool {
-        !self
-            .gates()
-            .any(|(name, value)| name == AUTO_CONTROLLER_IDENTITY && value == "false")
-    }
-
-    fn gates(&self) -> impl Iterator<Item = (&str, &str)> {
         self.feature_gates
-            .split(',')
-            .filter_map(|gate| gate.trim().split_once('='))
+            .0
+            .get(AUTO_CONTROLLER_IDENTITY)
+            .copied()
+            .unwrap_or(true)
     }
 
     /// Says which flags and gates have no effect.
@@ -160,13 +157,42 @@ impl Flags {
                 warn!(flag = name, "there are no webhooks: the flag has no effect");
             }
         }
-        for (name, _) in self.gates().filter(|(name, _)| *name != AUTO_CONTROLLER_IDENTITY) {
+        let gates = self.feature_gates.0.keys();
+        for name in gates.filter(|name| *name != AUTO_CONTROLLER_IDENTITY) {
             warn!(gate = name, "this feature gate is not known here: it has no effect");
         }
     }
 }
 
 const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
+
+/// Feature gates by name, as Go's flags are written: `One=true,Other=false`. Of several values of one gate the last counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FeatureGates(BTreeMap<String, bool>);
+
+impl FromStr for FeatureGates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let gates = text.split(',').map(str::trim).filter(|gate| !gate.is_empty());
+        gates.map(gate).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// One `name=value`, the value in the words that Go's ParseBool reads.
+fn gate(text: &str) -> Result<(String, bool), String> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(format!(
+            "feature gate {text} has no value: write {text}=true or {text}=false"
+        ));
+    };
+    let on = match value.trim() {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => false,
+        other => return Err(format!("feature gate {name} is neither true nor false but {other:?}")),
+    };
+    Ok((name.trim().to_owned(), on))
+}
 
 /// A duration as Go's flags are written: `90s`, `10m`, `1h30m`, `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +252,36 @@ mod tests {
         assert!(flags(&[]).creates_controller_identity());
         assert!(flags(&["--feature-gates=EKS=true"]).creates_controller_identity());
         assert!(!flags(&["--feature-gates=AutoControllerIdentityCreator=false"]).creates_controller_identity());
+    }
+
+    #[test]
+    fn gates_are_read_as_go_writes_them() {
+        for (word, on) in [
+            ("1", true),
+            ("t", true),
+            ("T", true),
+            ("TRUE", true),
+            ("true", true),
+            ("True", true),
+            ("0", false),
+            ("f", false),
+            ("F", false),
+            ("FALSE", false),
+            ("false", false),
+            ("False", false),
+        ] {
+            let gates = format!("--feature-gates=EKS=true, AutoControllerIdentityCreator={word}");
+            assert_eq!(flags(&[&gates]).creates_controller_identity(), on, "{word}");
+        }
+        assert_eq!("".parse(), Ok(FeatureGates(BTreeMap::new())));
+    }
+
+    #[test]
+    fn a_gate_that_cannot_be_read_is_refused_by_name() {
+        for gates in ["EKS=true,Creator", "Creator=", "Creator=no", "Creator=tRUE"] {
+            let refusal = gates.parse::<FeatureGates>().unwrap_err();
+            assert!(refusal.contains("Creator"), "{gates}: {refusal}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ use subnet::SubnetSpec;
     namespaced,
     status = "AWSClusterStatus",
     derive = "PartialEq",
-    doc = "The AWS infrastructure of one Cluster: an existing one that you bring (spec.unmanaged), or one that is made for it.",
+    doc = "The AWS infrastructure of one Cluster: an existing one that you bring (spec.unmanaged), or one that is made for it. Only `unmanaged: true` is reconciled yet.",
     printcolumn = r#"{"name": "Cluster", "type": "string", "jsonPath": ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name", "description": "Cluster to which this AWSCluster belongs"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status", "description": "Whether machines can be launched in the infrastructure"}"#,
     printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".status.network.vpc.id", "description": "VPC that machines are launched in"}"#,
@@ -77,7 +77,7 @@ pub struct AWSClusterSpec {
 
     /// Targets of your own load balancers in which control plane instances are registered, at most 8: target groups or
     /// Classic Load Balancers. Absent: instances are registered by nobody, or only in the load balancer that was made
-    /// for the cluster.
+    /// for the cluster. No effect yet: nothing is registered; register the instances yourself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
@@ -115,18 +115,19 @@ pub struct AWSClusterSpec {
     /// Name of the image to look for where a machine gives neither an image id nor a format of its own. A template with
     /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`), `*` and `?` being wildcards, e.g.
     /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`
-    /// (`effective_image_lookup` of AWSMachine).
+    /// (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
 
     /// AWS account that owns the image to look for, e.g. `123456789012`; a lookup takes images of no other. Default:
     /// `819546954734`, the account of the images that Cluster API's AWS community publishes for trying things out
-    /// (`effective_image_lookup` of AWSMachine).
+    /// (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
 
     /// Operating system in the name of the image to look for, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
-    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine).
+    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on
+    /// the machines.
     #[serde(rename = "imageLookupBaseOS", default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 

@@ -322,6 +322,36 @@ mod tests {
         }
     }
 
+    /// What `kubectl explain` shows at a path below an AWSMachine's spec.
+    fn explained(path: &str) -> String {
+        let crds = capa_api::schema::crds().unwrap();
+        let crd = crds.iter().find(|crd| crd.spec.names.kind == "AWSMachine").unwrap();
+        let crd = capa_api::schema::manifest(crd).unwrap();
+        let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let field = path.split('.').fold(root, |schema, name| &schema["properties"][name]);
+        field["description"].as_str().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn every_field_without_effect_says_so_where_users_look_it_up() {
+        let spec = "ami: {eksLookupType: AmazonLinux}, elasticIpPool: {}, networkInterfaces: [eni-1], \
+                    networkInterfaceType: efa, assignPrimaryIPv6: enabled, privateDnsName: {}, spotMarketOptions: {}, \
+                    marketType: Spot, capacityReservationId: cr-1, capacityReservationPreference: Open, \
+                    tenancy: dedicated, hostID: h-1, hostAffinity: host, dynamicHostAllocation: {}, \
+                    placementGroupName: g, placementGroupPartition: 1, \
+                    cpuOptions: {confidentialCompute: Disabled}";
+        let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
+        let message = unsupported(&spec).unwrap().message;
+        let (_, refused) = message.rsplit_once(": ").unwrap();
+        let refused: Vec<&str> = refused.split(", ").collect();
+        assert_eq!(refused.len(), 17);
+        let lookup = ["ami.id", "imageLookupFormat", "imageLookupOrg", "imageLookupBaseOS"];
+        for path in refused.into_iter().chain(lookup) {
+            let text = explained(path);
+            assert!(text.contains("No effect yet"), "{path}: {text:?}");
+        }
+    }
+
     #[test]
     fn values_that_ask_for_nothing_and_supported_fields_pass() {
         for spec in [
