@@ -271,3 +271,34 @@ async fn deletion_goes_by_what_was_frozen_at_launch_when_cluster_and_network_are
     scene.delete();
     assert!(terminated(&scene.pass().await));
 }
+
+#[tokio::test]
+async fn a_machine_whose_launch_was_refused_is_released_after_one_empty_lookup() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.pass().await;
+    scene.delete();
+    let deleted = scene.pass().await;
+    assert!(
+        deleted.calls.iter().any(|call| call == "DescribeInstances"),
+        "{:?}",
+        deleted.calls
+    );
+    assert_released(&scene, &deleted);
+}
+
+#[tokio::test]
+async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_account_that_was_never_recorded() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    let seen = scene.after(Timing::default().visibility_age).await;
+    assert_eq!(seen.says(INSTANCE_READY), "Unknown/NotFound");
+    scene.delete();
+    let deleted = scene.pass().await;
+    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert!(deleted.message(INSTANCE_READY).contains("999999999999"));
+}

@@ -9,7 +9,7 @@ use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
-use super::{FIRST, LAUNCH, SPEC, Scene};
+use super::{FIRST, LAUNCH, NETWORK, SPEC, Scene};
 use crate::testing::{instance, refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -283,4 +283,42 @@ async fn user_data_and_tags_go_with_the_launch_and_never_into_the_object() {
     assert_eq!(request.tags["MachineName"], "team-a/m");
     assert_eq!(request.tags["team"], "a");
     assert!(!format!("{:?} {:?}", pass.machine, pass.events).contains("hunter2"));
+}
+
+#[tokio::test]
+async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
+    let mut scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.restart();
+    let moved = NETWORK
+        .replace("eu-west-1,", "us-east-1,")
+        .replace("clusterTag: dev", "clusterTag: other");
+    scene.kubernetes.publish_network("dev", &moved);
+    let regions = scene.aws.regions().len();
+    let found = scene.pass().await;
+    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert!(
+        scene.aws.regions()[regions..]
+            .iter()
+            .all(|region| region == "eu-west-1"),
+        "{:?}",
+        scene.aws.regions()
+    );
+    assert_eq!(scene.aws.instance_ids(), [FIRST]);
+}
+
+#[tokio::test]
+async fn a_refused_attempt_does_not_hold_its_account_against_corrected_credentials() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "UnauthorizedOperation"));
+    let refused = scene.pass().await;
+    assert_eq!(refused.says(ConditionType::InstanceReady), "False/Unauthorized");
+    scene.aws.set_account("222222222222");
+    let corrected = scene.pass().await;
+    assert_eq!(corrected.launch().instance_id.as_deref(), Some(FIRST));
+    let network = corrected.status().network.as_ref().unwrap();
+    assert_eq!(network.account_id.as_deref(), Some("222222222222"));
 }
