@@ -6,6 +6,7 @@
 mod controller;
 mod dereference;
 mod looks;
+mod problems;
 mod resolve;
 mod status;
 #[cfg(test)]

@@ -10,6 +10,8 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, ZoneType};
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
+use super::problems::Problems;
+
 /// What is known from AWS about what the spec declares.
 #[derive(Clone)]
 pub(super) enum Lookup {
@@ -128,31 +130,18 @@ pub(super) fn resolve(
         subnets,
         ..MachineNetwork::default()
     };
-    let condition = match lookup {
-        Lookup::Failed(error) => failed(error),
-        Lookup::NotPossible => problems.condition().unwrap_or_else(not_looked_up),
-        _ => problems.condition().unwrap_or_else(|| declared(&network)),
-    };
+    if let Lookup::Failed(error) = lookup {
+        problems.add(error.class.reason().parse().unwrap_or(Reason::Failed), failed(error));
+    }
+    let condition = problems.condition().unwrap_or_else(|| match lookup {
+        Lookup::NotPossible => not_looked_up(),
+        _ => declared(&network),
+    });
     Resolution {
         usable: !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
         failure_domains: failure_domains(&network.subnets),
         condition,
         network,
-    }
-}
-
-#[derive(Default)]
-struct Problems(Vec<(Reason, String)>);
-
-impl Problems {
-    fn add(&mut self, reason: Reason, message: String) {
-        self.0.push((reason, message));
-    }
-
-    fn condition(&self) -> Option<ConditionUpdate> {
-        let (reason, _) = self.0.first()?;
-        let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
-        Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
     }
 }
 
@@ -188,12 +177,8 @@ fn not_looked_up() -> ConditionUpdate {
     )
 }
 
-fn failed(error: &CloudError) -> ConditionUpdate {
-    let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-    ConditionType::NetworkReady.is_false(
-        reason,
-        format!("the declared network could not be looked up, it is tried again: {error}"),
-    )
+fn failed(error: &CloudError) -> String {
+    format!("the declared network could not be looked up, it is tried again: {error}")
 }
 
 fn subnets(
@@ -204,17 +189,7 @@ fn subnets(
     problems: &mut Problems,
 ) -> Vec<NetworkSubnet> {
     let mut subnets = Vec::new();
-    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
-        let Some(id) = declared.effective_resource_id() else {
-            problems.add(
-                Reason::InvalidSpec,
-                format!(
-                    "spec.network.subnets: {} is no subnet id: set id or resourceID to subnet-…",
-                    declared.id
-                ),
-            );
-            continue;
-        };
+    for (declared, id) in identified(spec, problems) {
         let Some(found) = found else {
             let known = known.and_then(|known| known.subnets.iter().find(|subnet| subnet.id == id));
             subnets.push(as_declared(declared, id, region, known));
@@ -247,6 +222,37 @@ fn subnets(
             );
         }
         subnets.push(as_seen(declared, seen, region, &found.route_tables));
+    }
+    subnets
+}
+
+/// The declared subnets that nodes may be placed in, each id once.
+fn identified<'a>(spec: &'a AWSClusterSpec, problems: &mut Problems) -> Vec<(&'a SubnetSpec, &'a str)> {
+    let path = "spec.network.subnets";
+    let mut ids = BTreeSet::new();
+    let mut subnets = Vec::new();
+    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
+        let Some(id) = declared.effective_resource_id() else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!(
+                    "{path}: {} is no subnet id: set id or resourceID to subnet-…",
+                    declared.id
+                ),
+            );
+            continue;
+        };
+        if !problems.accepts_id(path, "subnet-", id) {
+            continue;
+        }
+        if ids.insert(id) {
+            subnets.push((declared, id));
+        } else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!("{path}: {id} is declared more than once: remove all entries but one"),
+            );
+        }
     }
     subnets
 }
@@ -301,6 +307,9 @@ fn vpc(
     problems: &mut Problems,
 ) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
+    if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", "vpc-", id)) {
+        return None;
+    }
     let Some(found) = found else {
         let as_declared = || {
             declared.map(|id| NetworkVpc {
@@ -350,11 +359,17 @@ fn groups(
     if ids.is_empty() {
         return None;
     }
-    let Some(found) = found else { return Some(declared.0) };
+    let path = "spec.network.securityGroupOverrides";
     let mut usable = BTreeSet::new();
     for id in &ids {
+        if !problems.accepts_id(path, "sg-", id) {
+            continue;
+        }
+        let Some(found) = found else {
+            usable.insert(id.clone());
+            continue;
+        };
         let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
-            let path = "spec.network.securityGroupOverrides";
             problems.add(
                 Reason::NotFound,
                 missing("security group", id, path, region, &found.account_id),
@@ -454,6 +469,39 @@ mod tests {
         }
         let disabled = resolve(&spec, "dev", &Lookup::NotWanted, Some(&before));
         assert_eq!(disabled.failure_domains, []);
+    }
+
+    #[test]
+    fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_lookup() {
+        let spec = spec(&json!({
+            "vpc": {"id": "vpc-x"},
+            "subnets": [{"id": SUBNET}, {"id": "subnet-foo"}, {"id": "again", "resourceID": SUBNET}],
+            "securityGroupOverrides": {"node": "sg-oops", "lb": "sg-0000000a"},
+        }));
+        for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+            let resolved = resolve(&spec, "dev", &lookup, None);
+            let ids: Vec<&str> = resolved
+                .network
+                .subnets
+                .iter()
+                .map(|subnet| subnet.id.as_str())
+                .collect();
+            assert_eq!(ids, [SUBNET]);
+            assert_eq!(resolved.network.vpc, None);
+            assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000a"]);
+            let said = &resolved.condition.message;
+            assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
+            for part in [
+                "spec.network.vpc.id: vpc-x is no id",
+                "spec.network.subnets: subnet-foo is no id",
+                "spec.network.subnets: subnet-0000000a is declared more than once",
+                "spec.network.securityGroupOverrides: sg-oops is no id",
+            ] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            let refused = matches!(lookup, Lookup::Failed(_));
+            assert_eq!(said.contains("could not be looked up"), refused, "{said}");
+        }
     }
 
     #[test]
