@@ -24,6 +24,10 @@ pub trait Reconciler: Send + Sync + 'static {
     ///
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
+
+    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of it.
+    /// Default: nothing was.
+    fn forget(&self, _object: &Self::Kind) {}
 }
 
 /// The result of one pass.
