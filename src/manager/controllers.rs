@@ -73,6 +73,7 @@ impl Wiring {
                 kubernetes: Arc::new(world.clone()),
                 clouds: Arc::new(self.clouds.clone()),
                 looks: awscluster::LookMemory::default(),
+                complaints: awscluster::Complaints::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },

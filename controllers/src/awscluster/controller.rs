@@ -36,6 +36,7 @@ impl Reconciler for ClusterReconciler {
     fn forget(&self, object: &AWSCluster) {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         self.world.looks.forget(uid);
+        self.world.complaints.forget(uid);
     }
 }
 
