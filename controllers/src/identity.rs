@@ -81,13 +81,18 @@ pub async fn resolve(
         }
         _ => CredentialSource::Controller,
     };
+    let mut names_cluster = false;
     for hop in hops {
         if let Identity::Role(role) = hop {
+            names_cluster |= given_session_name(&role).is_none();
             source = assume(&role, request, source);
         }
     }
-    // The session name is the cluster's, so clients of different clusters differ as well.
-    push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
+    // Only where STS sessions are named after the cluster do the credentials of two clusters differ; else they share
+    // one client and one instance store.
+    if names_cluster {
+        push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
+    }
     Ok(Ok(ResolvedIdentity { key, source }))
 }
 
@@ -187,17 +192,17 @@ fn assume(role: &AWSClusterRoleIdentity, request: &IdentityRequest<'_>, source: 
     let spec = &role.spec;
     CredentialSource::Role {
         role_arn: spec.role_arn.clone(),
-        session_name: spec
-            .session_name
-            .clone()
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| session_name(request)),
+        session_name: given_session_name(role).map_or_else(|| session_name(request), str::to_owned),
         external_id: spec.external_id.clone().filter(|id| !id.is_empty()),
         duration_seconds: spec.duration_seconds,
         inline_policy: spec.inline_policy.clone().filter(|policy| !policy.is_empty()),
         policy_arns: spec.policy_arns.clone(),
         source: Box::new(source),
     }
+}
+
+fn given_session_name(role: &AWSClusterRoleIdentity) -> Option<&str> {
+    role.spec.session_name.as_deref().filter(|name| !name.is_empty())
 }
 
 /// `capa-rs-<namespace>-<cluster>`, cut to the 64 characters that STS accepts.
@@ -359,6 +364,38 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), 4, "{keys:?}");
         assert!(keys.iter().all(|key| !key.contains("hunter2")), "{keys:?}");
+    }
+
+    #[tokio::test]
+    async fn clusters_share_a_key_unless_a_session_is_named_after_them() {
+        let kubernetes = kubernetes();
+        static_key(&kubernetes);
+        role(&kubernetes, "named", "sessionName: ci");
+        role(&kubernetes, "unnamed", "");
+        role(
+            &kubernetes,
+            "over-unnamed",
+            "sessionName: ci, sourceIdentityRef: {kind: AWSClusterRoleIdentity, name: unnamed}",
+        );
+        for (reference, shared) in [
+            ("{kind: AWSClusterStaticIdentity, name: key}", true),
+            ("{kind: AWSClusterRoleIdentity, name: named}", true),
+            ("{kind: AWSClusterRoleIdentity, name: unnamed}", false),
+            ("{kind: AWSClusterRoleIdentity, name: over-unnamed}", false),
+        ] {
+            let mut keys = Vec::new();
+            for (namespace, cluster_name) in [("team-a", "dev"), ("team-a", "prod"), ("team-b", "dev")] {
+                let request = IdentityRequest {
+                    reference: &read(reference),
+                    namespace,
+                    cluster_name,
+                    identity_namespace: "capa-rs-system",
+                };
+                keys.push(resolve(&kubernetes, &request).await.unwrap().unwrap().key);
+            }
+            keys.dedup();
+            assert_eq!(keys.len(), if shared { 1 } else { 3 }, "{reference}");
+        }
     }
 
     #[test]

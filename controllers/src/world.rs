@@ -112,7 +112,7 @@ pub trait MachineKubernetes: Kubernetes {
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError>;
-    /// Sets `spec.providerID` and `spec.instanceID`.
+    /// Sets `spec.providerID` and `spec.instanceID`, refused if the object has changed since it was read.
     async fn publish_ids(
         &self,
         machine: &AWSMachine,

@@ -1,13 +1,14 @@
 //! What a reconciler is, and what it hands back.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::fmt::{self, Debug, Display};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::core::object::HasStatus;
+use thiserror::Error;
 
-use crate::kinds::ReconciledKind;
+use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
 /// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never one object twice at
@@ -24,6 +25,10 @@ pub trait Reconciler: Send + Sync + 'static {
     ///
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
+
+    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of it.
+    /// Default: nothing was.
+    fn forget(&self, _object: &Self::Kind) {}
 }
 
 /// The result of one pass.
@@ -117,7 +122,7 @@ impl Notice {
 /// What the runtime does about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The object's status was newer than the pass knew: repeated as soon as the cache shows it, without back-off.
+    /// The object was newer than the pass knew: repeated as soon as the cache shows it, without back-off.
     Conflict,
     /// The object is gone: nothing is left to do.
     Gone,
@@ -125,15 +130,21 @@ pub enum ErrorClass {
     Failed,
 }
 
+/// A write other than the status's was refused because the object has changed since it was read. Report the object to
+/// [`crate::writes::WriteTracker::overtaken`], so that the repeated pass waits for the newer one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0} has changed since it was read")]
+pub struct Overtaken(pub ObjectName);
+
 /// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none itself.
 pub struct ReconcileError {
     reason: &'static str,
-    source: Box<dyn Error + Send + Sync>,
+    source: Box<dyn StdError + Send + Sync>,
 }
 
 impl ReconcileError {
     /// An error under a `reason` of its own, a CamelCase word for the log.
-    pub fn new(reason: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn new(reason: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             reason,
             source: source.into(),
@@ -149,20 +160,20 @@ impl ReconcileError {
         }
     }
 
-    /// What the runtime does about it, judged by a [`StatusError`] anywhere in the chain of sources.
+    /// What the runtime does about it, judged by a [`StatusError`] or [`Overtaken`] anywhere in the chain of sources.
     pub fn class(&self) -> ErrorClass {
-        let first: &(dyn Error + 'static) = self.source.as_ref();
-        let class = |error: &(dyn Error + 'static)| match error.downcast_ref::<StatusError>() {
+        let first: &(dyn StdError + 'static) = self.source.as_ref();
+        let class = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
             Some(StatusError::Conflict { .. }) => Some(ErrorClass::Conflict),
             Some(StatusError::Gone { .. }) => Some(ErrorClass::Gone),
-            _ => None,
+            _ => error.downcast_ref::<Overtaken>().map(|_| ErrorClass::Conflict),
         };
-        let mut chain = std::iter::successors(Some(first), |error| Error::source(*error));
+        let mut chain = std::iter::successors(Some(first), |error| StdError::source(*error));
         chain.find_map(class).unwrap_or(ErrorClass::Failed)
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for ReconcileError {
+impl<E: StdError + Send + Sync + 'static> From<E> for ReconcileError {
     fn from(error: E) -> Self {
         Self::new("ReconcileFailed", error)
     }
@@ -195,10 +206,7 @@ impl Debug for ReconcileError {
 
 #[cfg(test)]
 mod tests {
-    use thiserror::Error;
-
     use super::*;
-    use crate::kinds::ObjectName;
     use crate::testing::widget;
 
     #[derive(Debug, Error)]
@@ -217,6 +225,12 @@ mod tests {
             error.to_string(),
             "failed to record the launch: the status of Widget team/a was not written: the object has changed since resource version 1"
         );
+    }
+
+    #[test]
+    fn a_refused_write_of_anything_but_the_status_is_a_conflict_as_well() {
+        let error = ReconcileError::from(Overtaken(ObjectName::of(&widget("a"))));
+        assert_eq!((error.class(), error.reason()), (ErrorClass::Conflict, "Conflict"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher;
+use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 use tracing::{info, warn};
 
@@ -73,6 +73,7 @@ impl Wiring {
                 kubernetes: Arc::new(world.clone()),
                 clouds: Arc::new(self.clouds.clone()),
                 looks: awscluster::LookMemory::default(),
+                complaints: awscluster::Complaints::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },
@@ -88,6 +89,7 @@ impl Wiring {
             .watches(&caches.controller_identities, version, self.clusters_without_identity())
             .watches(&caches.role_identities, version, self.clusters_without_identity())
             .watches(&caches.static_identities, version, self.clusters_without_identity())
+            .watches(&caches.namespaces, predicates::labels, self.clusters_without_identity())
     }
 
     fn machine_controller(&self, world: &KubernetesWorld) -> Controller<MachineReconciler> {
@@ -135,10 +137,11 @@ impl Wiring {
             .watches(&caches.controller_identities, version, self.machines_without_identity())
             .watches(&caches.role_identities, version, self.machines_without_identity())
             .watches(&caches.static_identities, version, self.machines_without_identity())
+            .watches(&caches.namespaces, predicates::labels, self.machines_without_identity())
             .reconcile_on(seen)
     }
 
-    /// A changed identity concerns those that wait for one; the others take it up at their next pass.
+    /// A changed identity or namespace concerns those that wait for one; the others take it up at their next pass.
     fn clusters_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
         move |_| {

@@ -62,12 +62,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) awsmachine_concurrency: u16,
 
-    /// The longest an object goes without a look.
-    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    /// The longest an object goes without a look; at least 1s.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = period)]
     pub(crate) sync_period: GoDuration,
 
-    /// Time between two full listings of instances.
-    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    /// Time between two full listings of instances; at least 1s.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
 
     /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
@@ -215,6 +215,15 @@ impl FromStr for GoDuration {
     }
 }
 
+/// A period of work that is repeated for ever: next to nothing would mean without pause.
+fn period(text: &str) -> Result<GoDuration, String> {
+    let duration: GoDuration = text.parse()?;
+    if duration.0 < Duration::from_secs(1) {
+        return Err("the period must be at least 1s".to_owned());
+    }
+    Ok(duration)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -245,6 +254,25 @@ mod tests {
         }
         assert!("-5s".parse::<GoDuration>().is_err());
         assert!("soon".parse::<GoDuration>().is_err());
+    }
+
+    #[test]
+    fn periods_below_a_second_are_refused_by_the_name_of_their_flag() {
+        for flag in ["--sync-period", "--instance-poll-interval"] {
+            assert!(Only::try_parse_from(["manager", flag, "1s"]).is_ok(), "{flag}");
+            for value in ["0", "0s", "999ms"] {
+                let refused = Only::try_parse_from(["manager", flag, value])
+                    .err()
+                    .unwrap()
+                    .to_string();
+                assert!(refused.contains(flag), "{value}: {refused}");
+            }
+            let refused = Only::try_parse_from(["manager", flag, "999ms"])
+                .err()
+                .unwrap()
+                .to_string();
+            assert!(refused.contains("at least 1s"), "{refused}");
+        }
     }
 
     #[test]

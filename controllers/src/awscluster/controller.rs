@@ -32,6 +32,12 @@ impl Reconciler for ClusterReconciler {
             .await
             .map(|outcome| with_resync(outcome, self.sync_period))
     }
+
+    fn forget(&self, object: &AWSCluster) {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        self.world.looks.forget(uid);
+        self.world.complaints.forget(uid);
+    }
 }
 
 /// What of a Cluster matters to its AWSCluster.

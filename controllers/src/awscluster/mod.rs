@@ -3,9 +3,11 @@
 //! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is checked
 //! by the compiler.
 
+mod complaints;
 mod controller;
 mod dereference;
 mod looks;
+mod problems;
 mod resolve;
 mod status;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use capa_api::meta;
 use capa_cloud::{ClusterClouds, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
+pub use complaints::Complaints;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use looks::LookMemory;
 
@@ -34,6 +37,8 @@ pub struct ClusterWorld {
     pub clouds: Arc<dyn ClusterClouds>,
     /// Looks of this process at networks that are not complete.
     pub looks: LookMemory,
+    /// Externally managed clusters whose manager was told what its status lacks.
+    pub complaints: Complaints,
     /// Periods and ages.
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
@@ -45,11 +50,15 @@ pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outc
     if meta::is_deleted_for_move(&cluster.metadata) {
         return Ok(Outcome::done(cluster));
     }
+    let owner = owner_cluster(&cluster, world);
+    let paused = meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused);
     if meta::is_externally_managed(&cluster.metadata) {
+        if paused {
+            return Ok(Outcome::done(cluster));
+        }
         return externally_managed(cluster, world).await;
     }
-    let owner = owner_cluster(&cluster, world);
-    if meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused) {
+    if paused {
         let paused = status::paused(&cluster, world.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(paused));
     }
@@ -89,7 +98,8 @@ async fn externally_managed(cluster: AWSCluster, world: &ClusterWorld) -> Result
         .status
         .as_ref()
         .is_some_and(|status| status.ready == Some(true) && !status.provisioned());
-    let notice = half_written.then(|| {
+    let untold = half_written && world.complaints.is_first(&cluster.metadata);
+    let notice = untold.then(|| {
         Notice::warning(
             "ManagedByStatusIncomplete",
             "status.ready is true but status.initialization.provisioned is not set: Cluster API waits for the latter; \

@@ -1,5 +1,8 @@
 //! From spec and what AWS showed to the network that machines are launched into. Pure.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use capa_api::cluster::AWSClusterSpec;
@@ -9,6 +12,8 @@ use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, ZoneType};
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
+
+use super::problems::Problems;
 
 /// What is known from AWS about what the spec declares.
 #[derive(Clone)]
@@ -128,31 +133,18 @@ pub(super) fn resolve(
         subnets,
         ..MachineNetwork::default()
     };
-    let condition = match lookup {
-        Lookup::Failed(error) => failed(error),
-        Lookup::NotPossible => problems.condition().unwrap_or_else(not_looked_up),
-        _ => problems.condition().unwrap_or_else(|| declared(&network)),
-    };
+    if let Lookup::Failed(error) = lookup {
+        problems.add(error.class.reason().parse().unwrap_or(Reason::Failed), failed(error));
+    }
+    let condition = problems.condition().unwrap_or_else(|| match lookup {
+        Lookup::NotPossible => not_looked_up(),
+        _ => declared(&network),
+    });
     Resolution {
         usable: !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
         failure_domains: failure_domains(&network.subnets),
         condition,
         network,
-    }
-}
-
-#[derive(Default)]
-struct Problems(Vec<(Reason, String)>);
-
-impl Problems {
-    fn add(&mut self, reason: Reason, message: String) {
-        self.0.push((reason, message));
-    }
-
-    fn condition(&self) -> Option<ConditionUpdate> {
-        let (reason, _) = self.0.first()?;
-        let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
-        Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
     }
 }
 
@@ -188,12 +180,8 @@ fn not_looked_up() -> ConditionUpdate {
     )
 }
 
-fn failed(error: &CloudError) -> ConditionUpdate {
-    let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
-    ConditionType::NetworkReady.is_false(
-        reason,
-        format!("the declared network could not be looked up, it is tried again: {error}"),
-    )
+fn failed(error: &CloudError) -> String {
+    format!("the declared network could not be looked up, it is tried again: {error}")
 }
 
 fn subnets(
@@ -204,17 +192,7 @@ fn subnets(
     problems: &mut Problems,
 ) -> Vec<NetworkSubnet> {
     let mut subnets = Vec::new();
-    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
-        let Some(id) = declared.effective_resource_id() else {
-            problems.add(
-                Reason::InvalidSpec,
-                format!(
-                    "spec.network.subnets: {} is no subnet id: set id or resourceID to subnet-…",
-                    declared.id
-                ),
-            );
-            continue;
-        };
+    for (declared, id) in identified(spec, problems) {
         let Some(found) = found else {
             let known = known.and_then(|known| known.subnets.iter().find(|subnet| subnet.id == id));
             subnets.push(as_declared(declared, id, region, known));
@@ -247,6 +225,37 @@ fn subnets(
             );
         }
         subnets.push(as_seen(declared, seen, region, &found.route_tables));
+    }
+    subnets
+}
+
+/// The declared subnets that nodes may be placed in, each id once.
+fn identified<'a>(spec: &'a AWSClusterSpec, problems: &mut Problems) -> Vec<(&'a SubnetSpec, &'a str)> {
+    let path = "spec.network.subnets";
+    let mut ids = BTreeSet::new();
+    let mut subnets = Vec::new();
+    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
+        let Some(id) = declared.effective_resource_id() else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!(
+                    "{path}: {} is no subnet id: set id or resourceID to subnet-…",
+                    declared.id
+                ),
+            );
+            continue;
+        };
+        if !problems.accepts_id(path, "subnet-", id) {
+            continue;
+        }
+        if ids.insert(id) {
+            subnets.push((declared, id));
+        } else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!("{path}: {id} is declared more than once: remove all entries but one"),
+            );
+        }
     }
     subnets
 }
@@ -301,6 +310,9 @@ fn vpc(
     problems: &mut Problems,
 ) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
+    if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", "vpc-", id)) {
+        return None;
+    }
     let Some(found) = found else {
         let as_declared = || {
             declared.map(|id| NetworkVpc {
@@ -350,11 +362,17 @@ fn groups(
     if ids.is_empty() {
         return None;
     }
-    let Some(found) = found else { return Some(declared.0) };
+    let path = "spec.network.securityGroupOverrides";
     let mut usable = BTreeSet::new();
     for id in &ids {
+        if !problems.accepts_id(path, "sg-", id) {
+            continue;
+        }
+        let Some(found) = found else {
+            usable.insert(id.clone());
+            continue;
+        };
         let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
-            let path = "spec.network.securityGroupOverrides";
             problems.add(
                 Reason::NotFound,
                 missing("security group", id, path, region, &found.account_id),
@@ -411,73 +429,4 @@ fn given(text: Option<&String>) -> Option<&str> {
 
 fn missing(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
     format!("{thing} {id} does not exist in {region} of account {account_id}: create it or correct {path}")
-}
-
-#[cfg(test)]
-mod tests {
-    use capa_cloud::CloudError;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    const SUBNET: &str = "subnet-0000000a";
-
-    fn spec(network: &Value) -> AWSClusterSpec {
-        serde_json::from_value(json!({"region": "eu-west-1", "unmanaged": true, "network": network})).unwrap()
-    }
-
-    fn refused() -> Lookup {
-        Lookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
-    }
-
-    #[test]
-    fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
-        let before: MachineNetwork = serde_json::from_value(json!({
-            "subnets": [
-                {"id": SUBNET, "availabilityZone": "eu-west-1a", "public": true},
-                {"id": "subnet-0000000b", "availabilityZone": "eu-west-1b"},
-            ],
-            "vpc": {"id": "vpc-0000000a", "cidrBlocks": ["10.0.0.0/16"]},
-        }))
-        .unwrap();
-        let spec =
-            spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
-        for lookup in [refused(), Lookup::NotPossible] {
-            let resolved = resolve(&spec, "dev", &lookup, Some(&before));
-            let added = NetworkSubnet {
-                id: "subnet-0000000c".to_owned(),
-                ..NetworkSubnet::default()
-            };
-            assert_eq!(resolved.network.subnets, [before.subnets[0].clone(), added]);
-            assert_eq!(resolved.network.vpc, before.vpc);
-            assert_eq!(resolved.failure_domains.len(), 1);
-        }
-        let disabled = resolve(&spec, "dev", &Lookup::NotWanted, Some(&before));
-        assert_eq!(disabled.failure_domains, []);
-    }
-
-    #[test]
-    fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
-        let spec = spec(&json!({"vpc": {"id": "vpc-00000bad"}, "subnets": [{"id": SUBNET}]}));
-        let subnet = Subnet {
-            id: SUBNET.to_owned(),
-            vpc_id: "vpc-0000000a".to_owned(),
-            availability_zone: "eu-west-1a".to_owned(),
-            ipv6: false,
-        };
-        let found = Found {
-            subnets: vec![subnet],
-            ..Found::default()
-        };
-        let resolved = resolve(&spec, "dev", &Lookup::Found(Box::new(found)), None);
-        assert_eq!(resolved.condition.reason, Reason::NotFound);
-        assert!(
-            resolved
-                .condition
-                .message
-                .starts_with("VPC vpc-00000bad does not exist"),
-            "{}",
-            resolved.condition.message
-        );
-    }
 }

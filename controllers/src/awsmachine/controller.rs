@@ -32,6 +32,13 @@ impl Reconciler for MachineReconciler {
         let outcome = Box::pin(super::reconcile(object, &self.world)).await?;
         Ok(with_resync(outcome, self.sync_period))
     }
+
+    fn forget(&self, object: &AWSMachine) {
+        self.world.clouds.forget(&super::key(object));
+        self.world
+            .memory
+            .forget(object.metadata.uid.as_deref().unwrap_or_default());
+    }
 }
 
 /// What of a Machine matters to its AWSMachine: not its status, which core writes often.

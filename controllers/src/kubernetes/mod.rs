@@ -15,7 +15,8 @@ use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
-use capa_runtime::kinds::CachedKind;
+use capa_runtime::kinds::{CachedKind, ObjectName};
+use capa_runtime::reconcile::Overtaken;
 use capa_runtime::status::StatusWriter;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -96,10 +97,12 @@ impl KubernetesWorld {
                 Ok(Some(patched))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-            Err(error) => Err(failed(
-                format!("{attempted} {} {namespace}/{name}", K::kind(&())),
-                error,
-            )),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                self.runtime.writes.overtaken(object);
+                let object = ObjectName::of(object);
+                Err(failed(format!("{attempted} {object}"), Overtaken(object)))
+            }
+            Err(error) => Err(failed(format!("{attempted} {}", ObjectName::of(object)), error)),
         }
     }
 
@@ -239,7 +242,10 @@ impl MachineKubernetes for KubernetesWorld {
         provider_id: &str,
         instance_id: &str,
     ) -> Result<AWSMachine, KubernetesError> {
-        let patch = json!({"spec": {"providerID": provider_id, "instanceID": instance_id}});
+        let patch = json!({
+            "metadata": {"resourceVersion": machine.resource_version()},
+            "spec": {"providerID": provider_id, "instanceID": instance_id},
+        });
         let patched = self.patch(machine, patch, "publish the ids of").await?;
         patched.ok_or_else(|| {
             failed(

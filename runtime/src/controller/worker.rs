@@ -86,6 +86,7 @@ impl<R: Reconciler> Worker<R> {
         let uid = uid(object.meta());
         self.backoff.reset(uid);
         self.writes.forget(uid);
+        self.reconciler.forget(object);
     }
 
     /// One pass over an object that the queue named. It never fails: what went wrong is in the log, the metrics and the delay.

@@ -13,7 +13,7 @@ use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::{Next, Notice};
 
-use super::{ClusterWorld, LookMemory, reconcile};
+use super::{ClusterWorld, Complaints, LookMemory, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
@@ -61,6 +61,7 @@ impl Scene {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
             looks: LookMemory::default(),
+            complaints: Complaints::default(),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
         };

@@ -71,6 +71,24 @@ async fn an_externally_managed_cluster_only_loses_our_finalizer() {
 }
 
 #[tokio::test]
+async fn a_paused_cluster_keeps_our_finalizer_also_where_it_is_managed_by_another() {
+    for by_annotation in [true, false] {
+        let scene = Scene::new();
+        let mut cluster = aws_cluster(NETWORK);
+        cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
+        let annotations = cluster.annotations_mut();
+        annotations.insert(meta::MANAGED_BY_ANNOTATION.into(), "somebody".into());
+        if by_annotation {
+            annotations.insert(meta::PAUSED_ANNOTATION.into(), String::new());
+        } else {
+            scene.kubernetes.put_cluster(super::owner("{paused: true}"));
+        }
+        let paused = scene.pass(&cluster).await;
+        assert_eq!((paused.wrote, paused.calls), (false, vec![]));
+    }
+}
+
+#[tokio::test]
 async fn an_externally_managed_cluster_that_is_ready_but_not_provisioned_is_a_warning_for_its_manager() {
     let scene = Scene::new();
     let mut cluster = aws_cluster(NETWORK);
@@ -80,6 +98,13 @@ async fn an_externally_managed_cluster_that_is_ready_but_not_provisioned_is_a_wa
     let half = scene.pass(&cluster).await;
     assert_eq!(half.events.len(), 1);
     assert_eq!(half.events[0].reason, "ManagedByStatusIncomplete");
+    assert_eq!(scene.pass(&cluster).await.events, [], "said once");
+    cluster.metadata.generation = Some(2);
+    assert_eq!(
+        scene.pass(&cluster).await.events.len(),
+        1,
+        "another spec, another warning"
+    );
     let status = cluster.status.get_or_insert_default();
     status.initialization.get_or_insert_default().provisioned = Some(true);
     assert_eq!(scene.pass(&cluster).await.events, []);

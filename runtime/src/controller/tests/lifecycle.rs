@@ -76,3 +76,16 @@ async fn a_controller_whose_objects_end_ends_the_process() {
         ("controller", "controller widget ended".to_owned())
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_deleted_is_forgotten_and_no_other_is() {
+    let reconciler = Scripted::idle();
+    let settings = ControllerSettings::default();
+    let world = start_with(server_with(&["a", "b"]), &reconciler, settings, |controller, _| {
+        controller
+    });
+    eventually("both passes", || reconciler.seen.lock().unwrap().len() == 2).await;
+    assert!(reconciler.forgotten.lock().unwrap().is_empty());
+    world.server.delete(&path("a"));
+    eventually("the forgetting", || *reconciler.forgotten.lock().unwrap() == ["a"]).await;
+}

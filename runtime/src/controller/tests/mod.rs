@@ -33,6 +33,7 @@ struct Scripted {
     seen: Arc<Mutex<Vec<(Instant, Widget)>>>,
     running: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
+    forgotten: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
@@ -45,6 +46,7 @@ impl Scripted {
             seen: Arc::default(),
             running: Arc::default(),
             most: Arc::default(),
+            forgotten: Arc::default(),
         }
     }
 
@@ -98,6 +100,10 @@ impl Reconciler for Scripted {
         tokio::time::sleep(self.takes).await;
         self.running.fetch_sub(1, Ordering::SeqCst);
         (self.behaviour)(&object, before)
+    }
+
+    fn forget(&self, object: &Widget) {
+        self.forgotten.lock().unwrap().push(object.name_any());
     }
 }
 

@@ -1,0 +1,67 @@
+//! What is wrong with a declared network, collected so that no problem hides another.
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+
+/// Problems in the order found; the first gives the condition its reason.
+#[derive(Default)]
+pub(super) struct Problems(Vec<(Reason, String)>);
+
+impl Problems {
+    pub(super) fn add(&mut self, reason: Reason, message: String) {
+        self.0.push((reason, message));
+    }
+
+    /// Whether the text can be published as an id of this kind; a problem with `path` where it cannot.
+    pub(super) fn accepts_id(&mut self, path: &str, prefix: &str, text: &str) -> bool {
+        let accepted = is_id(prefix, text);
+        if !accepted {
+            self.add(
+                Reason::InvalidSpec,
+                format!("{path}: {text} is no id of this kind: set it to {prefix} and at least 8 digits of 0-9a-f"),
+            );
+        }
+        accepted
+    }
+
+    /// `NetworkReady` that names all of them; `None` where there is none.
+    pub(super) fn condition(&self) -> Option<ConditionUpdate> {
+        let (reason, _) = self.0.first()?;
+        let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
+        Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
+    }
+}
+
+/// Whether the schema of `status.network` takes the text: one wrong id there would have the whole status refused.
+fn is_id(prefix: &str, text: &str) -> bool {
+    text.len() <= 64
+        && text.strip_prefix(prefix).is_some_and(|digits| {
+            digits.len() >= 8
+                && digits
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_its_prefix_and_lower_case_hexadecimal_digits() {
+        for id in ["subnet-0000000a", "subnet-0123456789abcdef0"] {
+            assert!(is_id("subnet-", id), "{id}");
+        }
+        let too_long = format!("subnet-{}", "a".repeat(64));
+        for text in [
+            "",
+            "subnet-",
+            "subnet-foo",
+            "subnet-0000000",
+            "subnet-0000000A",
+            "vpc-0000000a",
+            &too_long,
+        ] {
+            assert!(!is_id("subnet-", text), "{text}");
+        }
+    }
+}

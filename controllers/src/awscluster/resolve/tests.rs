@@ -1,0 +1,97 @@
+use capa_cloud::CloudError;
+use serde_json::{Value, json};
+
+use super::*;
+
+const SUBNET: &str = "subnet-0000000a";
+
+fn spec(network: &Value) -> AWSClusterSpec {
+    serde_json::from_value(json!({"region": "eu-west-1", "unmanaged": true, "network": network})).unwrap()
+}
+
+fn refused() -> Lookup {
+    Lookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
+}
+
+#[test]
+fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
+    let before: MachineNetwork = serde_json::from_value(json!({
+        "subnets": [
+            {"id": SUBNET, "availabilityZone": "eu-west-1a", "public": true},
+            {"id": "subnet-0000000b", "availabilityZone": "eu-west-1b"},
+        ],
+        "vpc": {"id": "vpc-0000000a", "cidrBlocks": ["10.0.0.0/16"]},
+    }))
+    .unwrap();
+    let spec = spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
+    for lookup in [refused(), Lookup::NotPossible] {
+        let resolved = resolve(&spec, "dev", &lookup, Some(&before));
+        let added = NetworkSubnet {
+            id: "subnet-0000000c".to_owned(),
+            ..NetworkSubnet::default()
+        };
+        assert_eq!(resolved.network.subnets, [before.subnets[0].clone(), added]);
+        assert_eq!(resolved.network.vpc, before.vpc);
+        assert_eq!(resolved.failure_domains.len(), 1);
+    }
+    let disabled = resolve(&spec, "dev", &Lookup::NotWanted, Some(&before));
+    assert_eq!(disabled.failure_domains, []);
+}
+
+#[test]
+fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_lookup() {
+    let spec = spec(&json!({
+        "vpc": {"id": "vpc-x"},
+        "subnets": [{"id": SUBNET}, {"id": "subnet-foo"}, {"id": "again", "resourceID": SUBNET}],
+        "securityGroupOverrides": {"node": "sg-oops", "lb": "sg-0000000a"},
+    }));
+    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+        let resolved = resolve(&spec, "dev", &lookup, None);
+        let ids: Vec<&str> = resolved
+            .network
+            .subnets
+            .iter()
+            .map(|subnet| subnet.id.as_str())
+            .collect();
+        assert_eq!(ids, [SUBNET]);
+        assert_eq!(resolved.network.vpc, None);
+        assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000a"]);
+        let said = &resolved.condition.message;
+        assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
+        for part in [
+            "spec.network.vpc.id: vpc-x is no id",
+            "spec.network.subnets: subnet-foo is no id",
+            "spec.network.subnets: subnet-0000000a is declared more than once",
+            "spec.network.securityGroupOverrides: sg-oops is no id",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let refused = matches!(lookup, Lookup::Failed(_));
+        assert_eq!(said.contains("could not be looked up"), refused, "{said}");
+    }
+}
+
+#[test]
+fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
+    let spec = spec(&json!({"vpc": {"id": "vpc-00000bad"}, "subnets": [{"id": SUBNET}]}));
+    let subnet = Subnet {
+        id: SUBNET.to_owned(),
+        vpc_id: "vpc-0000000a".to_owned(),
+        availability_zone: "eu-west-1a".to_owned(),
+        ipv6: false,
+    };
+    let found = Found {
+        subnets: vec![subnet],
+        ..Found::default()
+    };
+    let resolved = resolve(&spec, "dev", &Lookup::Found(Box::new(found)), None);
+    assert_eq!(resolved.condition.reason, Reason::NotFound);
+    assert!(
+        resolved
+            .condition
+            .message
+            .starts_with("VPC vpc-00000bad does not exist"),
+        "{}",
+        resolved.condition.message
+    );
+}
