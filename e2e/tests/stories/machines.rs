@@ -125,7 +125,8 @@ impl Scenario {
     /// Makes the manager look at a machine once more, and waits until it has.
     pub(crate) async fn looked_again(&self, name: &str, manager: &Manager) -> anyhow::Result<()> {
         let before = passes(manager).await?;
-        let label = json!({"metadata": {"labels": {"seen": "again"}}});
+        // A value of its own each time: an equal one would be no change.
+        let label = json!({"metadata": {"labels": {"seen": format!("{before}")}}});
         self.patch(OURS, "AWSMachine", name, label).await?;
         eventually(WITHIN, "another pass over the machine", async || {
             ensure!(passes(manager).await? > before, "none yet");

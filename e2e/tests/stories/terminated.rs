@@ -22,6 +22,7 @@ async fn an_instance_terminated_by_hand_is_reported_and_never_replaced() -> anyh
     // Neither another pass nor another process changes its mind.
     assert!(manager.stop().await?.success());
     let manager = scenario.manager().await?;
+    scenario.looked_again("victim", &manager).await?;
     scenario.machine("witness", "dev", INLINE).await?;
     scenario.machine_ready("witness").await?;
     let victim = scenario.get(OURS, "AWSMachine", "victim").await?;
