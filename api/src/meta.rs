@@ -13,8 +13,6 @@ pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 pub const VERSION: &str = "v1beta2";
 /// API group of Cluster API's own kinds.
 pub const CORE_GROUP: &str = "cluster.x-k8s.io";
-/// Version of Cluster API's own kinds that is read.
-pub const CORE_VERSION: &str = "v1beta2";
 
 /// Finalizer of a managed AWSCluster.
 pub const CLUSTER_FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
@@ -46,13 +44,6 @@ pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Annotation that `clusterctl move` puts on source objects before it deletes them.
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// Annotation that makes `clusterctl move` wait for the object.
-pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// Annotation of a template request that the topology controller sends as a dry run.
-pub const TOPOLOGY_DRY_RUN_ANNOTATION: &str = "topology.cluster.x-k8s.io/dry-run";
-/// Annotation by which a user gives up an instance: its value is the instance id, or the client token, that
-/// `status.launch` records.
-pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 /// Annotation that asks for lookups and checks to run again: any new value.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{
     Api, Client, Resource as _, ResourceExt as _,
-    api::{DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta},
+    api::{DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, TypeMeta},
     discovery::{self, Scope},
 };
 use serde_json::Value;
@@ -114,10 +114,29 @@ async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Res
             let seen = api.get(&name).await?;
             let condition = condition(&seen, "Established").context("no condition Established")?;
             anyhow::ensure!(condition.status == "True", "{condition:?}");
+            // Established comes a moment before discovery shows the kind and the API server serves it.
+            let served = api_of(client, &defined(definition)?, "default").await?;
+            served.list(&ListParams::default().limit(1)).await?;
             Ok(())
         },
     )
     .await
+}
+
+/// The kind that a definition defines, in the first version it serves.
+fn defined(definition: &DynamicObject) -> anyhow::Result<TypeMeta> {
+    let spec = definition.data.get("spec").context("no spec")?;
+    let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
+    let versions = spec.get("versions").and_then(Value::as_array).context("no versions")?;
+    let served = versions
+        .iter()
+        .find(|version| version.get("served") == Some(&Value::Bool(true)));
+    let version = served.and_then(|version| version.get("name")?.as_str());
+    let version = version.context("no served version")?;
+    Ok(TypeMeta {
+        api_version: format!("{}/{version}", text("/group").context("no group")?),
+        kind: text("/names/kind").context("no kind")?.to_owned(),
+    })
 }
 
 /// What a condition says.

@@ -27,10 +27,9 @@ impl Progress {
     /// What the failure of a call adds to what was known before.
     pub(super) fn after(self, failure: ErrorClass) -> Self {
         match failure {
+            _ if failure.is_refusal() && matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
             ErrorClass::Throttled => self,
             ErrorClass::NoAnswer => Self::Unanswered,
-            ErrorClass::IdempotentParameterMismatch => Self::Doubtful,
-            _ if matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
             _ => Self::Doubtful,
         }
     }
