@@ -189,6 +189,10 @@ impl MachineCloud for MachineClient {
         self.watch(machine, id)
     }
 
+    fn listing_failure(&self) -> Option<CloudError> {
+        self.follower.with(|store| store.listing_failure().cloned())
+    }
+
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let instance = self.api.launch(request).await?;
         self.follower.with(|store| store.launched(instance.clone()));

@@ -67,6 +67,8 @@ pub trait MachineCloud: Send + Sync {
     /// What the store knows of an instance. From the first call on the store follows it for `machine`, and wakes the
     /// machine whenever the answer changes, until [`MachineClouds::forget`].
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
+    /// Why the store cannot list instances, while its listings fail.
+    fn listing_failure(&self) -> Option<CloudError>;
     /// Launches one instance. The answer enters the store.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Terminates an instance. Its new state enters the store.

@@ -108,6 +108,11 @@ impl Store {
         }
     }
 
+    /// Why the last listing failed; `None` while listings succeed.
+    pub fn listing_failure(&self) -> Option<&CloudError> {
+        self.listing_failure.as_ref()
+    }
+
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
     /// watches one instance: another id replaces the first.
     pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Sighting {

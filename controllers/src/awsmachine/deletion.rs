@@ -69,10 +69,17 @@ async fn known_instance(
         DeletionStep::Release => return release(draft, world).await,
         DeletionStep::Terminate => return Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), id).await),
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
-        DeletionStep::AwaitSighting => (
-            format!("instance {id} is looked up before it is terminated"),
-            Next::AwaitChange,
-        ),
+        DeletionStep::AwaitSighting => {
+            if let Some(error) = whereabouts.access.cloud.listing_failure() {
+                let message = format!("instance {id} cannot be looked up before it is terminated: {error}");
+                let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+                return Ok(draft.stop(blocked, Next::Retry));
+            }
+            (
+                format!("instance {id} is looked up before it is terminated"),
+                Next::Retry,
+            )
+        }
         DeletionStep::AwaitAge => (
             format!("instance {id} does not show in AWS, which is no proof while it is this young"),
             youth.map_or(Next::Retry, Next::Requeue),

@@ -38,6 +38,7 @@ struct State {
     launches: Vec<LaunchRequest>,
     /// Whether the store has ended its first listing.
     listed: bool,
+    listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
 }
@@ -53,6 +54,7 @@ impl FakeAws {
         let state = State {
             account_id: "111122223333".into(),
             listed: true,
+            listing_failure: None,
             ..State::default()
         };
         Self {
@@ -148,6 +150,13 @@ impl FakeAws {
     }
 
     /// Makes the next call of that action fail without effect.
+    /// Has no listing end from here on.
+    pub(crate) fn refuse_listings(&self, error: CloudError) {
+        let mut state = self.state();
+        state.listed = false;
+        state.listing_failure = Some(error);
+    }
+
     pub(crate) fn fail_next(&self, action: &'static str, error: CloudError) {
         self.push_failure(action, error, false);
     }
@@ -352,6 +361,10 @@ impl MachineCloud for FakeAws {
             Some(instance) => Sighting::Seen(Arc::new(instance.clone())),
             None => Sighting::Absent,
         }
+    }
+
+    fn listing_failure(&self) -> Option<CloudError> {
+        self.state().listing_failure.clone()
     }
 
     async fn launch(&self, _: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {

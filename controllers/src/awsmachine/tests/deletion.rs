@@ -214,7 +214,7 @@ async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
     scene.delete();
     let pass = scene.after(Duration::from_secs(3600)).await;
     assert_eq!(pass.calls, ["write_status"]);
-    assert_eq!(pass.next, Next::AwaitChange);
+    assert_eq!(pass.next, Next::Retry);
 }
 
 #[tokio::test]
@@ -301,4 +301,21 @@ async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_accoun
     let deleted = scene.pass().await;
     assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
     assert!(deleted.message(INSTANCE_READY).contains("999999999999"));
+}
+
+#[tokio::test]
+async fn a_listing_that_aws_refuses_is_named_as_what_blocks_the_deletion() {
+    let scene = Scene::running().await;
+    scene
+        .aws
+        .refuse_listings(refused("DescribeInstances", "UnauthorizedOperation"));
+    scene.delete();
+    let deleted = scene.pass().await;
+    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert!(
+        deleted
+            .message(INSTANCE_READY)
+            .contains("DescribeInstances: UnauthorizedOperation")
+    );
+    assert!(!terminated(&deleted));
 }
