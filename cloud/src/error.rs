@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use capa_api::conditions::Reason;
+
 /// What an error means for the caller. Decided by AWS's error *code*: EC2 answers a lack of capacity with HTTP 500,
 /// so the status of the answer says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,15 +37,15 @@ impl ErrorClass {
     }
 
     /// The condition reason for this class, of the vocabulary that all AWS-backed conditions share.
-    pub fn reason(self) -> &'static str {
+    pub fn reason(self) -> Reason {
         match self {
-            Self::NotFound => "NotFound",
-            Self::Throttled => "Throttled",
-            Self::Unauthorized => "Unauthorized",
-            Self::InsufficientCapacity => "InsufficientCapacity",
-            Self::QuotaExceeded => "QuotaExceeded",
-            Self::Invalid => "InvalidSpec",
-            Self::IdempotentParameterMismatch | Self::NoAnswer => "Failed",
+            Self::NotFound => Reason::NotFound,
+            Self::Throttled => Reason::Throttled,
+            Self::Unauthorized => Reason::Unauthorized,
+            Self::InsufficientCapacity => Reason::InsufficientCapacity,
+            Self::QuotaExceeded => Reason::QuotaExceeded,
+            Self::Invalid => Reason::InvalidSpec,
+            Self::IdempotentParameterMismatch | Self::NoAnswer => Reason::Failed,
         }
     }
 }

@@ -134,7 +134,7 @@ pub(super) fn resolve(
         ..MachineNetwork::default()
     };
     if let Lookup::Failed(error) = lookup {
-        problems.add(error.class.reason().parse().unwrap_or(Reason::Failed), failed(error));
+        problems.add(error.class.reason(), failed(error));
     }
     let condition = problems.condition().unwrap_or_else(|| match lookup {
         Lookup::NotPossible => not_looked_up(),

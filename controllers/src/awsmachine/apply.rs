@@ -152,7 +152,7 @@ async fn adopt(
 }
 
 fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
-    let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+    let reason = error.class.reason();
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
     draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
 }
@@ -165,7 +165,7 @@ fn not_launched(mut draft: Draft, error: &CloudError, progress: Progress) -> Dra
     let reason = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
         ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,
-        class => class.reason().parse().unwrap_or(Reason::Failed),
+        class => class.reason(),
     };
     draft.stop(
         ConditionType::InstanceReady.is_false(reason, error.to_string()),
@@ -194,7 +194,7 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             )
         }
         Err(error) => {
-            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            let reason = error.class.reason();
             draft.stop(
                 ConditionType::InstanceReady.is_false(reason, error.to_string()),
                 Next::Retry,

@@ -105,7 +105,7 @@ async fn unknown_instance(
         Ok(found) => found,
         Err(_) if never_launched => return release(draft, world).await,
         Err(error) => {
-            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            let reason = error.class.reason();
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
             return Ok(blocked(
                 draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry),

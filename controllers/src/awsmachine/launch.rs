@@ -191,7 +191,7 @@ async fn surroundings(draft: &Draft, merged: &Merged, access: &Access) -> Result
         Ok(surroundings) => return Ok(surroundings),
         Err(SurroundingsError::Problem(problem)) => network_not_ready(&problem),
         Err(SurroundingsError::Cloud(error)) => {
-            let reason = error.class.reason().parse().unwrap_or(Reason::Failed);
+            let reason = error.class.reason();
             ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"))
         }
     };
