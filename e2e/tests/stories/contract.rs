@@ -159,3 +159,30 @@ async fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
+
+#[tokio::test]
+async fn a_failure_domain_is_named_once() -> anyhow::Result<()> {
+    let scenario = Scenario::new("failure-domains").await?;
+    capa_e2e::World::shared().await?.install_provider().await?;
+    scenario.environment.apply(&scenario.unmanaged("dev", "")).await?;
+    let api = scenario.environment.api(OURS, "AWSCluster").await?;
+    let domains = |names: &[&str]| {
+        let domains: Vec<_> = names
+            .iter()
+            .map(|name| json!({"name": name, "controlPlane": true}))
+            .collect();
+        Patch::Merge(json!({"status": {"failureDomains": domains}}))
+    };
+    let parameters = PatchParams::default();
+    api.patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1b"]))
+        .await?;
+    let twice = api
+        .patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1a"]))
+        .await;
+    let refusal = twice.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(
+        refusal.contains("status.failureDomains[1]: Duplicate value"),
+        "{refusal}"
+    );
+    scenario.environment.finish().await
+}
