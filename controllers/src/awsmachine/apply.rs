@@ -11,6 +11,7 @@ use super::launch::{self, Prepared};
 use super::memory::Place;
 use super::plan::{self, Adoption, LaunchPlan, LookUp, Progress, Then};
 use super::{Draft, MachineWorld, lookup};
+use crate::retry;
 
 pub(super) async fn launch(
     mut draft: Draft,
@@ -225,7 +226,10 @@ fn conflict(draft: Draft, ids: &[String]) -> Draft {
 fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
     let reason = error.class.reason();
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
-    draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
+    draft.stop(
+        ConditionType::InstanceReady.is_false(reason, message),
+        retry::after(error),
+    )
 }
 
 fn not_launched(
@@ -253,7 +257,10 @@ fn not_launched(
         }
         class => (class.reason(), error.to_string()),
     };
-    draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
+    draft.stop(
+        ConditionType::InstanceReady.is_false(reason, message),
+        retry::after(error),
+    )
 }
 
 /// Nothing lives of the recorded attempt: its record stands without id and network, like that of a refused one.
@@ -288,7 +295,7 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             let reason = error.class.reason();
             draft.stop(
                 ConditionType::InstanceReady.is_false(reason, error.to_string()),
-                Next::Retry,
+                retry::after(&error),
             )
         }
     }
