@@ -1,5 +1,6 @@
 //! The story of an AWSMachine on doubles of Kubernetes and AWS.
 
+mod abandonment;
 mod capacity;
 mod deletion;
 mod holders;
@@ -7,6 +8,7 @@ mod launches;
 mod moves;
 mod observation;
 mod pending_deaths;
+mod recovery;
 mod waits;
 
 use std::sync::Arc;
