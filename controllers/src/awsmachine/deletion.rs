@@ -141,7 +141,8 @@ async fn unknown_instance(
     let owner_name = dereference::machine_name(&draft.machine);
     let query = lookup::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
     let open_token = apply::open_token(&draft).map(str::to_owned);
-    let mut found = match lookup::find(cloud, &query, open_token.as_deref()).await {
+    let token = open_token.as_deref().filter(|_| !never_launched);
+    let mut found = match lookup::find(cloud, &query, token).await {
         Ok(found) => found,
         // A lookup that only waits for its turn can be made.
         Err(error) if never_launched && error.retry_after.is_none() => return release(draft, world).await,
