@@ -176,6 +176,9 @@ async fn what_an_unanswered_launch_brought_is_terminated() {
     scene.delete();
     assert!(terminated(&scene.pass().await));
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
 }
 
 #[tokio::test]
