@@ -1,11 +1,13 @@
 //! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes. No SDK.
 //!
-//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory.
+//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, the latter
+//! over the EC2 in [`sim`].
 
 mod error;
 mod identity;
 mod launch;
 mod model;
+pub mod sim;
 mod timing;
 mod traits;
 
