@@ -80,6 +80,8 @@ pub(super) async fn facts(
     let facts = ask(cluster, cloud.as_ref()).await;
     match (&facts.identity, &facts.lookup) {
         (Ok(()), Lookup::Kept(..)) => world.looks.forget(uid),
+        // It was not asked: there is nothing to remember.
+        (_, Lookup::Failed(error)) if error.retry_after.is_some() => {}
         _ => world.looks.remember(uid, question, now, &facts),
     }
     Ok(facts)

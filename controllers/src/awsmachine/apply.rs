@@ -11,6 +11,7 @@ use super::launch::{self, Prepared};
 use super::memory::Progress;
 use super::plan::{LaunchPlan, Then};
 use super::{Draft, MachineWorld};
+use crate::retry;
 
 pub(super) async fn launch(
     mut draft: Draft,
@@ -154,7 +155,10 @@ async fn adopt(
 fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
     let reason = error.class.reason();
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
-    draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry)
+    draft.stop(
+        ConditionType::InstanceReady.is_false(reason, message),
+        retry::after(error),
+    )
 }
 
 fn not_launched(mut draft: Draft, error: &CloudError, progress: Progress) -> Draft {
@@ -169,7 +173,7 @@ fn not_launched(mut draft: Draft, error: &CloudError, progress: Progress) -> Dra
     };
     draft.stop(
         ConditionType::InstanceReady.is_false(reason, error.to_string()),
-        Next::Retry,
+        retry::after(error),
     )
 }
 
@@ -197,7 +201,7 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             let reason = error.class.reason();
             draft.stop(
                 ConditionType::InstanceReady.is_false(reason, error.to_string()),
-                Next::Retry,
+                retry::after(&error),
             )
         }
     }

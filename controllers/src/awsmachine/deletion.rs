@@ -8,6 +8,7 @@ use capa_runtime::reconcile::{Next, ReconcileError};
 use super::observe::{self, Whereabouts};
 use super::plan::{self, DeletionStep};
 use super::{Draft, MachineWorld, Owners, apply, dereference, launch};
+use crate::retry;
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     let draft = launch::forget_refused(draft, world);
@@ -103,13 +104,13 @@ async fn unknown_instance(
     let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
     let mut found = match cloud.find_instances(&query).await {
         Ok(found) => found,
-        Err(_) if never_launched => return release(draft, world).await,
+        // A lookup that only waits for its turn can be made.
+        Err(error) if never_launched && error.retry_after.is_none() => return release(draft, world).await,
         Err(error) => {
             let reason = error.class.reason();
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
-            return Ok(blocked(
-                draft.stop(ConditionType::InstanceReady.is_false(reason, message), Next::Retry),
-            ));
+            let update = ConditionType::InstanceReady.is_false(reason, message);
+            return Ok(blocked(draft.stop(update, retry::after(&error))));
         }
     };
     let proven = never_launched || found.iter().any(|instance| is_end_of_attempt(instance, &draft));

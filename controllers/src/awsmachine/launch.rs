@@ -17,6 +17,7 @@ use super::memory::Progress;
 use super::plan::{self, Attempt, LaunchPlan, Then};
 use super::request::{self, Ingredients};
 use super::{Draft, MachineWorld, Owners, apply, observe};
+use crate::retry;
 use crate::world::KubernetesError;
 
 /// Everything a launch needs, after every wait is over.
@@ -187,15 +188,15 @@ fn site(draft: &Draft, merged: &Merged, cluster: &Cluster) -> Site {
 
 async fn surroundings(draft: &Draft, merged: &Merged, access: &Access) -> Result<Surroundings, Stop> {
     let found = dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await;
-    let update = match found {
-        Ok(surroundings) => return Ok(surroundings),
-        Err(SurroundingsError::Problem(problem)) => network_not_ready(&problem),
+    match found {
+        Ok(surroundings) => Ok(surroundings),
+        Err(SurroundingsError::Problem(problem)) => Err(Stop::Wait(network_not_ready(&problem), Next::Retry)),
         Err(SurroundingsError::Cloud(error)) => {
             let reason = error.class.reason();
-            ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"))
+            let update = ConditionType::NetworkReady.is_false(reason, format!("a lookup failed: {error}"));
+            Err(Stop::Wait(update, retry::after(&error)))
         }
-    };
-    Err(Stop::Wait(update, Next::Retry))
+    }
 }
 
 fn network_not_ready(problem: &Problem) -> ConditionUpdate {

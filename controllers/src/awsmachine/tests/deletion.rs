@@ -6,7 +6,7 @@ use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::Timing;
+use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
@@ -90,6 +90,20 @@ async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot
         let pass = scene.pass().await;
         assert_released(&scene, &pass);
     }
+}
+
+#[tokio::test]
+async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
+    let scene = never_launched().await;
+    let turn = Duration::from_millis(1234);
+    scene
+        .aws
+        .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
+    let deferred = scene.pass().await;
+    assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(deferred.next, Next::Requeue(turn));
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
 }
 
 #[tokio::test]

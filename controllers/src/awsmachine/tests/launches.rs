@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::Timing;
+use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
@@ -99,6 +99,25 @@ async fn a_throttled_call_is_repeated_with_the_same_token() {
     assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Launching");
     scene.pass().await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
+    let scene = Scene::new();
+    let turn = Duration::from_millis(1234);
+    for _ in 0..2 {
+        scene
+            .aws
+            .fail_next("RunInstances", CloudError::deferred("RunInstances", turn));
+    }
+    let first = scene.pass().await;
+    assert_eq!(first.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(first.next, Next::Requeue(turn));
+    let second = scene.pass().await;
+    assert_eq!(second.next, Next::Requeue(turn));
+    assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
+    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
 }
 
 #[tokio::test]
