@@ -19,7 +19,8 @@ pub enum ErrorClass {
     InsufficientCapacity,
     /// A service quota of the account is used up.
     QuotaExceeded,
-    /// A launch token was used before with other parameters.
+    /// A launch token was used before: with other parameters, or for an instance that is terminated by now. Looking it up
+    /// says which.
     IdempotentParameterMismatch,
     /// AWS understood the request and refuses it as it is.
     Invalid,
@@ -164,7 +165,7 @@ pub fn classify(code: &str) -> ErrorClass {
         | "Unsupported" => ErrorClass::InsufficientCapacity,
         "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
         "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
-        "IdempotentParameterMismatch" => ErrorClass::IdempotentParameterMismatch,
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer
         }
@@ -218,6 +219,7 @@ mod tests {
             ("InvalidClientTokenId", ErrorClass::Unauthorized),
             ("UnauthorizedOperation", ErrorClass::Unauthorized),
             ("IdempotentParameterMismatch", ErrorClass::IdempotentParameterMismatch),
+            ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InternalError", ErrorClass::NoAnswer),
             ("SomethingNew", ErrorClass::NoAnswer),
         ];
