@@ -11,6 +11,7 @@
 mod audit;
 mod behaviour;
 mod client;
+pub mod conformance;
 mod filters;
 mod infrastructure;
 mod instances;
