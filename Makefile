@@ -51,9 +51,10 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd from the types in api/
+generate: require-rust ## Write config/crd and the table in README.md from the types and tables in api/
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
+	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 
 # Where what a release consists of is written.
 DIST := dist

@@ -10,21 +10,19 @@ use strum::{Display, EnumString, IntoStaticStr};
 pub struct CloudInit {
     /// `true` puts the bootstrap data into the instance's user data, where everything on the instance that reaches the
     /// metadata service can read it, and which is limited to 16 KiB. Absent or `false`: it goes through
-    /// `secureSecretsBackend`. No effect yet where absent or `false`: the machine waits with `StorageNotSupported`; set
-    /// `true`.
+    /// `secureSecretsBackend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_secrets_manager: Option<bool>,
     /// Number of secrets that hold the bootstrap data. Written by providers that record it in the spec; this one
-    /// records it in `status.bootstrapSecrets`. Mutable. No effect yet: no secret is made.
+    /// records it in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_count: Option<i32>,
     /// Prefix of the names of the secrets that hold the bootstrap data, counted from 0. Absent: chosen by the provider
-    /// and recorded in `status.bootstrapSecrets`. Mutable. No effect yet: no secret is made.
+    /// and recorded in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_prefix: Option<String>,
     /// AWS service that keeps the bootstrap data until the instance has fetched it: `secrets-manager` or
-    /// `ssm-parameter-store`. Absent: `secrets-manager`. Mutable. No effect yet: the machine waits with
-    /// `StorageNotSupported`; set `insecureSkipSecretsManager: true`.
+    /// `ssm-parameter-store`. Absent: `secrets-manager`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_secrets_backend: Option<SecretsBackend>,
 }
