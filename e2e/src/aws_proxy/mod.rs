@@ -38,7 +38,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::ListenerExt;
 use tokio::sync::oneshot;
 
-pub use account::{AccessKey, Account};
+pub use account::{AccessKey, Account, SECRET_KEYS};
 pub use journal::{AssumedRole, Call, Journal, Mark, digest};
 use state::Shared;
 use upstream::Moto;
