@@ -1,6 +1,7 @@
 //! The story of an AWSMachine on doubles of Kubernetes and AWS.
 
 mod deletion;
+mod fields;
 mod launches;
 mod observation;
 mod waits;
