@@ -30,11 +30,10 @@ export define SUMMARY
 /^test result: / && !/ 0 passed; 0 failed; 0 ignored/ { print program; print }
 endef
 
-# A story keeps about a core busy, and so does what it talks to: half as many at once as there are cores, but two.
 # $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with the summary.
 define run_tests
 @set -o pipefail; log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
-$(CARGO) test --workspace --no-fail-fast $(1) -- --test-threads=$$(( $$(getconf _NPROCESSORS_ONLN) > 4 ? $$(getconf _NPROCESSORS_ONLN) / 2 : 2 )) $(2) 2>&1 | tee "$$log" || status=$$?; \
+$(CARGO) test --workspace --no-fail-fast $(1) -- $(2) 2>&1 | tee "$$log" || status=$$?; \
 echo; awk "$$SUMMARY" "$$log"; exit $$status
 endef
 
@@ -55,6 +54,19 @@ generate: require-rust ## Write config/crd and the table in README.md from the t
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
+
+# Where what a release consists of is written.
+DIST := dist
+
+.PHONY: manifests
+manifests: tools render-manifests ## Render config/ into dist/infrastructure-components.yaml, with metadata.yaml beside it
+
+.PHONY: render-manifests
+render-manifests:
+	@mkdir -p "$(DIST)"
+	@"$(BIN)/kubectl" kustomize config/default > "$(DIST)/infrastructure-components.yaml"
+	@cp metadata.yaml "$(DIST)/metadata.yaml"
+	@echo "wrote $(DIST)/infrastructure-components.yaml and $(DIST)/metadata.yaml"
 
 .PHONY: fmt
 fmt: require-rust ## Format the code
@@ -82,4 +94,4 @@ quickstart: require-rust tools ## Bring machines up and away again on the local 
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the caches outside it stay)
-	rm -rf target bin .quickstart
+	rm -rf target bin dist .quickstart

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, tags_schema};
+use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
 
 pub mod bastion;
 pub mod bucket;
@@ -104,7 +104,7 @@ pub struct AWSClusterSpec {
     /// Those of a machine's own spec win. Resources that you bring are not tagged. Keys that begin with `aws:`, and those
     /// by which clusters and machines are recognised, are refused.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
-    #[schemars(schema_with = "tags_schema")]
+    #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,
 
     /// EC2 key pair for SSH to instances whose machine names none, and to the bastion. Absent or empty: no key is

@@ -7,6 +7,16 @@ use strum::{Display, EnumString, IntoStaticStr};
 /// Delivery of cloud-init bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.insecureSkipSecretsManager) || !self.insecureSkipSecretsManager || (!has(self.secureSecretsBackend) && (!has(self.secretPrefix) || self.secretPrefix == '') && (!has(self.secretCount) || self.secretCount == 0))",
+        "message": "insecureSkipSecretsManager: true excludes secureSecretsBackend, secretPrefix and secretCount",
+    },
+    {
+        "rule": "(has(self.secretPrefix) && self.secretPrefix != '') == (has(self.secretCount) && self.secretCount != 0)",
+        "message": "secretPrefix and secretCount belong together: set both or none",
+    },
+]))]
 pub struct CloudInit {
     /// `true` puts the bootstrap data into the instance's user data, where everything on the instance that reaches the
     /// metadata service can read it, and which is limited to 16 KiB. Absent or `false`: it goes through

@@ -13,7 +13,7 @@ use super::options::{
 };
 use super::status::AWSMachineStatus;
 use crate::common::{
-    ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, tags_schema,
+    ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, additional_tags_schema,
 };
 
 /// Desired state of an EC2 instance. Immutable once created, except where a field says otherwise.
@@ -117,7 +117,10 @@ pub struct AWSMachineSpec {
     /// Security groups that the instance gets besides those of the cluster's network, each by id or by filters. At most
     /// 16. Mutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
+        "rule": "self.all(group, !has(group.id) || !has(group.filters) || size(group.filters) == 0)",
+        "message": "each of additionalSecurityGroups has an id or filters, not both",
+    }]))]
     pub additional_security_groups: Vec<ResourceReference>,
     /// Security group ids that replace the cluster's for this machine, by role: `node`, `controlplane`, `lb`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -140,7 +143,7 @@ pub struct AWSMachineSpec {
     /// AWS tags of the instance, its volumes and network interfaces, besides the cluster's, over which they win. At
     /// most 50. Mutable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "tags_schema")]
+    #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,
 
     /// Volume that the instance boots from. Absent: as the image says.

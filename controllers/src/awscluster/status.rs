@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::Resource as _;
 
 use super::dereference::{Facts, IdentityFailure};
-use super::resolve::{Resolution, resolve};
+use super::resolve::{Lookup, Resolution, resolve};
 
 /// The condition itself says it; everything else stays as it was.
 pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
@@ -95,9 +95,18 @@ pub(super) fn unmanaged(
     };
     let held_back_for = network_ill_for.filter(|_| !provisioned);
     let next = ill_for.map_or(Next::AwaitChange, |ill_for| {
-        Next::Requeue(retry_after(ill_for, held_back_for, timing))
+        let turn = turn(&facts.lookup);
+        Next::Requeue(turn.unwrap_or_else(|| retry_after(ill_for, held_back_for, timing)))
     });
     (status, next)
+}
+
+/// When a lookup that our own limits deferred has its turn.
+fn turn(lookup: &Lookup) -> Option<Duration> {
+    match lookup {
+        Lookup::Failed(error) => error.retry_after,
+        _ => None,
+    }
 }
 
 fn identity_condition(facts: &Facts) -> ConditionUpdate {
@@ -116,9 +125,7 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
 fn may_provision(facts: &Facts, network_ill_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
         (Err(IdentityFailure::Objects(_)), _) => false,
-        (_, super::resolve::Lookup::Failed(_)) => {
-            network_ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace)
-        }
+        (_, Lookup::Failed(_)) => network_ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace),
         _ => true,
     }
 }

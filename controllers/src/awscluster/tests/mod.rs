@@ -4,6 +4,7 @@ mod fields;
 mod identities;
 mod lookups;
 mod modes;
+mod properties;
 
 use std::sync::Arc;
 use std::time::Duration;
