@@ -10,6 +10,7 @@ mod dereference;
 mod launch;
 mod memory;
 mod observe;
+mod phases;
 mod plan;
 mod request;
 mod sources;
@@ -28,6 +29,7 @@ use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
 pub use memory::LaunchMemory;
+pub use phases::count_phases;
 pub(crate) use sources::publishes_network;
 
 use crate::transitions;
