@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_cloud::store::Store;
 use capa_cloud::{
     CloudError, ClusterCloud, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Query, RouteTable,
     SecurityGroup, Sighting, Subnet, Timing, Vpc,
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
 use crate::lookups::SharedAnswers;
-use crate::store::{Follower, Owners, Store, StoreHandle, Wakes};
+use crate::store::{Follower, Owners, StoreHandle, Wakes};
 use crate::sync::lock;
 
 /// What all clients of a process share.

@@ -73,6 +73,7 @@ fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudEr
         code: None,
         class: ErrorClass::Invalid,
         message: format!("volume {}: {field} {value} is out of range", volume.device_name),
+        retry_after: None,
     })
 }
 

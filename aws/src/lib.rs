@@ -1,7 +1,7 @@
 //! AWS over the wire: the only crate that names the SDK. Implements the traits of `cloud`.
 //!
 //! [`Clouds`] gives a client for each identity and region. Reads of machines are shared; instances are followed by one
-//! [`store`] each, so that the calls grow with the changes and not with the machines.
+//! store each ([`capa_cloud::store`]), so that the calls grow with the changes and not with the machines.
 
 mod api;
 mod client;

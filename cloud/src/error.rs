@@ -1,6 +1,7 @@
 //! Errors of AWS calls, classified in one table by code.
 
 use std::fmt;
+use std::time::Duration;
 
 use capa_api::conditions::Reason;
 
@@ -14,11 +15,11 @@ pub enum ErrorClass {
     Throttled,
     /// The credentials are missing, expired, refused, or not allowed to make this call.
     Unauthorized,
-    /// AWS has no capacity for this instance type in this zone now.
+    /// AWS has no capacity for this instance type in this zone now, or the subnet no free address.
     InsufficientCapacity,
     /// A service quota of the account is used up.
     QuotaExceeded,
-    /// A launch token was used before with other parameters.
+    /// A launch token was used before, with other parameters or for an instance that is terminated by now.
     IdempotentParameterMismatch,
     /// AWS understood the request and refuses it as it is.
     Invalid,
@@ -62,6 +63,8 @@ pub struct CloudError {
     pub class: ErrorClass,
     /// AWS's message without request ids.
     pub message: String,
+    /// When the call may be made after all: set where our own limits deferred it, in which case AWS was not asked.
+    pub retry_after: Option<Duration>,
 }
 
 impl CloudError {
@@ -72,6 +75,7 @@ impl CloudError {
             code: Some(code.to_owned()),
             class: classify(code),
             message: without_request_id(message),
+            retry_after: None,
         }
     }
 
@@ -82,6 +86,7 @@ impl CloudError {
             code: None,
             class: ErrorClass::NoAnswer,
             message: message.into(),
+            retry_after: None,
         }
     }
 
@@ -92,6 +97,19 @@ impl CloudError {
             code: None,
             class: ErrorClass::Unauthorized,
             message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// A call that was not made: our own limits give it its turn after `retry_after`. The text names no time, so that a
+    /// condition that shows it stays as it is while the call waits.
+    pub fn deferred(operation: &'static str, retry_after: Duration) -> Self {
+        Self {
+            operation,
+            code: None,
+            class: ErrorClass::Throttled,
+            message: "waits for its turn within the request rate that is left to this account and region".to_owned(),
+            retry_after: Some(retry_after),
         }
     }
 }
@@ -142,11 +160,12 @@ pub fn classify(code: &str) -> ErrorClass {
         | "InsufficientReservedInstanceCapacity"
         | "InsufficientVolumeCapacity"
         | "InsufficientAddressCapacity"
+        | "InsufficientFreeAddressesInSubnet"
         | "SpotMaxPriceTooLow"
         | "Unsupported" => ErrorClass::InsufficientCapacity,
         "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
         "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
-        "IdempotentParameterMismatch" => ErrorClass::IdempotentParameterMismatch,
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer
         }
@@ -160,8 +179,7 @@ pub fn classify(code: &str) -> ErrorClass {
             || code.starts_with("ValidationError")
             || code.starts_with("MalformedPolicyDocument")
             || code.starts_with("DryRun")
-            || code.starts_with("UnsupportedOperation")
-            || code.starts_with("InsufficientFreeAddressesInSubnet") =>
+            || code.starts_with("UnsupportedOperation") =>
         {
             ErrorClass::Invalid
         }
@@ -195,6 +213,8 @@ mod tests {
             ("RequestLimitExceeded", ErrorClass::Throttled),
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
+            ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
+            ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InvalidAMIID.NotFound", ErrorClass::NotFound),
             ("InvalidParameterValue", ErrorClass::Invalid),
             ("InvalidClientTokenId", ErrorClass::Unauthorized),
@@ -214,6 +234,13 @@ mod tests {
         assert!(!classify("InternalError").is_refusal());
         assert!(!classify("RequestLimitExceeded").is_refusal());
         assert!(!classify("IdempotentParameterMismatch").is_refusal());
+    }
+
+    #[test]
+    fn a_deferred_call_reads_the_same_however_long_it_waits() {
+        let texts =
+            [1, 90].map(|seconds| CloudError::deferred("RunInstances", Duration::from_secs(seconds)).to_string());
+        assert_eq!(texts[0], texts[1]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod awsmachine;
 pub mod identity;
 pub mod kubernetes;
 mod resync;
+mod retry;
 #[cfg(test)]
 mod testing;
 mod transitions;

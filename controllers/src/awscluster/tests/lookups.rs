@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::MachineNetwork;
-use capa_cloud::Timing;
+use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
@@ -262,6 +262,20 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
     let recovered = scene.after(&throttled, Duration::from_secs(5)).await;
     assert_eq!(recovered.says(NETWORK_READY), "True/Ready");
     assert_eq!(recovered.zones(), ["eu-west-1a", "eu-west-1b"]);
+}
+
+#[tokio::test]
+async fn a_lookup_that_our_own_limits_defer_is_made_when_its_turn_comes() {
+    let scene = Scene::new();
+    let turn = Duration::from_millis(1234);
+    scene
+        .aws
+        .fail_next("DescribeSubnets", CloudError::deferred("DescribeSubnets", turn));
+    let deferred = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(deferred.says(NETWORK_READY), "False/Throttled");
+    assert_eq!(deferred.next, Next::Requeue(turn));
+    let looked_up = scene.after(&deferred, turn).await;
+    assert_eq!(looked_up.says(NETWORK_READY), "True/Ready");
 }
 
 #[tokio::test]

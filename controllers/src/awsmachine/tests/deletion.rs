@@ -6,7 +6,7 @@ use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::Timing;
+use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
@@ -93,6 +93,20 @@ async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot
 }
 
 #[tokio::test]
+async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
+    let scene = never_launched().await;
+    let turn = Duration::from_millis(1234);
+    scene
+        .aws
+        .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
+    let deferred = scene.pass().await;
+    assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(deferred.next, Next::Requeue(turn));
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
 async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_none() {
     let scene = never_launched().await;
     let stray = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
@@ -105,13 +119,18 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
         [
             "GetCallerIdentity",
             "DescribeInstances",
+            "confirm",
             "TerminateInstances",
             "write_status"
         ]
     );
     assert_eq!(pass.next, Next::Requeue(Timing::default().transition_interval));
     let waiting = scene.pass().await;
-    assert_eq!(waiting.calls, ["DescribeInstances"], "shutting down is not terminated");
+    assert_eq!(
+        waiting.calls,
+        ["DescribeInstances", "confirm"],
+        "shutting down is not terminated"
+    );
     scene
         .aws
         .set_instance_state("i-0000000000000000a", InstanceState::Terminated);

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use capa_cloud::{Instance, InstanceState, MachineKey, Sighting};
-
 use super::Epoch;
+use crate::{Instance, InstanceState, MachineKey, Sighting};
 
 /// One instance id: the freshest evidence for it, the freshest against it, and who wants to know.
 #[derive(Default)]

@@ -1,19 +1,17 @@
 //! The instance store: what AWS shows of the instances of one identity in one region, and who wants to know.
 //!
-//! [`Store`] is the whole logic without time, calls or tasks of its own; `task` drives it on the real ones.
+//! [`Store`] is the whole logic without time, calls or tasks of its own. Whoever drives it asks for the calls that are
+//! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
 mod record;
-mod task;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
-
 use record::Record;
-pub(crate) use task::{Follower, Owners, StoreHandle, Wakes};
-pub use task::{InstancePage, ListInstances};
+
+use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
 /// Ids in one lookup: EC2's limit on the values of one filter
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).

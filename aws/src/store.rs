@@ -1,4 +1,4 @@
-//! Drives a store on real time and real calls.
+//! Drives instance stores on real time and real calls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_cloud::store::{Call, Report, Store};
 use capa_cloud::{CloudError, Instance, MachineKey, Query, Timing};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, Stream};
@@ -13,7 +14,6 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Call, Report, Store};
 use crate::sync::lock;
 
 /// The tag that every instance of a machine carries, whichever cluster it is of; a constant, so that one listing serves
