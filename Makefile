@@ -55,6 +55,19 @@ generate: require-rust ## Write config/crd from the types in api/
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
 
+# Where what a release consists of is written.
+DIST := dist
+
+.PHONY: manifests
+manifests: tools render-manifests ## Render config/ into dist/infrastructure-components.yaml, with metadata.yaml beside it
+
+.PHONY: render-manifests
+render-manifests:
+	@mkdir -p "$(DIST)"
+	@"$(BIN)/kubectl" kustomize config/default > "$(DIST)/infrastructure-components.yaml"
+	@cp metadata.yaml "$(DIST)/metadata.yaml"
+	@echo "wrote $(DIST)/infrastructure-components.yaml and $(DIST)/metadata.yaml"
+
 .PHONY: fmt
 fmt: require-rust ## Format the code
 	cargo fmt --all
@@ -81,4 +94,4 @@ quickstart: require-rust tools ## Bring machines up and away again on the local 
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the caches outside it stay)
-	rm -rf target bin .quickstart
+	rm -rf target bin dist .quickstart

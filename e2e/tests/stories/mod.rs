@@ -4,6 +4,8 @@ mod api;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
+mod components;
+mod contract;
 mod deletion;
 mod fleet;
 mod foreign_kind;

@@ -3,6 +3,7 @@
 mod identities;
 mod lookups;
 mod modes;
+mod properties;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,143 @@
+//! What `make manifests` gives to clusterctl.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use capa_e2e::objects;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// Variables that an installation may set; each has a default, so none must be.
+const VARIABLES: [&str; 3] = [
+    "AWS_B64ENCODED_CREDENTIALS",
+    "CAPA_DIAGNOSTICS_ADDRESS",
+    "CAPA_INSECURE_DIAGNOSTICS",
+];
+
+#[test]
+fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    render(folder.path())?;
+    let text = std::fs::read_to_string(folder.path().join("infrastructure-components.yaml"))?;
+    let components = objects::parse(&text)?;
+
+    let namespaces = of_kind(&components, "Namespace");
+    assert_eq!(names(&namespaces), BTreeSet::from(["capa-rs-system".to_owned()]));
+    for object in &components {
+        let label = object.labels().get("cluster.x-k8s.io/provider");
+        assert_eq!(
+            label.map(String::as_str),
+            Some("infrastructure-aws-rs"),
+            "{:?} {}",
+            object.types,
+            object.name_any()
+        );
+        let home = object.metadata.namespace.as_deref();
+        assert!(
+            home.is_none_or(|home| home == "capa-rs-system"),
+            "{}",
+            object.name_any()
+        );
+    }
+    let kinds: BTreeSet<String> = of_kind(&components, "CustomResourceDefinition")
+        .iter()
+        .filter_map(|definition| definition.data["spec"]["names"]["kind"].as_str().map(str::to_owned))
+        .collect();
+    assert!(
+        kinds.contains("AWSCluster") && kinds.contains("AWSMachine"),
+        "{kinds:?}"
+    );
+
+    let deployments = of_kind(&components, "Deployment");
+    let [deployment] = deployments.as_slice() else {
+        anyhow::bail!("{} Deployments", deployments.len());
+    };
+    let pod = &deployment.data["spec"]["template"]["spec"];
+    let containers = pod["containers"].as_array().context("containers")?;
+    assert_eq!(containers.len(), 1);
+    assert_eq!(containers[0]["name"], "manager");
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(containers[0]["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_eq!(pod["serviceAccountName"], "capa-controller-manager");
+    assert_eq!(
+        names(&of_kind(&components, "ServiceAccount")),
+        BTreeSet::from(["capa-controller-manager".to_owned()])
+    );
+    assert_eq!(variables(&text)?, BTreeSet::from(VARIABLES.map(str::to_owned)));
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("metadata.yaml"))?,
+        std::fs::read_to_string(repository().join("metadata.yaml"))?
+    );
+    Ok(())
+}
+
+#[test]
+fn the_manager_takes_the_flags_that_clusterctl_and_its_users_set() -> anyhow::Result<()> {
+    let program = Path::new(env!("CARGO_BIN_EXE_supervise")).with_file_name("capa-rs");
+    let output = Command::new(&program).args(["manager", "--help"]).output()?;
+    let help = String::from_utf8(output.stdout)?;
+    for flag in [
+        "--namespace <",
+        "--watch-filter <",
+        "--leader-elect",
+        "--feature-gates <",
+    ] {
+        assert!(help.contains(flag), "{flag} is missing in:\n{help}");
+    }
+    Ok(())
+}
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn render(folder: &Path) -> anyhow::Result<()> {
+    let output = Command::new("make")
+        .args(["--silent", "render-manifests"])
+        .arg(format!("DIST={}", folder.display()))
+        .current_dir(repository())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "make render-manifests: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+fn of_kind<'a>(objects: &'a [DynamicObject], kind: &str) -> Vec<&'a DynamicObject> {
+    let is_kind = |object: &&DynamicObject| object.types.as_ref().is_some_and(|types| types.kind == kind);
+    objects.iter().filter(is_kind).collect()
+}
+
+fn names(objects: &[&DynamicObject]) -> BTreeSet<String> {
+    objects.iter().map(|object| object.name_any()).collect()
+}
+
+/// The names between `${` and `:=`. A variable without a default would have to be set, and none is.
+fn variables(text: &str) -> anyhow::Result<BTreeSet<String>> {
+    let uses = text.split("${").skip(1);
+    uses.map(|rest| {
+        let (name, _) = rest.split_once(":=").context("a variable without a default")?;
+        ensure!(
+            name.chars()
+                .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit()),
+            "{name:?} is no name of a variable"
+        );
+        Ok(name.to_owned())
+    })
+    .collect()
+}
+
+#[test]
+fn a_variable_without_a_default_is_noticed() {
+    assert!(variables("image: ${IMAGE}\nargs: ${ARGS:=none}").is_err());
+    let json: Value = serde_json::json!("${ARGS:=none}");
+    assert_eq!(
+        variables(&json.to_string()).unwrap(),
+        BTreeSet::from(["ARGS".to_owned()])
+    );
+}
