@@ -22,6 +22,12 @@ pub(super) async fn launch(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let cloud = prepared.access.cloud.as_ref();
+    if plan.then != Then::Confirm
+        && let Err(error) = cloud.launch_turn(&draft.key())
+    {
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Ok(draft.stop(waiting, retry::after(&error)));
+    }
     if plan.look_up {
         let owner_name = owner.metadata.name.as_deref().unwrap_or_default();
         let query = tagged(&prepared.cluster_tag, draft.namespace(), owner_name);
