@@ -3,11 +3,13 @@
 //! The network comes from whatever object satisfies the network contract; no infrastructure kind is named here.
 
 mod apply;
+mod block_move;
 mod bootstrap;
 mod controller;
 mod deletion;
 mod dereference;
 mod launch;
+mod lookup;
 mod memory;
 mod observe;
 mod plan;
@@ -149,6 +151,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         // The store calls AWS for as long as it follows a machine.
         world.clouds.forget(&key(&machine));
         let paused = status::paused(&machine, world.kubernetes.now());
+        let machine = block_move::lift(machine, &paused, world).await?;
         return Ok(Outcome::done(machine).with_status(paused));
     }
     let mut draft = Draft::new(machine);
@@ -156,9 +159,9 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         draft = hold(draft, world).await?;
     }
     let draft = if deleting {
-        deletion::reconcile(draft, &owners, world).await?
+        Box::pin(deletion::reconcile(draft, &owners, world)).await?
     } else if dereference::instance_id(&draft.machine).is_some() {
-        observe::reconcile(draft, &owners, world).await?
+        Box::pin(observe::reconcile(draft, &owners, world)).await?
     } else {
         Box::pin(launch::reconcile(draft, &owners, world)).await?
     };
@@ -176,6 +179,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
     let Draft {
         machine, next, events, ..
     } = draft;
+    let machine = block_move::lift(machine, &status, world).await?;
     Ok(Outcome::done(machine)
         .with_status(status)
         .with_next(next)

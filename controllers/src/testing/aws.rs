@@ -142,6 +142,11 @@ impl FakeAws {
         self.state().instances.remove(id);
     }
 
+    /// Takes all tags off an instance.
+    pub(crate) fn untag(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().tags.clear();
+    }
+
     pub(crate) fn set_instance_state(&self, id: &str, instance_state: InstanceState) {
         let mut state = self.state();
         state.instances.get_mut(id).unwrap().state = instance_state;
@@ -357,8 +362,9 @@ impl MachineCloud for FakeAws {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.call("DescribeInstances", |state| {
             let all: Vec<Instance> = state.instances.values().cloned().collect();
-            matching(&all, query, |instance, name| {
-                instance.tags.get(name.strip_prefix("tag:")?).cloned()
+            matching(&all, query, |instance, name| match name {
+                "client-token" => instance.client_token.clone(),
+                _ => instance.tags.get(name.strip_prefix("tag:")?).cloned(),
             })
         })
     }

@@ -2,10 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::journal::{Journal, Mark};
-use super::state::{KeyEntry, Shared};
+use anyhow::Context;
+
+use super::faults::{Fault, InjectedFault};
+use super::held::{self, UnansweredLaunch};
+use super::journal::{Journal, Mark, RawLaunch};
+use super::limits::Limits;
+use super::state::{AccountState, KeyEntry, Shared};
+
+/// How every secret access key begins, to look for them all at once.
+pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
 
 /// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it in logs.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,7 +51,7 @@ impl Account {
 
     /// One more key of this account, for rotations.
     pub fn another_key(&self) -> AccessKey {
-        self.shared.with(|state| state.issue_key(&self.id))
+        self.shared.with(|state| state.issue_key(KeyEntry::of(&self.id)))
     }
 
     /// Where to send requests to.
@@ -95,9 +103,61 @@ impl Account {
         self.change(|account| account.instances.pending = duration);
     }
 
+    /// How long instances are shown as `stopping` after StopInstances, default zero; holds at once for all. A start makes
+    /// them `pending` again for [as long as a launch](Self::set_pending).
+    pub fn set_stopping(&self, duration: Duration) {
+        self.change(|account| account.instances.stopping = duration);
+    }
+
+    /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves them
+    /// out, whatever the filter, and answers `InvalidInstanceID.NotFound` where they are named by id. The user sees them.
+    pub fn set_hidden(&self, duration: Duration) {
+        self.change(|account| account.instances.hidden = duration);
+    }
+
     /// How long instances are shown as `shutting-down` after their termination, default zero; holds at once for all.
     pub fn set_shutting_down(&self, duration: Duration) {
         self.change(|account| account.instances.shutting_down = duration);
+    }
+
+    /// Lets something go wrong from now on.
+    pub fn fault(&self, fault: Fault) -> InjectedFault {
+        let added = self.change(|account| account.faults.add(fault, Instant::now()));
+        InjectedFault {
+            account: self.clone(),
+            index: added.unwrap_or_default(),
+        }
+    }
+
+    /// Throttles EC2's calls by its published token buckets, full now, and refilled `faster` times as fast as AWS does it
+    /// (1 is AWS; more for managers that are hurried). What is over is answered `RequestLimitExceeded`.
+    pub fn throttle(&self, faster: u32) {
+        self.change(|account| account.limits = Some(Limits::new(faster)));
+    }
+
+    /// Takes [`Account::throttle`] back.
+    pub fn unthrottle(&self) {
+        self.change(|account| account.limits = None);
+    }
+
+    /// The launches that have had their effect while their answer is [held back](Fault::delay), and whose caller is
+    /// still there to get it.
+    pub fn unanswered_launches(&self) -> Vec<UnansweredLaunch> {
+        let launches = self.change(|account| account.unanswered.list());
+        launches.unwrap_or_default()
+    }
+
+    /// Waits until there is one of [`Account::unanswered_launches`] at least, and gives them.
+    pub async fn some_unanswered_launches(&self, within: Duration) -> anyhow::Result<Vec<UnansweredLaunch>> {
+        let changes = self.change(|account| account.unanswered.follow());
+        let changes = changes.context("the account does not exist")?;
+        held::some(changes, within).await
+    }
+
+    /// All RunInstances as they came, [those of the user](Account::user_key) included, in the order of the journal.
+    pub fn raw_launches(&self) -> Vec<RawLaunch> {
+        let launches = self.change(|account| account.raw_launches.clone());
+        launches.unwrap_or_default()
     }
 
     /// All calls of this account, the user's included.
@@ -121,10 +181,9 @@ impl Account {
         self.shared.with(|state| Mark(state.journal.len()))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut super::state::AccountState) -> T) {
-        self.shared.with(|state| {
-            state.accounts.get_mut(&self.id).map(change);
-        });
+    /// Changes the account, or looks at it; none for an account that the proxy does not know.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut AccountState) -> T) -> Option<T> {
+        self.shared.with(|state| state.accounts.get_mut(&self.id).map(change))
     }
 }
 
@@ -141,18 +200,7 @@ impl AccessKey {
     pub(super) fn numbered(number: u64) -> Self {
         Self {
             access_key_id: format!("AKIA{number:016}"),
-            secret_access_key: format!("secret/access/key/that/nobody/prints/{number:04}"),
+            secret_access_key: format!("{SECRET_KEYS}{number:04}"),
         }
-    }
-
-    pub(super) fn entry(&self, account: &str) -> (String, KeyEntry) {
-        (
-            self.access_key_id.clone(),
-            KeyEntry {
-                account: account.to_owned(),
-                role: None,
-                revoked: false,
-            },
-        )
     }
 }

@@ -13,32 +13,49 @@ pub(super) struct Answer {
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) status: u16,
-    pub(super) code: &'static str,
+    pub(super) code: String,
     pub(super) message: String,
 }
 
 impl Refusal {
-    pub(super) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         Self {
             status,
-            code,
+            code: code.to_owned(),
             message: message.into(),
+        }
+    }
+
+    /// A refusal for no reason but a test's, as the service would word it.
+    pub(super) fn injected(code: &str, service: &str) -> Self {
+        match (code, service) {
+            ("RequestLimitExceeded", "ec2") => Self::new(503, code, "Request limit exceeded."),
+            // The other services throttle under another name.
+            ("RequestLimitExceeded", _) => Self::new(400, "Throttling", "Rate exceeded"),
+            ("UnauthorizedOperation", _) => {
+                // Encrypted, so that it differs from answer to answer.
+                let details = format!("{}{}", fresh_id(), fresh_id());
+                let message =
+                    "You are not authorized to perform this operation. Encoded authorization failure message: ";
+                Self::new(403, code, format!("{message}{details}"))
+            }
+            _ => Self::new(status_of(code), code, format!("The request cannot be served: {code}.")),
         }
     }
 
     /// The answer that carries it: EC2 has an envelope of its own among the services of the Query protocol.
     pub(super) fn answer(&self, service: &str) -> Answer {
         let reason = [
-            Element::text("Code", self.code),
+            Element::text("Code", &self.code),
             Element::text("Message", &self.message),
         ];
         let envelope = if service == "ec2" {
             let errors = Element::parent("Errors", vec![Element::parent("Error", reason.to_vec())]);
-            Element::parent("Response", vec![errors, Element::text("RequestID", "refused")])
+            Element::parent("Response", vec![errors, Element::text("RequestID", "-")])
         } else {
             let [code, message] = reason;
             let error = Element::parent("Error", vec![Element::text("Type", "Sender"), code, message]);
-            Element::parent("ErrorResponse", vec![error, Element::text("RequestId", "refused")])
+            Element::parent("ErrorResponse", vec![error, Element::text("RequestId", "-")])
         };
         // Writing into memory cannot fail; an empty body would still carry the status.
         Answer {
@@ -48,9 +65,44 @@ impl Refusal {
     }
 }
 
+/// EC2's HTTP status for an error code: server errors are 5xx, and a lack of capacity is one of them.
+fn status_of(code: &str) -> u16 {
+    match code {
+        "AuthFailure" => 401,
+        "Unavailable" | "ServiceUnavailable" => 503,
+        "InternalError" | "InternalFailure" | "InternalStatus" => 500,
+        _ if code.starts_with("Insufficient") && code.ends_with("Capacity") => 500,
+        _ => 400,
+    }
+}
+
+/// A new id in the form of AWS's request ids.
+fn fresh_id() -> String {
+    let random = format!("{:032x}", fastrand::u128(..));
+    let (parts, last) = random.split_at(20);
+    let (first, rest) = parts.split_at(8);
+    let (second, rest) = rest.split_at(4);
+    let (third, fourth) = rest.split_at(4);
+    format!("{first}-{second}-{third}-{fourth}-{last}")
+}
+
 impl Answer {
     pub(super) fn succeeded(&self) -> bool {
         self.status < 300
+    }
+
+    /// Gives the answer a request id of its own, as every answer of AWS has.
+    pub(super) fn stamp(&mut self) {
+        let body = String::from_utf8_lossy(&self.body);
+        for name in ["requestId", "RequestId", "RequestID"] {
+            let (start, end) = (format!("<{name}>"), format!("</{name}>"));
+            if let Some((before, rest)) = body.split_once(&start)
+                && let Some((_, after)) = rest.split_once(&end)
+            {
+                self.body = format!("{before}{start}{}{end}{after}", fresh_id()).into_bytes();
+                return;
+            }
+        }
     }
 
     pub(super) fn tree(&self) -> Result<Element, XmlError> {
@@ -86,5 +138,37 @@ mod tests {
         let sts = refusal.answer("sts");
         assert_eq!(sts.tree().unwrap().text_at(&["Error", "Code"]), "AuthFailure");
         assert_eq!((sts.status, sts.error_code().as_deref()), (401, Some("AuthFailure")));
+    }
+
+    #[test]
+    fn no_two_answers_have_the_same_request_id() {
+        let mut answers = Vec::new();
+        for (service, field) in [("ec2", "RequestID"), ("ec2", "RequestID"), ("sts", "RequestId")] {
+            let mut answer = Refusal::new(401, "AuthFailure", "no").answer(service);
+            answer.stamp();
+            let id = answer.tree().unwrap().text_at(&[field]).to_owned();
+            assert_eq!(id.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+            assert!(!answers.contains(&id));
+            answers.push(id);
+        }
+    }
+
+    #[test]
+    fn an_injected_code_has_the_status_that_ec2_gives_it() {
+        for (code, status) in [
+            ("InsufficientInstanceCapacity", 500),
+            ("RequestLimitExceeded", 503),
+            ("InternalError", 500),
+            ("Unavailable", 503),
+            ("UnauthorizedOperation", 403),
+            ("AuthFailure", 401),
+            ("InvalidAMIID.NotFound", 400),
+            ("VcpuLimitExceeded", 400),
+        ] {
+            let answer = Refusal::injected(code, "ec2").answer("ec2");
+            assert_eq!((answer.status, answer.error_code().as_deref()), (status, Some(code)));
+        }
+        let sts = Refusal::injected("RequestLimitExceeded", "sts").answer("sts");
+        assert_eq!((sts.status, sts.error_code().as_deref()), (400, Some("Throttling")));
     }
 }

@@ -1,4 +1,5 @@
-//! The states that moto passes through at once: `pending` and `shutting-down` last here as long as the account says.
+//! What moto passes through at once takes time here, as long as the account says: `pending`, `stopping` and
+//! `shutting-down`. Instances also die in `pending`, and fresh ones stay hidden for a while.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,31 +14,39 @@ pub(super) struct State {
     pub(super) name: &'static str,
 }
 
-pub(super) const PENDING: State = State {
-    code: "0",
-    name: "pending",
-};
-pub(super) const RUNNING: State = State {
-    code: "16",
-    name: "running",
-};
-pub(super) const SHUTTING_DOWN: State = State {
-    code: "32",
-    name: "shutting-down",
-};
-pub(super) const TERMINATED: State = State {
-    code: "48",
-    name: "terminated",
-};
+const fn state(code: &'static str, name: &'static str) -> State {
+    State { code, name }
+}
+
+pub(super) const PENDING: State = state("0", "pending");
+pub(super) const RUNNING: State = state("16", "running");
+pub(super) const SHUTTING_DOWN: State = state("32", "shutting-down");
+pub(super) const TERMINATED: State = state("48", "terminated");
+pub(super) const STOPPING: State = state("64", "stopping");
+pub(super) const STOPPED: State = state("80", "stopped");
 
 /// The filters of DescribeInstances that are answered here: two because moto does not know the states shown, one because it does not have it.
 pub(super) const FILTERS: [&str; 3] = ["instance-state-name", "instance-state-code", "client-token"];
 
-/// When an instance was launched and terminated.
-#[derive(Clone, Copy, Debug)]
+/// What has happened to an instance, and when.
+#[derive(Clone, Debug)]
 struct Life {
+    region: String,
     launched: Instant,
+    /// The last start; the launch at first.
+    started: Instant,
+    stopped: Option<Instant>,
     terminated: Option<Instant>,
+    death: Option<Death>,
+}
+
+/// The end that a launch has in store for its instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Death {
+    /// AWS's code for the state reason.
+    pub(super) reason: String,
+    /// Time from the launch.
+    pub(super) after: Duration,
 }
 
 /// The instances of one account, and how long their transitions last.
@@ -45,15 +54,36 @@ struct Life {
 pub(super) struct Instances {
     lives: HashMap<String, Life>,
     pub(super) pending: Duration,
+    pub(super) stopping: Duration,
     pub(super) shutting_down: Duration,
+    /// Younger ones are not shown.
+    pub(super) hidden: Duration,
 }
 
 impl Instances {
-    pub(super) fn launched(&mut self, id: &str, now: Instant) {
-        self.lives.entry(id.to_owned()).or_insert(Life {
+    pub(super) fn launched(&mut self, id: &str, region: &str, death: Option<Death>, now: Instant) {
+        self.lives.entry(id.to_owned()).or_insert_with(|| Life {
+            region: region.to_owned(),
             launched: now,
+            started: now,
+            stopped: None,
             terminated: None,
+            death,
         });
+    }
+
+    pub(super) fn started(&mut self, id: &str, now: Instant) {
+        if let Some(life) = self.lives.get_mut(id)
+            && life.stopped.take().is_some()
+        {
+            life.started = now;
+        }
+    }
+
+    pub(super) fn stopped(&mut self, id: &str, now: Instant) {
+        if let Some(life) = self.lives.get_mut(id) {
+            life.stopped.get_or_insert(now);
+        }
     }
 
     pub(super) fn terminated(&mut self, id: &str, now: Instant) {
@@ -62,12 +92,41 @@ impl Instances {
         }
     }
 
-    /// The state to show, or none where moto's own is right (a stopped instance, a transition that is over, an instance of before).
+    /// The instances of a region that have died since this was last asked, for moto to learn it.
+    pub(super) fn take_dead(&mut self, region: &str, now: Instant) -> Vec<String> {
+        let mut dead = Vec::new();
+        for (id, life) in &mut self.lives {
+            if life.region == region && life.terminated.is_none() && life.is_dead(now) {
+                life.terminated = Some(now);
+                dead.push(id.clone());
+            }
+        }
+        dead
+    }
+
+    /// Whether EC2 does not show an instance yet.
+    pub(super) fn is_hidden(&self, id: &str, now: Instant) -> bool {
+        let life = self.lives.get(id);
+        life.is_some_and(|life| now.duration_since(life.launched) < self.hidden)
+    }
+
+    /// The state to show, or none where moto's own is right (a transition that is over, an instance of before).
     fn overridden(&self, id: &str, shown_by_moto: &str, now: Instant) -> Option<State> {
         let life = self.lives.get(id)?;
-        match (shown_by_moto, life.terminated) {
-            ("terminated", Some(at)) if now.duration_since(at) < self.shutting_down => Some(SHUTTING_DOWN),
-            ("pending" | "running", None) if now.duration_since(life.launched) < self.pending => Some(PENDING),
+        let within = |since: Instant, duration: Duration| now.duration_since(since) < duration;
+        if life.death.is_some() && life.terminated.is_none() {
+            return Some(if life.is_dead(now) { TERMINATED } else { PENDING });
+        }
+        match shown_by_moto {
+            "terminated" => {
+                let ends = life.terminated.is_some_and(|at| within(at, self.shutting_down));
+                (ends && !life.is_dead(now)).then_some(SHUTTING_DOWN)
+            }
+            "stopped" => {
+                let stops = life.stopped.is_some_and(|at| within(at, self.stopping));
+                stops.then_some(STOPPING)
+            }
+            "pending" | "running" => within(life.started, self.pending).then_some(PENDING),
             _ => None,
         }
     }
@@ -75,16 +134,16 @@ impl Instances {
     /// The state of an instance that moto is not asked about.
     pub(super) fn state(&self, id: &str, now: Instant) -> State {
         let settled = match self.lives.get(id) {
-            Some(Life {
-                terminated: Some(_), ..
-            }) => TERMINATED,
+            Some(life) if life.terminated.is_some() => TERMINATED,
+            Some(life) if life.stopped.is_some() => STOPPED,
             _ => RUNNING,
         };
         self.overridden(id, settled.name, now).unwrap_or(settled)
     }
 
-    /// Rewrites the states in an answer of DescribeInstances and drops what the filters taken from the request do not match.
-    pub(super) fn describe(&self, answer: &mut Element, filters: &[Filter], now: Instant) {
+    /// Rewrites the states in an answer of DescribeInstances, and drops what is hidden (unless the caller `sees_all`) and
+    /// what the filters taken from the request do not match.
+    pub(super) fn describe(&self, answer: &mut Element, filters: &[Filter], sees_all: bool, now: Instant) {
         let Some(reservations) = answer.child_mut("reservationSet") else {
             return;
         };
@@ -94,19 +153,42 @@ impl Instances {
             };
             for instance in &mut instances.children {
                 let shown_by_moto = instance.text_at(&["instanceState", "name"]);
-                if let Some(state) = self.overridden(instance.text_at(&["instanceId"]), shown_by_moto, now) {
+                let id = instance.text_at(&["instanceId"]).to_owned();
+                if let Some(state) = self.overridden(&id, shown_by_moto, now) {
                     show(instance, "instanceState", state);
                 }
+                self.tell_death(instance, &id, now);
             }
-            instances
-                .children
-                .retain(|instance| filters.iter().all(|filter| matches(instance, filter)));
+            instances.children.retain(|instance| {
+                let shown = sees_all || !self.is_hidden(instance.text_at(&["instanceId"]), now);
+                shown && filters.iter().all(|filter| matches(instance, filter))
+            });
         }
         reservations.children.retain(|reservation| {
             reservation
                 .child("instancesSet")
                 .is_some_and(|set| !set.children.is_empty())
         });
+    }
+
+    fn tell_death(&self, instance: &mut Element, id: &str, now: Instant) {
+        let life = self.lives.get(id).filter(|life| life.is_dead(now));
+        if let Some(Death { reason, .. }) = life.and_then(|life| life.death.as_ref()) {
+            let message = format!("{reason}: the launch did not succeed");
+            let told = vec![Element::text("code", reason), Element::text("message", &message)];
+            instance.set(Element::parent("stateReason", told));
+        }
+    }
+}
+
+impl Life {
+    fn is_dead(&self, now: Instant) -> bool {
+        let death = self.death.as_ref();
+        death.is_some_and(|death| {
+            let due = self.launched + death.after;
+            // An instance that was terminated before its time has not died of this.
+            due <= now && self.terminated.is_none_or(|terminated| due <= terminated)
+        })
     }
 }
 
@@ -117,7 +199,7 @@ pub(super) fn show(instance: &mut Element, field: &str, state: State) {
     }
 }
 
-/// The instances in an answer of RunInstances or TerminateInstances.
+/// The instances in an answer of RunInstances, TerminateInstances, StopInstances or StartInstances.
 pub(super) fn listed(answer: &mut Element) -> &mut [Element] {
     answer
         .child_mut("instancesSet")
@@ -125,7 +207,7 @@ pub(super) fn listed(answer: &mut Element) -> &mut [Element] {
         .unwrap_or_default()
 }
 
-/// The instance ids in an answer of RunInstances or TerminateInstances.
+/// The instance ids in an answer of RunInstances, TerminateInstances, StopInstances or StartInstances.
 pub(super) fn ids(answer: &Element) -> Vec<String> {
     let instances = answer
         .child("instancesSet")
@@ -170,7 +252,7 @@ mod tests {
 
     fn shown(instances: &Instances, state: &str, filters: &[Filter], now: Instant) -> Option<String> {
         let mut answer = answer(state);
-        instances.describe(&mut answer, filters, now);
+        instances.describe(&mut answer, filters, false, now);
         answer.find("name").map(|name| name.text.clone())
     }
 
@@ -181,7 +263,7 @@ mod tests {
             pending: HOUR,
             ..Instances::default()
         };
-        instances.launched("i-1", start);
+        instances.launched("i-1", "eu-west-1", None, start);
         assert_eq!(shown(&instances, "running", &[], start).as_deref(), Some("pending"));
         assert_eq!(
             shown(&instances, "running", &[], start + HOUR).as_deref(),
@@ -199,7 +281,7 @@ mod tests {
             shutting_down: HOUR,
             ..Instances::default()
         };
-        instances.launched("i-1", start);
+        instances.launched("i-1", "eu-west-1", None, start);
         instances.terminated("i-1", start);
         instances.terminated("i-1", start + HOUR);
         assert_eq!(
@@ -215,14 +297,79 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_instance_stays_stopped() {
+    fn an_instance_is_stopping_before_it_is_stopped_and_pending_when_it_starts_again() {
         let start = Instant::now();
         let mut instances = Instances {
             pending: HOUR,
+            stopping: HOUR,
             ..Instances::default()
         };
-        instances.launched("i-1", start);
-        assert_eq!(shown(&instances, "stopped", &[], start).as_deref(), Some("stopped"));
+        instances.launched("i-1", "eu-west-1", None, start);
+        instances.stopped("i-1", start);
+        assert_eq!(shown(&instances, "stopped", &[], start).as_deref(), Some("stopping"));
+        assert_eq!(instances.state("i-1", start), STOPPING);
+        let later = start + HOUR;
+        assert_eq!(shown(&instances, "stopped", &[], later).as_deref(), Some("stopped"));
+        assert_eq!(instances.state("i-1", later), STOPPED);
+        instances.started("i-1", later);
+        assert_eq!(shown(&instances, "running", &[], later).as_deref(), Some("pending"));
+        assert_eq!(
+            shown(&instances, "running", &[], later + HOUR).as_deref(),
+            Some("running")
+        );
+    }
+
+    #[test]
+    fn an_instance_dies_in_pending_when_its_time_has_come_and_tells_why() {
+        let start = Instant::now();
+        let mut instances = Instances::default();
+        let death = Death {
+            reason: "Server.InternalError".into(),
+            after: HOUR,
+        };
+        instances.launched("i-1", "eu-west-1", Some(death), start);
+        assert_eq!(shown(&instances, "running", &[], start).as_deref(), Some("pending"));
+        assert!(instances.take_dead("eu-west-1", start).is_empty());
+        assert!(instances.take_dead("us-east-1", start + HOUR).is_empty());
+        assert_eq!(instances.take_dead("eu-west-1", start + HOUR), ["i-1"]);
+        assert!(instances.take_dead("eu-west-1", start + HOUR).is_empty(), "told once");
+        let mut answer = answer("terminated");
+        instances.describe(&mut answer, &[], false, start + HOUR);
+        assert_eq!(
+            answer.find("stateReason").unwrap().text_at(&["code"]),
+            "Server.InternalError"
+        );
+        assert_eq!(instances.state("i-1", start + HOUR), TERMINATED);
+    }
+
+    #[test]
+    fn an_instance_terminated_before_its_time_has_not_died() {
+        let start = Instant::now();
+        let mut instances = Instances::default();
+        let death = Death {
+            reason: "Server.InternalError".into(),
+            after: HOUR,
+        };
+        instances.launched("i-1", "eu-west-1", Some(death), start);
+        instances.terminated("i-1", start);
+        let mut answer = answer("terminated");
+        instances.describe(&mut answer, &[], false, start + HOUR);
+        assert!(answer.find("stateReason").is_none());
+    }
+
+    #[test]
+    fn a_fresh_instance_is_hidden_from_all_but_who_sees_all() {
+        let start = Instant::now();
+        let mut instances = Instances {
+            hidden: HOUR,
+            ..Instances::default()
+        };
+        instances.launched("i-1", "eu-west-1", None, start);
+        assert_eq!(shown(&instances, "running", &[], start), None);
+        let mut all = answer("running");
+        instances.describe(&mut all, &[], true, start);
+        assert!(all.find("instanceId").is_some());
+        assert!(shown(&instances, "running", &[], start + HOUR).is_some());
     }
 
     #[test]
@@ -232,7 +379,7 @@ mod tests {
             pending: HOUR,
             ..Instances::default()
         };
-        instances.launched("i-1", start);
+        instances.launched("i-1", "eu-west-1", None, start);
         let see = |filter: Filter| shown(&instances, "running", &[filter], start).is_some();
         assert!(see(filter("instance-state-name", "pending")));
         assert!(!see(filter("instance-state-name", "running")));

@@ -9,12 +9,14 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-/// One call, recorded when its answer was known.
+use super::request::Request;
+
+/// One call, recorded when its answer was known: before that is held back, where a fault does so.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// When the request had been read.
     pub at: Timestamp,
-    /// How long the answer took.
+    /// How long it took until the answer was known.
     pub took: Duration,
     /// The service of the credential scope: `ec2`, `sts`…
     pub service: String,
@@ -30,14 +32,55 @@ pub struct Call {
     pub action: String,
     /// The decoded form without `Action` and `Version`; user data is replaced by its size and hash (see [`digest`]).
     pub parameters: BTreeMap<String, String>,
-    /// HTTP status of the answer.
+    /// HTTP status of the answer, also where that was lost; 0 where the request was lost.
     pub status: u16,
     /// AWS's error code, where the call failed.
     pub error: Option<String>,
-    /// The instances in the answer of RunInstances and TerminateInstances.
+    /// The instances in the answer of RunInstances, TerminateInstances, StopInstances and StartInstances.
     pub instance_ids: Vec<String>,
     /// The answer was an earlier one, repeated for its ClientToken: nothing was launched.
     pub replayed: bool,
+    /// Whether it reached AWS, and the answer the caller.
+    pub fate: Fate,
+}
+
+/// How far a call and its answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// There and back.
+    Answered,
+    /// It never reached AWS: nothing happened.
+    RequestLost,
+    /// It had its effect, and the caller was not told.
+    AnswerLost,
+}
+
+/// A RunInstances as it came, user data included: for tests that search it for what other places must not have.
+#[derive(Clone)]
+pub struct RawLaunch {
+    /// The body of the request.
+    pub body: Vec<u8>,
+    /// The user data in it, decoded from base64.
+    pub user_data: Vec<u8>,
+}
+
+impl RawLaunch {
+    pub(super) fn new(request: &Request, body: &[u8]) -> Self {
+        let user_data = request.parameter("UserData").unwrap_or_default();
+        Self {
+            body: body.to_vec(),
+            user_data: BASE64_STANDARD.decode(user_data).unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Debug for RawLaunch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RawLaunch")
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Who a temporary key stands for.
@@ -114,6 +157,11 @@ impl fmt::Display for Call {
         }
         if self.replayed {
             write!(formatter, " (replayed)")?;
+        }
+        match self.fate {
+            Fate::Answered => {}
+            Fate::RequestLost => write!(formatter, " (request lost)")?,
+            Fate::AnswerLost => write!(formatter, " (answer lost)")?,
         }
         for (key, value) in &self.parameters {
             write!(formatter, " {key}={value}")?;
@@ -246,6 +294,7 @@ mod tests {
             error: None,
             instance_ids: Vec::new(),
             replayed: false,
+            fate: Fate::Answered,
         }
     }
 

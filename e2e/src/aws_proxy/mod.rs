@@ -1,6 +1,7 @@
 //! AWS as the tests see it: a server in front of moto that gives each access key its account, keeps a journal of every call,
-//! and adds what moto lacks — ClientTokens that launch once, instances that take time to start and to end, keys and roles
-//! that are refused.
+//! and adds what moto lacks — ClientTokens that launch once, instances that take time to start, to stop and to end, that
+//! die before they run or stay hidden for a while, keys and roles that are refused, throttling, and whatever else goes
+//! wrong on the way to AWS and back (see [`Fault`]).
 //!
 //! ```no_run
 //! # use capa_e2e::aws_proxy::AwsProxy;
@@ -12,13 +13,18 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A request is read, decided upon, forwarded, its answer transformed, and recorded: that is `pipeline`. Only the Query
-//! protocol (EC2, STS, ELB, IAM) is spoken.
+//! A request is read, meets the faults that a test has injected, is decided upon, forwarded, its answer transformed, and
+//! recorded: that is `pipeline`. Only the Query protocol (EC2, STS, ELB, IAM) is spoken.
 
 mod account;
 mod answer;
+mod changes;
+mod faults;
+mod held;
 mod instances;
 mod journal;
+mod launches;
+mod limits;
 mod pipeline;
 mod request;
 mod state;
@@ -28,20 +34,26 @@ pub mod xml;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context;
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::serve::ListenerExt;
+use http::{Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
-pub use account::{AccessKey, Account};
-pub use journal::{AssumedRole, Call, Journal, Mark, digest};
-use state::Shared;
+pub use account::{AccessKey, Account, SECRET_KEYS};
+pub use faults::{Fault, InjectedFault};
+pub use held::UnansweredLaunch;
+pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};
+use state::{KeyEntry, Shared};
 use upstream::Moto;
+
+/// How long to wait where the system has no connection to give.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// A running proxy. It serves from a thread of its own, so tests with many runtimes can share one; dropping it ends it.
 #[derive(Debug)]
@@ -94,7 +106,12 @@ impl AwsProxy {
         let (id, key, user_key) = self.shared.with(|state| {
             let id = format!("{:012}", 100_000_000_001 + state.accounts.len());
             state.accounts.insert(id.clone(), state::AccountState::default());
-            (id.clone(), state.issue_key(&id), state.issue_key(&id))
+            let key = state.issue_key(KeyEntry::of(&id));
+            let user_key = state.issue_key(KeyEntry {
+                is_user: true,
+                ..KeyEntry::of(&id)
+            });
+            (id, key, user_key)
         });
         Account {
             shared: self.shared.clone(),
@@ -122,31 +139,67 @@ impl Drop for AwsProxy {
 
 async fn listen(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener.tap_io(|stream| {
-            // Without it small answers wait for acknowledgements; a failure costs time only.
-            let _ = stream.set_nodelay(true);
-        }),
+        Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the AWS proxy cannot listen"),
     };
-    let router = Router::new().fallback(serve).with_state(shared);
-    tokio::select! {
-        ended = axum::serve(listener, router) => {
-            if let Err(error) = ended {
-                tracing::error!(%error, "the AWS proxy stopped serving");
+    let accept = async {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    // Without it small answers wait for acknowledgements; a failure costs time only.
+                    let _ = stream.set_nodelay(true);
+                    tokio::spawn(connection(stream, shared.clone()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the AWS proxy cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
             }
         }
+    };
+    tokio::select! {
+        () = accept => {}
         _ = stopped => {}
     }
 }
 
-/// Serves in a task of its own: a client that hangs up does not take back what it asked for, as at AWS.
-async fn serve(State(shared): State<Arc<Shared>>, method: Method, headers: HeaderMap, body: Bytes) -> Response {
-    let served = tokio::spawn(async move { pipeline::serve(&shared, method, headers, &body).await });
-    match served.await {
-        Ok(answer) => {
-            let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (status, [(header::CONTENT_TYPE, "text/xml;charset=UTF-8")], answer.body).into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+async fn connection(stream: tokio::net::TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| serve(shared.clone(), request));
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a connection to the AWS proxy ended early");
     }
+}
+
+/// Why a connection is closed without an answer.
+#[derive(Debug, thiserror::Error)]
+enum NoAnswer {
+    #[error("a fault closes the connection")]
+    Fault,
+    #[error("the request could not be read: {0}")]
+    Unreadable(#[from] hyper::Error),
+    #[error("serving the request failed: {0}")]
+    Failed(#[from] tokio::task::JoinError),
+    #[error("the answer cannot be sent: {0}")]
+    Malformed(#[from] http::Error),
+}
+
+/// Serves in a task of its own: a client that hangs up does not take back what it asked for, as at AWS. Only the wait
+/// for a held answer ends with the client.
+async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let serving = shared.clone();
+    let served = tokio::spawn(async move { pipeline::serve(&serving, head.method, head.headers, &body).await });
+    let served = served.await?;
+    if !served.held_back.is_zero() {
+        let launched = served.launched;
+        let _held = launched.map(|(account, launch)| held::Held::new(shared, account, launch));
+        tokio::time::sleep(served.held_back).await;
+    }
+    let answer = served.answer.ok_or(NoAnswer::Fault)?;
+    let response = Response::builder()
+        .status(answer.status)
+        .header(header::CONTENT_TYPE, "text/xml;charset=UTF-8");
+    Ok(response.body(Full::from(answer.body))?)
 }

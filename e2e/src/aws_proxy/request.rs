@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, header};
 
 use super::answer::Refusal;
 
@@ -89,6 +89,18 @@ impl Request {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// The subnet that a launch names.
+    pub(super) fn subnet(&self) -> Option<&str> {
+        self.parameter("SubnetId")
+            .or_else(|| self.parameter("NetworkInterface.1.SubnetId"))
+    }
+
+    /// The instances that are named by id.
+    pub(super) fn instance_ids(&self) -> impl Iterator<Item = &str> {
+        let named = self.parameters.iter().filter(|(key, _)| key.starts_with("InstanceId."));
+        named.map(|(_, id)| id.as_str())
     }
 
     /// Takes the filters of these names out of the request; the others are numbered anew.

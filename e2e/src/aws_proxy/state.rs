@@ -3,10 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::account::AccessKey;
+use super::faults::{Blow, Faults, Stage, Target};
+use super::held::Unanswered;
 use super::instances::Instances;
-use super::journal::{AssumedRole, Call, Journal, Mark};
+use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
+use super::limits::Limits;
+use super::pipeline::Caller;
+use super::request::Request;
 use super::tokens::Tokens;
 use super::upstream::Moto;
 
@@ -31,6 +37,20 @@ pub(super) struct KeyEntry {
     pub(super) account: String,
     pub(super) role: Option<AssumedRole>,
     pub(super) revoked: bool,
+    /// It is the key of the human who owns the account.
+    pub(super) is_user: bool,
+}
+
+impl KeyEntry {
+    /// A valid key of an account.
+    pub(super) fn of(account: &str) -> Self {
+        Self {
+            account: account.to_owned(),
+            role: None,
+            revoked: false,
+            is_user: false,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +63,12 @@ pub(super) struct AccountState {
     pub(super) zones: HashMap<String, String>,
     /// Held through a launch, so that of two equal ones at once the second sees the first's token.
     pub(super) launching: Arc<tokio::sync::Mutex<()>>,
+    pub(super) faults: Faults,
+    /// Absent: calls are not throttled.
+    pub(super) limits: Option<Limits>,
+    pub(super) unanswered: Unanswered,
+    /// With user data in them.
+    pub(super) raw_launches: Vec<RawLaunch>,
 }
 
 impl fmt::Debug for Shared {
@@ -74,6 +100,41 @@ impl Shared {
         self.with(|state| work(state.accounts.entry(id.to_owned()).or_default()))
     }
 
+    /// What the faults of the caller's account do to a call.
+    pub(super) fn strike(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> Blow {
+        if caller.is_user {
+            return Blow::default();
+        }
+        let target = Target {
+            action: &request.action,
+            zone,
+            subnet: request.subnet(),
+        };
+        self.with_account(&caller.account, |account| {
+            account.faults.strike(&target, stage, Instant::now())
+        })
+    }
+
+    /// Whether the account's throttling lets a call through. The user's calls are neither throttled nor counted.
+    pub(super) fn admit(&self, caller: &Caller, request: &Request) -> bool {
+        caller.is_user
+            || self.with_account(&caller.account, |account| {
+                let limits = account.limits.as_mut();
+                limits.is_none_or(|limits| limits.admit(request, Instant::now()))
+            })
+    }
+
+    /// Records a call, and keeps the launch that it was.
+    pub(super) fn record(&self, call: Call, launch: Option<RawLaunch>) {
+        self.with(|state| {
+            if let Some((launch, account)) = launch.zip(call.account.as_ref()) {
+                let account = state.accounts.entry(account.clone()).or_default();
+                account.raw_launches.push(launch);
+            }
+            state.journal.push(call);
+        });
+    }
+
     pub(super) fn journal(&self, mark: Mark, keep: impl Fn(&Call) -> bool) -> Journal {
         self.with(|state| {
             Journal::new(
@@ -91,11 +152,10 @@ impl Shared {
 
 impl State {
     /// A key that no account has yet.
-    pub(super) fn issue_key(&mut self, account: &str) -> AccessKey {
+    pub(super) fn issue_key(&mut self, entry: KeyEntry) -> AccessKey {
         self.keys_issued += 1;
         let key = AccessKey::numbered(self.keys_issued);
-        let (id, entry) = key.entry(account);
-        self.keys.insert(id, entry);
+        self.keys.insert(key.access_key_id.clone(), entry);
         key
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use axum::body::Bytes;
-use axum::http::{Request as HttpRequest, header};
+use http::{Request as HttpRequest, header};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;

@@ -131,6 +131,14 @@ impl Element {
         self.children.iter_mut().find(|child| child.name == name)
     }
 
+    /// Puts a child in the place of the first one of its name, or behind the others.
+    pub fn set(&mut self, child: Self) {
+        match self.child_mut(&child.name) {
+            Some(found) => *found = child,
+            None => self.children.push(child),
+        }
+    }
+
     /// The text at the end of a path of children; empty where there is none.
     pub fn text_at(&self, path: &[&str]) -> &str {
         path.iter()

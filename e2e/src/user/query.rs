@@ -1,8 +1,8 @@
 //! A call without the SDK: its answer whole and generic, and its request as wrong as a test wants it.
 
 use anyhow::Context;
-use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 

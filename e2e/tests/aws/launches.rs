@@ -10,6 +10,7 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use capa_e2e::aws_proxy::{Account, digest};
+use capa_e2e::eventually;
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{Network, NetworkPlan, User, client};
 
@@ -124,14 +125,11 @@ async fn a_client_that_hangs_up_launches_all_the_same() {
     let mut connection = TcpStream::connect(address).await.unwrap();
     connection.write_all(request.as_bytes()).await.unwrap();
     drop(connection);
-    let launched = async {
-        while account.manager_journal().is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), launched)
-        .await
-        .expect("the launch is recorded");
+    let recorded = eventually(Duration::from_secs(30), "the launch to be recorded", async || {
+        anyhow::ensure!(!account.manager_journal().is_empty(), "no call yet");
+        Ok(())
+    });
+    recorded.await.unwrap();
     assert_eq!(user.live_instances().await.unwrap().len(), 1);
 }
 

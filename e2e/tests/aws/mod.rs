@@ -7,8 +7,10 @@
 )]
 
 mod accounts;
+mod faults;
 mod launches;
 mod networks;
+mod transitions;
 
 use std::path::Path;
 

@@ -119,13 +119,18 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
         [
             "GetCallerIdentity",
             "DescribeInstances",
+            "confirm",
             "TerminateInstances",
             "write_status"
         ]
     );
     assert_eq!(pass.next, Next::Requeue(Timing::default().transition_interval));
     let waiting = scene.pass().await;
-    assert_eq!(waiting.calls, ["DescribeInstances"], "shutting down is not terminated");
+    assert_eq!(
+        waiting.calls,
+        ["DescribeInstances", "confirm"],
+        "shutting down is not terminated"
+    );
     scene
         .aws
         .set_instance_state("i-0000000000000000a", InstanceState::Terminated);

@@ -1,0 +1,369 @@
+//! What a test lets go wrong with the calls of an account.
+
+use std::time::{Duration, Instant};
+
+use super::account::Account;
+
+/// Something that goes wrong with calls, until it is [lifted](InjectedFault::lift) or used up. Calls with the
+/// [user's key](Account::user_key) are spared: a test sees what is really there.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use capa_e2e::aws_proxy::{Account, Fault};
+/// # fn main() { let account: Account = todo!();
+/// account.fault(Fault::on("RunInstances").in_zone("eu-west-1a").error("InsufficientInstanceCapacity"));
+/// account.fault(Fault::on("RunInstances").delay(Duration::from_millis(1500)));
+/// account.fault(Fault::on("TerminateInstances").dropped_after_effect().times(2));
+/// let outage = account.fault(Fault::unreachable());
+/// outage.lift();
+/// # }
+/// ```
+///
+/// All faults that fit a call are applied in the order in which they were injected: delays add up, and the first that
+/// says how the call ends decides it.
+#[derive(Clone, Debug)]
+#[must_use = "a fault does nothing before it is injected with Account::fault"]
+pub struct Fault {
+    action: Option<String>,
+    zone: Option<String>,
+    subnet: Option<String>,
+    ending: Ending,
+    delay: Duration,
+    times: Option<u64>,
+    lasting: Option<Duration>,
+}
+
+/// How a call ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// As it would anyway.
+    #[default]
+    Usual,
+    /// With this error code.
+    Refused(String),
+    /// The connection is closed and nothing has happened.
+    RequestLost,
+    /// The connection is closed and the call has had its effect.
+    AnswerLost,
+    /// A launch succeeds, and its instances die before they run.
+    Dying {
+        /// AWS's code, e.g. `Server.InsufficientInstanceCapacity`.
+        reason: String,
+        /// Time from the launch.
+        after: Duration,
+    },
+}
+
+/// Where on its way a call meets a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Before AWS has looked at what is asked.
+    Door,
+    /// When AWS is about to launch: a launch that is repeated for its token never comes here.
+    Launch,
+}
+
+/// What a fault is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    pub(super) action: &'a str,
+    /// Of a launch; empty where the request leaves it open.
+    pub(super) zone: &'a str,
+    /// Of a launch.
+    pub(super) subnet: Option<&'a str>,
+}
+
+/// What the faults of an account do to one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Blow {
+    pub(super) ending: Ending,
+    pub(super) delay: Duration,
+}
+
+impl Fault {
+    /// Concerns one action, e.g. `RunInstances`. Without a further word it only counts the calls.
+    pub fn on(action: &str) -> Self {
+        Self {
+            action: Some(action.to_owned()),
+            ..Self::on_everything()
+        }
+    }
+
+    /// Concerns every call, those of other services than EC2 too.
+    pub fn on_everything() -> Self {
+        Self {
+            action: None,
+            zone: None,
+            subnet: None,
+            ending: Ending::default(),
+            delay: Duration::ZERO,
+            times: None,
+            lasting: None,
+        }
+    }
+
+    /// Nobody answers: every connection is closed as soon as something is asked.
+    pub fn unreachable() -> Self {
+        Self::on_everything().dropped_before_effect()
+    }
+
+    /// Only launches into this zone.
+    pub fn in_zone(mut self, zone: &str) -> Self {
+        self.zone = Some(zone.to_owned());
+        self
+    }
+
+    /// Only launches into this subnet.
+    pub fn in_subnet(mut self, subnet: &str) -> Self {
+        self.subnet = Some(subnet.to_owned());
+        self
+    }
+
+    /// The call is refused with this code, with the HTTP status and in the envelope that AWS has for it. A launch whose
+    /// token has launched before gets its first answer all the same, unless the code is about the caller (throttling,
+    /// permissions) or the service (`InternalError`, `Unavailable`…) and not about the launch.
+    pub fn error(self, code: &str) -> Self {
+        self.ending(Ending::Refused(code.to_owned()))
+    }
+
+    /// The call has its effect, and its answer is held back for this long.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The connection is closed without an answer, and nothing has happened.
+    pub fn dropped_before_effect(self) -> Self {
+        self.ending(Ending::RequestLost)
+    }
+
+    /// The connection is closed without an answer, and the call has had its effect.
+    pub fn dropped_after_effect(self) -> Self {
+        self.ending(Ending::AnswerLost)
+    }
+
+    /// The launch succeeds; this long after it the instances turn from `pending` to `terminated`, with this code as
+    /// their state reason, e.g. `Client.VolumeLimitExceeded`.
+    pub fn dies_in_pending(self, reason: &str, after: Duration) -> Self {
+        let reason = reason.to_owned();
+        self.ending(Ending::Dying { reason, after })
+    }
+
+    /// Only so many calls, default all.
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Ends by itself so long after it was injected.
+    pub fn lasting(mut self, duration: Duration) -> Self {
+        self.lasting = Some(duration);
+        self
+    }
+
+    fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    fn stage(&self) -> Stage {
+        match &self.ending {
+            Ending::Dying { .. } => Stage::Launch,
+            Ending::Refused(code) if self.action.as_deref() == Some("RunInstances") && !is_about_the_caller(code) => {
+                Stage::Launch
+            }
+            _ => Stage::Door,
+        }
+    }
+
+    fn concerns(&self, target: &Target<'_>) -> bool {
+        self.action.as_deref().is_none_or(|action| action == target.action)
+            && self.zone.as_deref().is_none_or(|zone| zone == target.zone)
+            && self
+                .subnet
+                .as_deref()
+                .is_none_or(|subnet| Some(subnet) == target.subnet)
+    }
+}
+
+/// Codes that AWS answers with before it looks at a launch.
+fn is_about_the_caller(code: &str) -> bool {
+    matches!(
+        code,
+        "RequestLimitExceeded"
+            | "AuthFailure"
+            | "UnauthorizedOperation"
+            | "ExpiredToken"
+            | "RequestExpired"
+            | "OptInRequired"
+            | "PendingVerification"
+            | "Blocked"
+            | "InternalError"
+            | "InternalFailure"
+            | "Unavailable"
+            | "ServiceUnavailable"
+    )
+}
+
+/// A fault at work. Dropping this does not end it.
+#[derive(Clone, Debug)]
+pub struct InjectedFault {
+    pub(super) account: Account,
+    pub(super) index: usize,
+}
+
+impl InjectedFault {
+    /// Ends the fault.
+    pub fn lift(&self) {
+        self.account.change(|account| account.faults.lift(self.index));
+    }
+
+    /// How many calls it has concerned.
+    pub fn hits(&self) -> u64 {
+        self.account
+            .change(|account| account.faults.hits(self.index))
+            .unwrap_or_default()
+    }
+}
+
+/// The faults of one account, those of the past included.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Vec<Active>);
+
+#[derive(Debug)]
+struct Active {
+    fault: Fault,
+    until: Option<Instant>,
+    lifted: bool,
+    hits: u64,
+}
+
+impl Faults {
+    /// Adds a fault and gives its place.
+    pub(super) fn add(&mut self, fault: Fault, now: Instant) -> usize {
+        self.0.push(Active {
+            until: fault.lasting.map(|lasting| now + lasting),
+            fault,
+            lifted: false,
+            hits: 0,
+        });
+        self.0.len() - 1
+    }
+
+    fn lift(&mut self, index: usize) {
+        if let Some(active) = self.0.get_mut(index) {
+            active.lifted = true;
+        }
+    }
+
+    fn hits(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, |active| active.hits)
+    }
+
+    /// What happens to a call at this stage.
+    pub(super) fn strike(&mut self, target: &Target<'_>, stage: Stage, now: Instant) -> Blow {
+        let mut blow = Blow::default();
+        let active = self.0.iter_mut().filter(|active| active.is_active(now));
+        for active in active.filter(|active| active.fault.stage() == stage && active.fault.concerns(target)) {
+            active.hits += 1;
+            blow.delay += active.fault.delay;
+            if active.fault.ending != Ending::Usual {
+                blow.ending = active.fault.ending.clone();
+                break;
+            }
+        }
+        blow
+    }
+}
+
+impl Active {
+    fn is_active(&self, now: Instant) -> bool {
+        !self.lifted
+            && self.until.is_none_or(|until| now < until)
+            && self.fault.times.is_none_or(|times| self.hits < times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn target(zone: &'static str) -> Target<'static> {
+        Target {
+            action: "RunInstances",
+            zone,
+            subnet: Some("subnet-1"),
+        }
+    }
+
+    fn refused(code: &str) -> Ending {
+        Ending::Refused(code.to_owned())
+    }
+
+    #[test]
+    fn a_fault_concerns_its_action_zone_and_subnet_only() {
+        let now = Instant::now();
+        let mut faults = Faults::default();
+        let launch = Fault::on("RunInstances").in_zone("a").in_subnet("subnet-1");
+        faults.add(launch.error("InsufficientInstanceCapacity"), now);
+        let mut strike = |target: Target<'_>| faults.strike(&target, Stage::Launch, now).ending;
+        assert_eq!(strike(target("a")), refused("InsufficientInstanceCapacity"));
+        for spared in [
+            target("b"),
+            Target {
+                subnet: None,
+                ..target("a")
+            },
+            Target {
+                action: "CreateTags",
+                ..target("a")
+            },
+        ] {
+            assert_eq!(strike(spared), Ending::Usual, "{spared:?}");
+        }
+        assert_eq!(faults.hits(0), 1);
+    }
+
+    #[test]
+    fn a_fault_ends_when_it_is_used_up_over_or_lifted() {
+        let start = Instant::now();
+        let mut faults = Faults::default();
+        faults.add(Fault::on_everything().error("Once").times(1), start);
+        faults.add(Fault::on_everything().error("Brief").lasting(SECOND), start);
+        faults.add(Fault::unreachable(), start);
+        let mut strike = |now| faults.strike(&target("a"), Stage::Door, now).ending;
+        assert_eq!(strike(start), refused("Once"));
+        assert_eq!(strike(start), refused("Brief"));
+        assert_eq!(strike(start + SECOND), Ending::RequestLost);
+        faults.lift(2);
+        assert_eq!(
+            faults.strike(&target("a"), Stage::Door, start + SECOND),
+            Blow::default()
+        );
+    }
+
+    #[test]
+    fn delays_add_up_until_a_fault_ends_the_call() {
+        let now = Instant::now();
+        let mut faults = Faults::default();
+        faults.add(Fault::on_everything().delay(SECOND), now);
+        faults.add(Fault::on("RunInstances").delay(SECOND).dropped_after_effect(), now);
+        faults.add(Fault::on_everything().delay(SECOND), now);
+        let blow = faults.strike(&target("a"), Stage::Door, now);
+        assert_eq!((blow.ending, blow.delay), (Ending::AnswerLost, 2 * SECOND));
+    }
+
+    #[test]
+    fn a_refused_launch_is_told_so_where_aws_would_find_out() {
+        let stage = |code| Fault::on("RunInstances").error(code).stage();
+        assert_eq!(stage("InsufficientInstanceCapacity"), Stage::Launch);
+        assert_eq!(stage("InvalidAMIID.NotFound"), Stage::Launch);
+        assert_eq!(stage("RequestLimitExceeded"), Stage::Door);
+        assert_eq!(
+            Fault::on("TerminateInstances").error("IncorrectState").stage(),
+            Stage::Door
+        );
+    }
+}
