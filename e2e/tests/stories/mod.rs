@@ -1,5 +1,6 @@
 //! One file per subject.
 
+mod admission;
 mod api;
 mod claimed_instances;
 mod cluster_modes;
