@@ -13,6 +13,7 @@ mod launch;
 mod lookup;
 mod memory;
 mod observe;
+mod phases;
 mod plan;
 mod request;
 mod sources;
@@ -31,6 +32,7 @@ use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
 pub use memory::LaunchMemory;
+pub use phases::count_phases;
 pub(crate) use sources::publishes_network;
 
 use crate::transitions;

@@ -3,6 +3,7 @@
 mod abandonment;
 mod capacity;
 mod deletion;
+mod fields;
 mod holders;
 mod launches;
 mod moves;
