@@ -30,11 +30,10 @@ export define SUMMARY
 /^test result: / && !/ 0 passed; 0 failed; 0 ignored/ { print program; print }
 endef
 
-# A story keeps about a core busy, and so does what it talks to: half as many at once as there are cores, but two.
 # $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with the summary.
 define run_tests
 @set -o pipefail; log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
-$(CARGO) test --workspace --no-fail-fast $(1) -- --test-threads=$$(( $$(getconf _NPROCESSORS_ONLN) > 4 ? $$(getconf _NPROCESSORS_ONLN) / 2 : 2 )) $(2) 2>&1 | tee "$$log" || status=$$?; \
+$(CARGO) test --workspace --no-fail-fast $(1) -- $(2) 2>&1 | tee "$$log" || status=$$?; \
 echo; awk "$$SUMMARY" "$$log"; exit $$status
 endef
 
@@ -51,9 +50,10 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd from the types in api/
+generate: require-rust ## Write config/crd and the table in README.md from the types and tables in api/
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
+	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 
 # Where what a release consists of is written.
 DIST := dist

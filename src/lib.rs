@@ -2,6 +2,7 @@
 
 mod crds;
 mod manager;
+mod unsupported_fields;
 
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ impl Cli {
         install_cryptography();
         match self.command {
             Command::Manager(flags) => manager::run(*flags, Some(controller_key), stop).await,
-            Command::Crds(_) => bail!("not the manager's command line"),
+            Command::Crds(_) | Command::UnsupportedFields(_) => bail!("not the manager's command line"),
         }
     }
 }
@@ -37,6 +38,8 @@ enum Command {
     Manager(Box<manager::Flags>),
     /// Print the CustomResourceDefinitions as YAML, or write one file each.
     Crds(crds::Flags),
+    /// Print the spec fields without effect yet as a Markdown table, or write it into a file.
+    UnsupportedFields(unsupported_fields::Flags),
 }
 
 /// Runs a subcommand to its end.
@@ -45,6 +48,7 @@ pub fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
+        Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use strum::{Display, EnumString, IntoStaticStr};
 
 /// AWS tags or Kubernetes labels and annotations: key to value.
@@ -18,6 +19,31 @@ pub fn tags_schema(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 50,
         "additionalProperties": { "type": "string", "maxLength": 256 },
     })
+}
+
+/// Schema of the tags that a user asks for: besides the bounds of [`tags_schema`], what AWS accepts as a key or value.
+///
+/// Not for tags that are read from AWS into a spec, where AWS's own are among them.
+pub fn additional_tags_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = tags_schema(generator);
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([
+            {
+                "rule": "self.all(key, size(key) <= 128 && key.matches('^[a-zA-Z0-9 _.:=+@/-]+$'))",
+                "message": "a tag key has 1 to 128 letters, digits, spaces and _ . : = + - @ /",
+            },
+            {
+                "rule": "self.all(key, !key.lowerAscii().startsWith('aws:'))",
+                "message": "tag keys that begin with aws: belong to AWS: choose another key",
+            },
+            {
+                "rule": "self.all(key, self[key].matches('^[a-zA-Z0-9 _.:=+@/-]*$'))",
+                "message": "a tag value has letters, digits, spaces and _ . : = + - @ / only",
+            },
+        ]),
+    );
+    schema
 }
 
 /// One filter of a describe call to EC2; an object matches when it matches any of the values.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 mod schema;
 
@@ -12,7 +12,9 @@ pub use schema::schema;
 pub const MESSAGE_LIMIT: usize = 4096;
 
 /// Every condition type of our kinds, in the order in which objects list them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
+)]
 pub enum ConditionType {
     /// The object does what it is there for.
     Ready,
@@ -117,7 +119,9 @@ impl ConditionType {
 }
 
 /// Every reason that our conditions give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
+)]
 pub enum Reason {
     /// All is well; the reason of a condition that is True, where no other is named.
     Ready,

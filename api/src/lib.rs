@@ -15,3 +15,4 @@ pub mod meta;
 pub mod network;
 pub mod schema;
 pub mod selector;
+pub mod unsupported;

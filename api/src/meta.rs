@@ -44,6 +44,11 @@ pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Annotation that `clusterctl move` puts on source objects before it deletes them.
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// Annotation that holds `clusterctl move` back while it is there: exactly as long as an attempt to launch is open.
+pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+/// Annotation by which a user gives up the instance of a deleted AWSMachine: the object goes, whatever becomes of the
+/// instance. Its value is the recorded instance id, or the recorded client token where no id is known.
+pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 /// Annotation that asks for lookups and checks to run again: any new value.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
+use crate::cluster::security_group::SecurityGroupRole;
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, MachineRole, Tags, tags_schema};
 
 /// What an infrastructure object offers to machines, published at `status.network`. Every field is optional: a machine
@@ -166,6 +167,20 @@ pub struct NetworkSecurityGroups {
 }
 
 impl NetworkSecurityGroups {
+    /// The groups that `securityGroupOverrides` names, as CAPA attaches them: `node` and `lb` to every machine,
+    /// `controlplane` to control plane machines. An empty id counts as absent, other roles concern no machine.
+    pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
+        let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
+        Self {
+            all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
+                .into_iter()
+                .filter_map(id)
+                .collect(),
+            control_plane: id(SecurityGroupRole::ControlPlane).into_iter().collect(),
+            worker: vec![],
+        }
+    }
+
     /// The groups that only machines of that role get.
     pub fn of_role(&self, role: MachineRole) -> &[String] {
         match role {
@@ -242,6 +257,20 @@ mod tests {
         assert!(subnet(Some(ZoneType::WavelengthZone)).is_edge());
         assert!(!subnet(Some(ZoneType::AvailabilityZone)).is_edge());
         assert!(!subnet(None).is_edge());
+    }
+
+    #[test]
+    fn overrides_are_found_by_role_and_an_empty_one_is_none() {
+        let groups = |overrides: [(&str, &str); 3]| {
+            let named = overrides.map(|(role, id)| (role.to_owned(), id.to_owned()));
+            NetworkSecurityGroups::from_overrides(&named.into())
+        };
+        let found = groups([("node", "sg-0a"), ("lb", "sg-0b"), ("controlplane", "sg-0c")]);
+        assert_eq!(found.all, ["sg-0a", "sg-0b"]);
+        assert_eq!(found.control_plane, ["sg-0c"]);
+        assert_eq!(found.worker, [""; 0]);
+        let nothing = groups([("node", ""), ("bastion", "sg-0a"), ("unheard-of", "sg-0b")]);
+        assert_eq!(nothing, NetworkSecurityGroups::default());
     }
 
     #[test]

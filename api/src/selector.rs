@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Schema of a label selector.
+/// What a label key looks like.
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+/// What a label value looks like; it may be empty.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+
+/// Schema of a label selector: what Kubernetes itself accepts as one.
 pub fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -13,11 +18,17 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
             "matchLabels": {
                 "description": "Labels an object must have, each with exactly this value.",
                 "type": "object",
-                "additionalProperties": { "type": "string" },
+                "maxProperties": 64,
+                "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
+                "x-kubernetes-validations": [{
+                    "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
+                    "message": "a label key is a name of letters, digits, - _ . with an optional DNS prefix before a slash",
+                }],
             },
             "matchExpressions": {
                 "description": "Conditions on labels; all of them must hold, together with `matchLabels`.",
                 "type": "array",
+                "maxItems": 64,
                 "x-kubernetes-list-type": "atomic",
                 "items": {
                     "description": "One condition on one label.",
@@ -27,18 +38,26 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
                         "key": {
                             "description": "Label that the condition is about.",
                             "type": "string",
+                            "maxLength": 317,
+                            "pattern": LABEL_KEY,
                         },
                         "operator": {
                             "description": "How the label relates to `values`: In, NotIn, Exists or DoesNotExist.",
                             "type": "string",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
                         },
                         "values": {
                             "description": "Values for In and NotIn, at least one; empty for Exists and DoesNotExist.",
                             "type": "array",
+                            "maxItems": 64,
                             "x-kubernetes-list-type": "atomic",
-                            "items": { "type": "string" },
+                            "items": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
                         },
                     },
+                    "x-kubernetes-validations": [{
+                        "rule": "self.operator in ['In', 'NotIn'] == (has(self.values) && size(self.values) > 0)",
+                        "message": "In and NotIn need values, Exists and DoesNotExist have none",
+                    }],
                 },
             },
         },

@@ -15,11 +15,11 @@ pub enum ErrorClass {
     Throttled,
     /// The credentials are missing, expired, refused, or not allowed to make this call.
     Unauthorized,
-    /// AWS has no capacity for this instance type in this zone now.
+    /// AWS has no capacity for this instance type in this zone now, or the subnet no free address.
     InsufficientCapacity,
     /// A service quota of the account is used up.
     QuotaExceeded,
-    /// A launch token was used before with other parameters.
+    /// A launch token was used before, with other parameters or for an instance that is terminated by now.
     IdempotentParameterMismatch,
     /// AWS understood the request and refuses it as it is.
     Invalid,
@@ -160,11 +160,12 @@ pub fn classify(code: &str) -> ErrorClass {
         | "InsufficientReservedInstanceCapacity"
         | "InsufficientVolumeCapacity"
         | "InsufficientAddressCapacity"
+        | "InsufficientFreeAddressesInSubnet"
         | "SpotMaxPriceTooLow"
         | "Unsupported" => ErrorClass::InsufficientCapacity,
         "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
         "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
-        "IdempotentParameterMismatch" => ErrorClass::IdempotentParameterMismatch,
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer
         }
@@ -178,8 +179,7 @@ pub fn classify(code: &str) -> ErrorClass {
             || code.starts_with("ValidationError")
             || code.starts_with("MalformedPolicyDocument")
             || code.starts_with("DryRun")
-            || code.starts_with("UnsupportedOperation")
-            || code.starts_with("InsufficientFreeAddressesInSubnet") =>
+            || code.starts_with("UnsupportedOperation") =>
         {
             ErrorClass::Invalid
         }
@@ -213,6 +213,8 @@ mod tests {
             ("RequestLimitExceeded", ErrorClass::Throttled),
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
+            ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
+            ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InvalidAMIID.NotFound", ErrorClass::NotFound),
             ("InvalidParameterValue", ErrorClass::Invalid),
             ("InvalidClientTokenId", ErrorClass::Unauthorized),

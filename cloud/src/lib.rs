@@ -1,12 +1,15 @@
 //! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes, and the pure logic of the
-//! instance store. No SDK.
+//! instance store and of the call rates. No SDK.
 //!
-//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory.
+//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, the latter
+//! over the EC2 in [`sim`].
 
 mod error;
 mod identity;
 mod launch;
+pub mod limits;
 mod model;
+pub mod sim;
 pub mod store;
 mod timing;
 mod traits;

@@ -11,8 +11,19 @@ pub struct Timing {
     pub transition_interval: Duration,
     /// An instance younger than this is never concluded to be gone: EC2 may not show it yet.
     pub visibility_age: Duration,
-    /// How long a launch without an answer is looked up before its absence is believed.
+    /// How long a launch without an answer is looked up before its absence is believed, counted from the last call that
+    /// this process knows of, or from its first look at the attempt.
     pub launch_lookup_age: Duration,
+    /// Least time between two empty lookups that together prove the absence of an instance.
+    pub lookup_spacing: Duration,
+    /// A launch is called at most this long after its record was written, claimed or confirmed; later the API server is
+    /// asked first whether the record still stands. A process that was frozen in between makes no call.
+    pub confirmation_age: Duration,
+    /// Least time between the first attempt and the next one, after an instance died before it ran for reasons of EC2's
+    /// own; doubles with every attempt.
+    pub relaunch_backoff: Duration,
+    /// How long a zone in which EC2 had no capacity for an instance type is left aside; then one machine tries it again.
+    pub capacity_retry: Duration,
     /// A launch that was recorded longer ago than this is looked up and no more repeated: EC2 forgets tokens.
     pub token_age: Duration,
     /// First wait before a network source that was not usable is read again; doubles up to `source_retry_cap`.
@@ -27,6 +38,8 @@ pub struct Timing {
     pub resolve_grace: Duration,
     /// How long answers about subnets, groups and images are shared between machines.
     pub lookup_cache: Duration,
+    /// The second of AWS's rates, which are so many calls a second.
+    pub rate_second: Duration,
 }
 
 impl Default for Timing {
@@ -36,6 +49,10 @@ impl Default for Timing {
             transition_interval: Duration::from_secs(5),
             visibility_age: Duration::from_secs(300),
             launch_lookup_age: Duration::from_secs(600),
+            lookup_spacing: Duration::from_secs(120),
+            confirmation_age: Duration::from_secs(30),
+            relaunch_backoff: Duration::from_secs(30),
+            capacity_retry: Duration::from_secs(60),
             token_age: Duration::from_secs(12 * 3600),
             source_retry: Duration::from_secs(5),
             source_retry_cap: Duration::from_secs(60),
@@ -43,6 +60,7 @@ impl Default for Timing {
             resolve_retry_cap: Duration::from_secs(300),
             resolve_grace: Duration::from_secs(60),
             lookup_cache: Duration::from_secs(60),
+            rate_second: Duration::from_secs(1),
         }
     }
 }
@@ -57,6 +75,10 @@ impl Timing {
             transition_interval: self.transition_interval / factor,
             visibility_age: self.visibility_age / factor,
             launch_lookup_age: self.launch_lookup_age / factor,
+            lookup_spacing: self.lookup_spacing / factor,
+            confirmation_age: self.confirmation_age / factor,
+            relaunch_backoff: self.relaunch_backoff / factor,
+            capacity_retry: self.capacity_retry / factor,
             token_age: self.token_age / factor,
             source_retry: self.source_retry / factor,
             source_retry_cap: self.source_retry_cap / factor,
@@ -64,6 +86,7 @@ impl Timing {
             resolve_retry_cap: self.resolve_retry_cap / factor,
             resolve_grace: self.resolve_grace / factor,
             lookup_cache: self.lookup_cache / factor,
+            rate_second: self.rate_second / factor,
         }
     }
 }

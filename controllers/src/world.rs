@@ -106,6 +106,12 @@ pub trait MachineKubernetes: Kubernetes {
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Takes our finalizer off.
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
+    /// Asks the API server itself, not a cache, whether the object is still as it was read; refused like a write if it has
+    /// changed.
+    async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
+    /// Puts the annotation on that holds `clusterctl move` back, or takes it off; refused if the object has changed since
+    /// it was read.
+    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
     /// Writes the machine's status whole, refused if the object has changed since it was read.
     async fn write_status(
         &self,

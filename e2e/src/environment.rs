@@ -13,13 +13,27 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ObjectMeta, PostParams, TypeMeta},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, TypeMeta},
 };
+use serde_json::json;
 
 use crate::{
-    aws_proxy::Account, evidence, manager::ManagerBuilder, objects, provider, supervised::Supervised, wait::eventually,
+    aws_proxy::Account,
+    evidence, left_behind,
+    manager::ManagerBuilder,
+    objects, provider,
+    supervised::Supervised,
+    turn::{Turn, turn},
+    wait::eventually,
     world::World,
 };
+
+/// Our kinds with a finalizer of ours.
+const HELD_KINDS: [&str; 2] = ["AWSMachine", "AWSCluster"];
+
+/// Their API version, and what our finalizers end in.
+const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+const OUR_FINALIZERS: &str = ".infrastructure.cluster.x-k8s.io";
 
 /// A namespace and an AWS account that belong to one test. A test that succeeded ends with
 /// [`finish`](TestEnvironment::finish); if this is dropped without, evidence is kept in a folder whose name is printed.
@@ -32,10 +46,12 @@ pub struct TestEnvironment {
     folder: PathBuf,
     managers: AtomicUsize,
     finished: bool,
+    _turn: Turn,
 }
 
 impl TestEnvironment {
     pub(crate) async fn new(world: Arc<World>, name: &str) -> anyhow::Result<Self> {
+        let turn = turn().await?;
         let client = world.admin().await?;
         let metadata = ObjectMeta {
             generate_name: Some(format!("{name}-")),
@@ -62,6 +78,7 @@ impl TestEnvironment {
             folder,
             managers: AtomicUsize::new(0),
             finished: false,
+            _turn: turn,
         })
     }
 
@@ -123,8 +140,10 @@ impl TestEnvironment {
         .await
     }
 
-    /// The test succeeded: nothing is kept. The namespace is on its way out afterwards.
+    /// The test succeeded, unless what it leaves behind shows a secret or a condition that is not in the documentation.
+    /// Nothing is kept: the namespace is on its way out afterwards, and nothing of ours holds it.
     pub async fn finish(mut self) -> anyhow::Result<()> {
+        self.check_what_is_left().await?;
         self.finished = true;
         let deleted = Api::<Namespace>::all(self.client())
             .delete(&self.namespace, &DeleteParams::default())
@@ -132,8 +151,66 @@ impl TestEnvironment {
         deleted
             .map(drop)
             .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
+        self.release_objects().await?;
         std::fs::remove_dir_all(&self.folder)?;
         Ok(())
+    }
+
+    async fn check_what_is_left(&self) -> anyhow::Result<()> {
+        let journal = self.account.journal().to_string();
+        let mut texts = vec![("the journal of AWS calls", journal)];
+        let objects = self.held_objects().await?;
+        for object in &objects {
+            texts.push(("an object of ours", serde_json::to_string(object)?));
+        }
+        let events = self.api("events.k8s.io/v1", "Event").await?;
+        for event in events.list(&ListParams::default()).await?.items {
+            texts.push(("an event", serde_json::to_string(&event)?));
+        }
+        left_behind::ensure_secrets_are_kept(&self.folder, texts)?;
+        if self.managers.load(Ordering::Relaxed) > 0 {
+            left_behind::ensure_conditions_are_explained(&objects)?;
+        }
+        Ok(())
+    }
+
+    /// Takes our finalizers off what is left: the managers that would do so have ended, and without that the namespace
+    /// would stay for ever.
+    async fn release_objects(&self) -> anyhow::Result<()> {
+        for object in self.held_objects().await? {
+            let theirs = |finalizer: &&String| !finalizer.ends_with(OUR_FINALIZERS);
+            let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
+            if others.len() == object.finalizers().len() {
+                continue;
+            }
+            let types = object.types.clone().unwrap_or_default();
+            let api = self.api(&types.api_version, &types.kind).await?;
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": others}}));
+            let released = api.patch(&object.name_any(), &PatchParams::default(), &patch).await;
+            released
+                .map(drop)
+                .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
+        }
+        Ok(())
+    }
+
+    /// The objects of [`HELD_KINDS`]; none in a world that does not know these kinds.
+    async fn held_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
+        let mut objects = Vec::new();
+        if !self.world.has_provider() {
+            return Ok(objects);
+        }
+        for kind in HELD_KINDS {
+            for mut object in self.api(OURS, kind).await?.list(&ListParams::default()).await?.items {
+                // The items of a list do not say what they are.
+                object.types = Some(TypeMeta {
+                    api_version: OURS.to_owned(),
+                    kind: kind.to_owned(),
+                });
+                objects.push(object);
+            }
+        }
+        Ok(objects)
     }
 
     /// A kubeconfig with a token of the manager's own ServiceAccount.

@@ -1,8 +1,16 @@
 //! YAML of the objects around a machine that nearly every story needs. What a story is about it writes itself.
 
-/// A Secret with bootstrap data, as a bootstrap provider would make it. `content` is the user data.
+/// Stands in all bootstrap data for what is secret there. A test whose manager shows it anywhere fails.
+pub const JOIN_TOKEN: &str = "planted.join.token.3f6c0e7b9d2a4185";
+
+/// The user data of a machine whose [`bootstrap_secret`] has this content: [`JOIN_TOKEN`] is added.
+pub fn user_data(content: &str) -> String {
+    format!("{content}\n# {JOIN_TOKEN}\n")
+}
+
+/// A Secret with bootstrap data, as a bootstrap provider would make it, for the [`user_data`] of this content.
 pub fn bootstrap_secret(name: &str, content: &str) -> String {
-    let content = serde_json::Value::from(content);
+    let content = serde_json::Value::from(user_data(content));
     format!(
         "
 apiVersion: v1
@@ -41,8 +49,8 @@ spec:
     )
 }
 
-/// A control plane that somebody else runs, as far as Cluster API looks at it.
-fn control_plane(name: &str) -> String {
+/// A control plane that somebody else runs, as far as Cluster API looks at it, and its kind.
+pub fn control_plane(name: &str) -> String {
     format!(
         "
 apiVersion: apiextensions.k8s.io/v1

@@ -105,6 +105,11 @@ impl World {
         Ok(())
     }
 
+    /// Whether our CustomResourceDefinitions and permissions are installed.
+    pub(crate) fn has_provider(&self) -> bool {
+        self.provider.initialized()
+    }
+
     /// The memory of each program of the world, by name.
     pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
         let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! From a network to a placement: which subnet, which security groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::common::MachineRole;
 use capa_api::conditions::Reason;
@@ -23,6 +23,8 @@ pub struct PlacementRequest<'a> {
     pub additional_security_group_ids: &'a [String],
     /// How many machines of the cluster each subnet has, those included that are about to be launched.
     pub machines_by_subnet: &'a BTreeMap<String, usize>,
+    /// Subnets that would fit, but in which EC2 had no capacity a moment ago.
+    pub subnets_to_avoid: &'a BTreeSet<String>,
 }
 
 /// Where a machine is launched.
@@ -36,7 +38,8 @@ pub struct Placement {
     pub security_group_ids: Vec<String>,
 }
 
-/// Chooses the subnet with the fewest machines of this cluster among those that fit, ties by id; so zones fill evenly.
+/// Chooses the subnet with the fewest machines of this cluster among those that fit and need not be avoided, ties by id;
+/// so zones fill evenly. [`Reason::InsufficientCapacity`] where all that fit are to be avoided.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(missing("region", "spec.region of the AWSMachine"));
@@ -45,17 +48,20 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         return Err(missing("subnets", "spec.subnet of the AWSMachine"));
     }
     let security_group_ids = security_groups(network, request)?;
-    let subnet = network
+    let fitting: Vec<&NetworkSubnet> = network
         .subnets
         .iter()
         .filter(|subnet| misfit(subnet, request).is_none())
-        .min_by_key(|subnet| {
-            (
-                request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0),
-                subnet.id.as_str(),
-            )
-        })
-        .ok_or_else(|| no_subnet(network, request))?;
+        .collect();
+    if fitting.is_empty() {
+        return Err(no_subnet(network, request));
+    }
+    let machines = |subnet: &NetworkSubnet| request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0);
+    let subnet = fitting
+        .iter()
+        .filter(|subnet| !request.subnets_to_avoid.contains(&subnet.id))
+        .min_by_key(|subnet| (machines(subnet), subnet.id.as_str()))
+        .ok_or_else(|| no_capacity(&fitting))?;
     Ok(Placement {
         subnet_id: subnet.id.clone(),
         availability_zone: subnet.availability_zone.clone(),
@@ -131,6 +137,18 @@ fn no_subnet(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Proble
     )
 }
 
+fn no_capacity(fitting: &[&NetworkSubnet]) -> Problem {
+    let zones: BTreeSet<&str> = fitting
+        .iter()
+        .map(|subnet| subnet.availability_zone.as_deref().unwrap_or(&subnet.id))
+        .collect();
+    let zones: Vec<&str> = zones.into_iter().collect();
+    Problem::new(
+        Reason::InsufficientCapacity,
+        format!("EC2 had no capacity a moment ago in {}", zones.join(", ")),
+    )
+}
+
 fn missing(field: &str, remedy: &str) -> Problem {
     Problem::new(
         Reason::MissingField,
@@ -157,6 +175,8 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         serde_saphyr::from_str(NETWORK).unwrap()
     }
 
+    const NOWHERE: &BTreeSet<String> = &BTreeSet::new();
+
     fn worker(machines_by_subnet: &BTreeMap<String, usize>) -> PlacementRequest<'_> {
         PlacementRequest {
             role: MachineRole::Worker,
@@ -165,6 +185,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             explicit_subnet: false,
             additional_security_group_ids: &[],
             machines_by_subnet,
+            subnets_to_avoid: NOWHERE,
         }
     }
 
@@ -185,6 +206,35 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
                 "subnet-0000000a",
                 "subnet-0000000b"
             ]
+        );
+    }
+
+    #[test]
+    fn a_subnet_without_capacity_is_left_aside_while_another_fits() {
+        let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
+        let avoided = BTreeSet::from(["subnet-0000000a".to_owned()]);
+        let request = PlacementRequest {
+            subnets_to_avoid: &avoided,
+            ..worker(&counts)
+        };
+        assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
+        let pinned = PlacementRequest {
+            failure_domain: Some("eu-west-1a"),
+            ..request.clone()
+        };
+        let problem = place(&network(), &pinned).unwrap_err();
+        assert_eq!(problem.reason, Reason::InsufficientCapacity);
+        assert!(problem.message.ends_with("in eu-west-1a"), "{}", problem.message);
+        let everywhere = BTreeSet::from(["subnet-0000000a".to_owned(), "subnet-0000000b".to_owned()]);
+        let request = PlacementRequest {
+            subnets_to_avoid: &everywhere,
+            ..worker(&counts)
+        };
+        let problem = place(&network(), &request).unwrap_err();
+        assert!(
+            problem.message.ends_with("in eu-west-1a, eu-west-1b"),
+            "{}",
+            problem.message
         );
     }
 

@@ -146,6 +146,7 @@ struct Wish {
     public_ip: Option<bool>,
     explicit_subnet: bool,
     additional: Vec<String>,
+    avoided: BTreeSet<String>,
 }
 
 impl Wish {
@@ -157,6 +158,7 @@ impl Wish {
             explicit_subnet: self.explicit_subnet,
             additional_security_group_ids: &self.additional,
             machines_by_subnet: counts,
+            subnets_to_avoid: &self.avoided,
         };
         place(network, &request)
     }
@@ -169,14 +171,18 @@ fn wish() -> impl Strategy<Value = Wish> {
         option::of(any::<bool>()),
         any::<bool>(),
         vec(select(vec!["sg-0000000a", "sg-0000000d"]), 0..2),
+        btree_set((0_u8..8).prop_map(|id| format!("subnet-0000000{id}")), 0..4),
     )
-        .prop_map(|(role, failure_domain, public_ip, explicit_subnet, additional)| Wish {
-            role,
-            failure_domain,
-            public_ip,
-            explicit_subnet,
-            additional: additional.into_iter().map(str::to_owned).collect(),
-        })
+        .prop_map(
+            |(role, failure_domain, public_ip, explicit_subnet, additional, avoided)| Wish {
+                role,
+                failure_domain,
+                public_ip,
+                explicit_subnet,
+                additional: additional.into_iter().map(str::to_owned).collect(),
+                avoided,
+            },
+        )
 }
 
 fn counts() -> impl Strategy<Value = BTreeMap<String, usize>> {
@@ -267,7 +273,9 @@ proptest! {
                     subnet.id == placement.subnet_id && subnet.availability_zone == placement.availability_zone
                 };
                 prop_assert!(suitable.iter().any(chosen));
-                prop_assert!(suitable.iter().all(|subnet| of(&subnet.id) >= of(&placement.subnet_id)));
+                prop_assert!(!wish.avoided.contains(&placement.subnet_id));
+                let mut open = suitable.iter().filter(|subnet| !wish.avoided.contains(&subnet.id));
+                prop_assert!(open.all(|subnet| of(&subnet.id) >= of(&placement.subnet_id)));
                 if wish.failure_domain.is_some() {
                     prop_assert_eq!(placement.availability_zone.as_deref(), wish.failure_domain);
                 }
@@ -277,6 +285,10 @@ proptest! {
                 prop_assert!(wish.additional.iter().all(|id| once.contains(id)));
             }
             Err(problem) if problem.reason == Reason::NoSubnetInFailureDomain => prop_assert!(suitable.is_empty()),
+            Err(problem) if problem.reason == Reason::InsufficientCapacity => {
+                prop_assert!(!suitable.is_empty());
+                prop_assert!(suitable.iter().all(|subnet| wish.avoided.contains(&subnet.id)));
+            }
             Err(problem) if problem.reason == Reason::MissingField => prop_assert!(network.subnets.is_empty()),
             Err(problem) => {
                 let groups = network.security_groups.as_ref().unwrap();
@@ -312,6 +324,7 @@ proptest! {
                 public_ip: None,
                 explicit_subnet: false,
                 additional: vec!["sg-0000000a".into()],
+                avoided: BTreeSet::new(),
             };
             if let Ok(placement) = wish.place(&network, &counts) {
                 *counts.entry(placement.subnet_id).or_insert(0) += 1;

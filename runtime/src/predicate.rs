@@ -5,10 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
+/// Annotation by which a provider holds `clusterctl move` back for the moment. We write it ourselves in the middle of passes.
+const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
+
 /// The predicate of every controller for its own kind: a hash of all of an object but its status.
 ///
 /// Generation covers the spec. The rest is metadata that a Cluster API controller must react to and that leaves the generation alone:
-/// the pause annotation, labels, the owner reference that core sets, finalizers that others took off, the mark of deletion.
+/// the pause annotation, labels, the owner reference that core sets, finalizers that others took off, the mark of deletion. The
+/// annotation `block-move` is left out: a pass that puts it on and takes it off again would wake itself and defeat its own back-off.
 ///
 /// `Some` always: `None` would mean that it cannot tell and lets every change pass.
 pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
@@ -16,7 +20,11 @@ pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     metadata.generation.hash(&mut hasher);
     metadata.labels.hash(&mut hasher);
-    metadata.annotations.hash(&mut hasher);
+    for annotation in metadata.annotations.iter().flatten() {
+        if annotation.0 != BLOCK_MOVE_ANNOTATION {
+            annotation.hash(&mut hasher);
+        }
+    }
     metadata.finalizers.hash(&mut hasher);
     metadata
         .deletion_timestamp
@@ -60,6 +68,14 @@ mod tests {
         });
         after.metadata.resource_version = Some("2".into());
         after.metadata.managed_fields = None;
+        assert_eq!(spec_or_metadata(&before), spec_or_metadata(&after));
+    }
+
+    #[test]
+    fn what_a_pass_itself_puts_on_and_takes_off_is_no_news() {
+        let before = widget("a");
+        let mut after = before.clone();
+        after.metadata.annotations = Some([(BLOCK_MOVE_ANNOTATION.to_owned(), String::new())].into());
         assert_eq!(spec_or_metadata(&before), spec_or_metadata(&after));
     }
 

@@ -97,7 +97,7 @@ impl Wiring {
             world: MachineWorld {
                 kubernetes: Arc::new(world.clone()),
                 clouds: Arc::new(self.clouds.clone()),
-                memory: LaunchMemory::default(),
+                memory: LaunchMemory::new(format!("{:032x}", fastrand::u128(..))),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },

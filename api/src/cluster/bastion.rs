@@ -12,6 +12,9 @@ const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!(has(self.disableIngressRules) && self.disableIngressRules && has(self.allowedCIDRBlocks) && size(self.allowedCIDRBlocks) > 0)",
     "message": "allowedCIDRBlocks has no effect with disableIngressRules: set one of them",
+}, {
+    "rule": "!has(self.allowedCIDRBlocks) || self.allowedCIDRBlocks.all(range, isCIDR(range))",
+    "message": "allowedCIDRBlocks lists CIDR blocks, for example 198.51.100.0/24 or 2001:db8::/32",
 }]))]
 pub struct Bastion {
     /// Whether the bastion exists. Turning it off terminates the instance. Default: false.

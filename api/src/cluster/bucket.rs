@@ -7,6 +7,17 @@ use serde::{Deserialize, Serialize};
 /// policy is ever created or changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!isIP(self.name)", "message": "name must not have the form of an IP address" },
+    {
+        "rule": "has(self.presignedURLDuration) || (has(self.controlPlaneIAMInstanceProfile) && self.controlPlaneIAMInstanceProfile != '')",
+        "message": "controlPlaneIAMInstanceProfile is needed without presignedURLDuration: who else may read the bucket",
+    },
+    {
+        "rule": "has(self.presignedURLDuration) || (has(self.nodesIAMInstanceProfiles) && size(self.nodesIAMInstanceProfiles) > 0 && self.nodesIAMInstanceProfiles.all(profile, profile != ''))",
+        "message": "nodesIAMInstanceProfiles is needed without presignedURLDuration, and no name in it is empty",
+    },
+]))]
 pub struct S3Bucket {
     /// Name of the bucket, unique in the whole AWS partition: 3 to 63 lower case letters, digits, dots and hyphens,
     /// e.g. `acme-prod-bootstrap`. Not in the form of an IP address.
@@ -25,6 +36,7 @@ pub struct S3Bucket {
     /// Instance profiles whose roles may read the bootstrap data of workers, e.g.
     /// `nodes.cluster-api-provider-aws.sigs.k8s.io`. At least one unless `presignedURLDuration` is set.
     #[serde(rename = "nodesIAMInstanceProfiles", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 128)))]
     pub nodes_iam_instance_profiles: Vec<String>,
 
     /// Hand machines presigned URLs that are valid this long, in Go's notation, e.g. `30m` or `1h30m`, instead of
@@ -54,6 +66,6 @@ pub struct BucketReader {
     pub name: String,
 
     /// Beginning of the keys that the role may read, without a leading slash, e.g. `node-config/`.
-    #[schemars(length(min = 1, max = 512))]
+    #[schemars(length(min = 1, max = 512), regex(pattern = "^[^/]"))]
     pub prefix: String,
 }

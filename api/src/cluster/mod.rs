@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, tags_schema};
+use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
 
 pub mod bastion;
 pub mod bucket;
@@ -77,7 +77,7 @@ pub struct AWSClusterSpec {
 
     /// Targets of your own load balancers in which control plane instances are registered, at most 8: target groups or
     /// Classic Load Balancers. Absent: instances are registered by nobody, or only in the load balancer that was made
-    /// for the cluster. No effect yet: nothing is registered; register the instances yourself.
+    /// for the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
@@ -104,7 +104,7 @@ pub struct AWSClusterSpec {
     /// Those of a machine's own spec win. Resources that you bring are not tagged. Keys that begin with `aws:`, and those
     /// by which clusters and machines are recognised, are refused.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
-    #[schemars(schema_with = "tags_schema")]
+    #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,
 
     /// EC2 key pair for SSH to instances whose machine names none, and to the bastion. Absent or empty: no key is
@@ -115,19 +115,18 @@ pub struct AWSClusterSpec {
     /// Name of the image to look for where a machine gives neither an image id nor a format of its own. A template with
     /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`), `*` and `?` being wildcards, e.g.
     /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`
-    /// (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on the machines.
+    /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
 
     /// AWS account that owns the image to look for, e.g. `123456789012`; a lookup takes images of no other. Default:
     /// `819546954734`, the account of the images that Cluster API's AWS community publishes for trying things out
-    /// (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on the machines.
+    /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
 
     /// Operating system in the name of the image to look for, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
-    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine). No effect yet: no image is looked up; set `ami.id` on
-    /// the machines.
+    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine).
     #[serde(rename = "imageLookupBaseOS", default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::security_group::{CniIngressRule, CniSpec, IngressRule, SecurityGroupRole};
+use super::security_group::{CniIngressRule, CniSpec, IngressRule};
 use super::subnet::SubnetSpec;
 use super::vpc::VpcSpec;
 
@@ -66,14 +66,6 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// The security group that the user brings for `role`; an empty id counts as absent.
-    pub fn security_group_override(&self, role: SecurityGroupRole) -> Option<&str> {
-        self.security_group_overrides
-            .get(role.as_str())
-            .map(String::as_str)
-            .filter(|id| !id.is_empty())
-    }
-
     /// Rules between the nodes for the pod network: Calico's, unless `cni` is there.
     pub fn effective_cni_ingress_rules(&self) -> Vec<CniIngressRule> {
         self.cni
@@ -137,13 +129,5 @@ mod tests {
         for (yaml, expected) in cases {
             assert_eq!(network(yaml).effective_node_port_cidr_blocks(), expected, "{yaml}");
         }
-    }
-
-    #[test]
-    fn an_override_is_found_by_role_and_an_empty_one_is_none() {
-        let network = network("{securityGroupOverrides: {node: sg-0a, controlplane: '', unheard-of: sg-0b}}");
-        assert_eq!(network.security_group_override(SecurityGroupRole::Node), Some("sg-0a"));
-        assert_eq!(network.security_group_override(SecurityGroupRole::ControlPlane), None);
-        assert_eq!(network.security_group_override(SecurityGroupRole::Lb), None);
     }
 }

@@ -36,13 +36,12 @@ pub enum PodNetwork {
 pub struct PreflightSpec {
     /// `Report`: look at AWS, tell what is wrong in conditions, hold nothing back. `Require`: blocking findings keep
     /// the cluster from being provisioned. `Disabled`: no AWS call for this cluster at all; give `availabilityZone` for
-    /// every subnet then. Default: `Report` (`effective_preflight_mode`). No effect yet with `Require`: it does what
-    /// `Report` does and holds nothing back.
+    /// every subnet then. Default: `Report` (`effective_preflight_mode`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PreflightMode>,
 
     /// Rules that are not to be checked, by their id, e.g. `S7` for a NAT gateway in another zone. Every finding names
-    /// its rule. No effect yet: no rule is checked.
+    /// its rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -52,7 +51,7 @@ pub struct PreflightSpec {
     pub skip_rules: Vec<String>,
 
     /// Pod network of the cluster: the ports that it needs between nodes are then checked in the security groups.
-    /// Absent or `None`: they are not. No effect yet: no rule is checked.
+    /// Absent or `None`: they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<PodNetwork>,
 }

@@ -3,7 +3,6 @@ use kube::CustomResourceExt as _;
 use super::*;
 use crate::cluster::load_balancer::{HealthCheckProtocol, LoadBalancerType};
 use crate::cluster::preflight::PodNetwork;
-use crate::cluster::security_group::SecurityGroupRole;
 use crate::common::IdentityKind;
 
 fn spec(yaml: &str) -> AWSClusterSpec {
@@ -42,10 +41,7 @@ fn an_unmanaged_cluster_is_read_whole() {
         .collect();
     assert_eq!(zones, [Some("eu-west-1a"), None]);
     let network = spec.network.as_ref().expect("a network");
-    assert_eq!(
-        network.security_group_override(SecurityGroupRole::ControlPlane),
-        Some("sg-0000000b")
-    );
+    assert_eq!(network.security_group_overrides["controlplane"], "sg-0000000b");
     let target_group = spec.control_plane_targets[0]
         .target_group_arn
         .as_deref()

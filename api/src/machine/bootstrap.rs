@@ -7,24 +7,32 @@ use strum::{Display, EnumString, IntoStaticStr};
 /// Delivery of cloud-init bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.insecureSkipSecretsManager) || !self.insecureSkipSecretsManager || (!has(self.secureSecretsBackend) && (!has(self.secretPrefix) || self.secretPrefix == '') && (!has(self.secretCount) || self.secretCount == 0))",
+        "message": "insecureSkipSecretsManager: true excludes secureSecretsBackend, secretPrefix and secretCount",
+    },
+    {
+        "rule": "(has(self.secretPrefix) && self.secretPrefix != '') == (has(self.secretCount) && self.secretCount != 0)",
+        "message": "secretPrefix and secretCount belong together: set both or none",
+    },
+]))]
 pub struct CloudInit {
     /// `true` puts the bootstrap data into the instance's user data, where everything on the instance that reaches the
     /// metadata service can read it, and which is limited to 16 KiB. Absent or `false`: it goes through
-    /// `secureSecretsBackend`. No effect yet where absent or `false`: the machine waits with `StorageNotSupported`; set
-    /// `true`.
+    /// `secureSecretsBackend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_secrets_manager: Option<bool>,
     /// Number of secrets that hold the bootstrap data. Written by providers that record it in the spec; this one
-    /// records it in `status.bootstrapSecrets`. Mutable. No effect yet: no secret is made.
+    /// records it in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_count: Option<i32>,
     /// Prefix of the names of the secrets that hold the bootstrap data, counted from 0. Absent: chosen by the provider
-    /// and recorded in `status.bootstrapSecrets`. Mutable. No effect yet: no secret is made.
+    /// and recorded in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_prefix: Option<String>,
     /// AWS service that keeps the bootstrap data until the instance has fetched it: `secrets-manager` or
-    /// `ssm-parameter-store`. Absent: `secrets-manager`. Mutable. No effect yet: the machine waits with
-    /// `StorageNotSupported`; set `insecureSkipSecretsManager: true`.
+    /// `ssm-parameter-store`. Absent: `secrets-manager`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_secrets_backend: Option<SecretsBackend>,
 }

@@ -11,12 +11,11 @@ use crate::common::{HostnameType, Tags, tags_schema};
 #[serde(rename_all = "camelCase")]
 pub struct AmiReference {
     /// Id of the image in the machine's region, for example `ami-0123456789abcdef0`. Absent: the newest image that the
-    /// lookup by name finds for the machine's Kubernetes version. No effect yet where absent: the machine is not
-    /// launched.
+    /// lookup by name finds for the machine's Kubernetes version. Looking up is not possible yet: without an id the
+    /// machine is not launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Family of AWS's own EKS images to look up; for nodes of EKS clusters only. No effect yet: a machine that sets it
-    /// is not launched; set `ami.id` alone.
+    /// Family of AWS's own EKS images to look up; for nodes of EKS clusters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks_lookup_type: Option<EksLookupType>,
 }

@@ -13,7 +13,7 @@ use super::options::{
 };
 use super::status::AWSMachineStatus;
 use crate::common::{
-    ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, tags_schema,
+    ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, additional_tags_schema,
 };
 
 /// Desired state of an EC2 instance. Immutable once created, except where a field says otherwise.
@@ -73,27 +73,25 @@ pub struct AWSMachineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
     /// Load balancer targets that the instance is registered in if this is a control plane machine. Absent or empty:
-    /// those of the cluster's network. At most 8. No effect yet: nothing is registered; register the instances
-    /// yourself.
+    /// those of the cluster's network. At most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
 
-    /// Machine image to launch. Absent: looked up by name, see `imageLookupFormat`. No effect yet without `ami.id`:
-    /// such a machine is not launched; set `ami.id`.
+    /// Machine image to launch. Absent: looked up by name, see `imageLookupFormat`. Looking up is not possible yet:
+    /// without `ami.id` a machine is not launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<AmiReference>,
     /// Template of the name of the image to look up, in which `{{.BaseOS}}` and `{{.K8sVersion}}` (without a leading
     /// `v`) are replaced; `*` and `?` are wildcards. Absent: the cluster's, and without one
-    /// `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`. No effect yet: no image is looked up; set `ami.id`.
+    /// `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
-    /// AWS account id that owns the image to look up. Absent: the cluster's, and without one `819546954734`. No effect
-    /// yet: no image is looked up; set `ami.id`.
+    /// AWS account id that owns the image to look up. Absent: the cluster's, and without one `819546954734`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
     /// Operating system that stands for `{{.BaseOS}}` in the name of the image to look up. Absent: the cluster's, and
-    /// without one `ubuntu-24.04`. No effect yet: no image is looked up; set `ami.id`.
+    /// without one `ubuntu-24.04`.
     #[serde(default, rename = "imageLookupBaseOS", skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 
@@ -109,8 +107,7 @@ pub struct AWSMachineSpec {
     /// says, and of the cluster's subnets only private ones are used.
     #[serde(default, rename = "publicIP", skip_serializing_if = "Option::is_none")]
     pub public_ip: Option<bool>,
-    /// Pool that the public address is taken from. Needs `publicIP: true`. No effect yet: a machine that sets it is not
-    /// launched.
+    /// Pool that the public address is taken from. Needs `publicIP: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
     /// Subnet to launch in. Absent: the subnet of the cluster's network, in the Machine's failure domain if it has one,
@@ -120,33 +117,33 @@ pub struct AWSMachineSpec {
     /// Security groups that the instance gets besides those of the cluster's network, each by id or by filters. At most
     /// 16. Mutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
+        "rule": "self.all(group, !has(group.id) || !has(group.filters) || size(group.filters) == 0)",
+        "message": "each of additionalSecurityGroups has an id or filters, not both",
+    }]))]
     pub additional_security_groups: Vec<ResourceReference>,
     /// Security group ids that replace the cluster's for this machine, by role: `node`, `controlplane`, `lb`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
-    /// Ids of existing network interfaces to attach instead of creating one; at most 2. No effect yet: a machine that
-    /// sets it is not launched.
+    /// Ids of existing network interfaces to attach instead of creating one; at most 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     pub network_interfaces: Vec<String>,
-    /// Kind of the first network interface: `interface` or `efa` (Elastic Fabric Adapter). Absent: `interface`. No
-    /// effect yet: a machine that sets it is not launched.
+    /// Kind of the first network interface: `interface` or `efa` (Elastic Fabric Adapter). Absent: `interface`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_interface_type: Option<NetworkInterfaceType>,
     /// Whether the first IPv6 address is a primary one, which cannot be taken away and can be a load balancer target.
-    /// Absent: yes where both the subnet and the VPC have IPv6. No effect yet: a machine that sets it is not launched.
+    /// Absent: yes where both the subnet and the VPC have IPv6.
     #[serde(default, rename = "assignPrimaryIPv6", skip_serializing_if = "Option::is_none")]
     pub assign_primary_ipv6: Option<Switch>,
-    /// DNS names of the instance inside the VPC. Absent: as the subnet says. No effect yet: a machine that sets it is
-    /// not launched.
+    /// DNS names of the instance inside the VPC. Absent: as the subnet says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_dns_name: Option<PrivateDnsName>,
 
     /// AWS tags of the instance, its volumes and network interfaces, besides the cluster's, over which they win. At
     /// most 50. Mutable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "tags_schema")]
+    #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,
 
     /// Volume that the instance boots from. Absent: as the image says.
@@ -157,12 +154,11 @@ pub struct AWSMachineSpec {
     #[schemars(length(max = 40))]
     pub non_root_volumes: Vec<Volume>,
 
-    /// Delivery of cloud-init bootstrap data. Absent: through AWS Secrets Manager. No effect yet through Secrets
-    /// Manager or SSM: the machine waits with `StorageNotSupported`; set `cloudInit.insecureSkipSecretsManager: true`.
+    /// Delivery of cloud-init bootstrap data. Absent: through AWS Secrets Manager. Neither Secrets Manager nor SSM is
+    /// possible yet: the machine waits with `StorageNotSupported`; set `cloudInit.insecureSkipSecretsManager: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_init: Option<CloudInit>,
-    /// Delivery of Ignition bootstrap data; not together with `cloudInit`. No effect yet: a machine that sets it waits
-    /// with `UnsupportedFormat` and is not launched; use cloud-init.
+    /// Delivery of Ignition bootstrap data; not together with `cloudInit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignition: Option<Ignition>,
     /// `false` compresses the user data with gzip, for cloud-init only. Absent or `true`: sent as it is.
@@ -172,51 +168,44 @@ pub struct AWSMachineSpec {
     /// Options of the instance metadata service. Absent: session tokens required, 2 hops, everything else as EC2 has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_metadata_options: Option<InstanceMetadataOptions>,
-    /// Makes the instance a Spot instance, and bounds its price. No effect yet: a machine that sets it is not launched.
+    /// Makes the instance a Spot instance, and bounds its price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spot_market_options: Option<SpotMarketOptions>,
     /// Market to buy on: `OnDemand`, `Spot` or `CapacityBlock` (needs `capacityReservationId`). Absent: `Spot` with
-    /// `spotMarketOptions`, else `OnDemand`. No effect yet: a machine that asks for another market than `OnDemand` is
-    /// not launched.
+    /// `spotMarketOptions`, else `OnDemand`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub market_type: Option<MarketType>,
-    /// Id of the capacity reservation or capacity block to launch into, for example `cr-0123456789abcdef0`. No effect
-    /// yet: a machine that sets it is not launched.
+    /// Id of the capacity reservation or capacity block to launch into, for example `cr-0123456789abcdef0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_reservation_id: Option<String>,
     /// Use of capacity reservations: `None`, `CapacityReservationsOnly` or `Open`. Absent or empty: EC2's default,
-    /// open. No effect yet: a machine that sets it is not launched.
+    /// open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_reservation_preference: Option<CapacityReservationPreference>,
 
     /// Hardware that the instance shares with others: `default` with anybody, `dedicated` with nobody outside the
-    /// account, `host` a Dedicated Host. Absent: as the VPC says. No effect yet: a machine that asks for another
-    /// tenancy than `default` is not launched.
+    /// account, `host` a Dedicated Host. Absent: as the VPC says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Tenancy>,
-    /// Id of the Dedicated Host to run on, for example `h-0123456789abcdef0`. Needs `tenancy: host`. No effect yet: a
-    /// machine that sets it is not launched.
+    /// Id of the Dedicated Host to run on, for example `h-0123456789abcdef0`. Needs `tenancy: host`.
     #[serde(default, rename = "hostID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 19), regex(pattern = r"^h-[0-9a-f]{17}$"))]
     pub host_id: Option<String>,
     /// Tie to the Dedicated Host: with `host` a stopped instance starts again on the same one, with `default` on any.
-    /// No effect yet: a machine that asks for `host` is not launched.
     #[serde(default)]
     pub host_affinity: HostAffinity,
     /// Allocates a Dedicated Host for this machine and releases it afterwards. Needs `tenancy: host` and `hostAffinity:
-    /// host`; not together with `hostID`. No effect yet: a machine that sets it is not launched.
+    /// host`; not together with `hostID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_host_allocation: Option<DynamicHostAllocation>,
-    /// Name of the placement group to launch into. No effect yet: a machine that sets it is not launched.
+    /// Name of the placement group to launch into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_group_name: Option<String>,
-    /// Partition of the placement group, 1 to 7. Needs `placementGroupName`. No effect yet: a machine that sets it is
-    /// not launched.
+    /// Partition of the placement group, 1 to 7. Needs `placementGroupName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7))]
     pub placement_group_partition: Option<i64>,
-    /// Features of the processor. Absent: as the instance type has them. No effect yet: a machine that sets it is not
-    /// launched.
+    /// Features of the processor. Absent: as the instance type has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_options: Option<CpuOptions>,
 }

@@ -92,6 +92,12 @@ pub struct AWSMachineStatus {
 }
 
 impl AWSMachineStatus {
+    /// Whether a launch is under way: EC2 may have been asked for an instance, and neither its id nor a refusal is stored.
+    /// The record of a refused attempt stands without a network.
+    pub fn has_open_attempt(&self) -> bool {
+        self.network.is_some() && self.launch.as_ref().is_some_and(LaunchRecord::is_open)
+    }
+
     /// Whether the instance has been reported as provisioned.
     pub fn provisioned(&self) -> bool {
         self.initialization.as_ref().and_then(|reached| reached.provisioned) == Some(true)
@@ -134,6 +140,11 @@ pub struct LaunchRecord {
     /// What EC2 is asked; absent for attempt 0 only.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub request: Option<LaunchRequest>,
+    /// The manager process that wrote the record or has claimed it since, by an id that it draws at its start. A process
+    /// claims a record of another one before it repeats its call, so that whatever the other one still writes is refused.
+    /// Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// Id of the instance that EC2 answered with.
     #[serde(default, rename = "instanceID", skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,
@@ -145,7 +156,8 @@ impl LaunchRecord {
         Self::default()
     }
 
-    /// Whether EC2 may have been asked and no instance id is known.
+    /// Whether EC2 may have been asked and no instance id is known. It has not, or has refused, where
+    /// [`AWSMachineStatus::network`] is absent.
     pub fn is_open(&self) -> bool {
         self.attempt > 0 && self.instance_id.is_none()
     }
@@ -218,6 +230,10 @@ impl JsonSchema for LaunchRecord {
                     "description": "When the attempt was recorded, just before EC2 was asked.",
                     "type": "string", "format": "date-time",
                 },
+                "holder": {
+                    "description": "Manager process that wrote the record or has claimed it since: a random id of its lifetime. Another process claims the record before it repeats the call.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
                 "instanceID": {
                     "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; absent while the answer is not known.",
                     "type": "string", "minLength": 1, "maxLength": 64,
@@ -225,12 +241,12 @@ impl JsonSchema for LaunchRecord {
             },
             "x-kubernetes-validations": [
                 {
-                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || has(self.requestedAt) || has(self.instanceID))",
+                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || has(self.requestedAt) || has(self.holder) || has(self.instanceID))",
                     "message": "attempt 0 stands alone",
                 },
                 {
                     "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.imageID) && has(self.instanceType) && has(self.securityGroupIDs) && has(self.parametersHash) && has(self.requestedAt))",
-                    "message": "from attempt 1 on everything but instanceID is required",
+                    "message": "from attempt 1 on everything but holder and instanceID is required",
                 },
             ],
         })
@@ -326,7 +342,27 @@ mod tests {
         let read: LaunchRecord = serde_json::from_value(record()).unwrap();
         assert_eq!(read.request.as_ref().unwrap().subnet_id, "subnet-0000000b");
         assert!(read.is_open());
+        assert_eq!(read.holder, None, "records of earlier versions name none");
         assert_eq!(serde_json::to_value(&read).unwrap(), record());
+        let mut held = record();
+        held["holder"] = json!("a1b2");
+        let read: LaunchRecord = serde_json::from_value(held.clone()).unwrap();
+        assert_eq!(read.holder.as_deref(), Some("a1b2"));
+        assert_eq!(serde_json::to_value(&read).unwrap(), held);
+    }
+
+    #[test]
+    fn an_attempt_is_open_from_its_record_until_an_id_or_a_refusal_is_stored() {
+        let status = |launch: serde_json::Value, network: serde_json::Value| -> AWSMachineStatus {
+            serde_json::from_value(json!({"launch": launch, "network": network})).unwrap()
+        };
+        let network = json!({"region": "eu-west-1"});
+        let mut answered = record();
+        answered["instanceID"] = json!("i-0123456789abcdef0");
+        assert!(status(record(), network.clone()).has_open_attempt());
+        assert!(!status(answered, network.clone()).has_open_attempt());
+        assert!(!status(record(), json!(null)).has_open_attempt());
+        assert!(!status(json!({"attempt": 0}), network).has_open_attempt());
     }
 
     #[test]

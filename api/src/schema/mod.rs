@@ -14,7 +14,7 @@ use crate::cluster::template::AWSClusterTemplate;
 use crate::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use crate::machine::AWSMachine;
 use crate::machine_template::AWSMachineTemplate;
-use crate::meta;
+use crate::{meta, unsupported};
 
 /// A CustomResourceDefinition that cannot be made from its Rust type: an error of this program.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,14 @@ pub enum SchemaError {
         /// What does not fit.
         #[source]
         source: serde_json::Error,
+    },
+    /// The table of fields without effect names one that the schema lacks or does not describe.
+    #[error("making the CRD of {kind}: it has no field {path} with a description, which unsupported::fields names")]
+    NoSuchField {
+        /// Kind of the CRD.
+        kind: String,
+        /// Path of the field.
+        path: String,
     },
     /// The definition cannot be written as JSON.
     #[error("writing the CRD {name} as JSON")]
@@ -69,7 +77,9 @@ where
     K: CustomResourceExt + JsonSchema,
 {
     let mut crd = K::crd();
-    let schema = serde_json::from_value(structural::schema_of::<K>()).map_err(|source| SchemaError::NotOpenApi {
+    let mut schema = structural::schema_of::<K>();
+    unsupported::explain(&crd.spec.names.kind, &mut schema)?;
+    let schema = serde_json::from_value(schema).map_err(|source| SchemaError::NotOpenApi {
         name: K::crd_name().to_owned(),
         source,
     })?;

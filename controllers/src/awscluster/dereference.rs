@@ -135,7 +135,7 @@ async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: St
     if !subnet_ids.is_empty() {
         found.subnets = cloud.subnets(&Query::filter("subnet-id", subnet_ids)).await?;
     }
-    let group_ids = super::resolve::security_groups(spec).all_ids();
+    let group_ids = super::resolve::security_group_ids(spec);
     if !group_ids.is_empty() {
         found.security_groups = cloud.security_groups(&Query::filter("group-id", group_ids)).await?;
     }

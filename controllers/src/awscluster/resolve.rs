@@ -6,7 +6,6 @@ mod tests;
 use std::collections::BTreeSet;
 
 use capa_api::cluster::AWSClusterSpec;
-use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::FailureDomain;
 use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
@@ -57,37 +56,21 @@ pub(super) struct Resolution {
     pub(super) usable: bool,
 }
 
-/// Security groups that the spec declares, by the role whose machines get them.
-pub(super) struct DeclaredGroups(NetworkSecurityGroups);
-
-impl DeclaredGroups {
-    /// Every id once.
-    pub(super) fn all_ids(&self) -> Vec<String> {
-        let groups = &self.0;
-        let ids: BTreeSet<&String> = groups
-            .all
-            .iter()
-            .chain(&groups.control_plane)
-            .chain(&groups.worker)
-            .collect();
-        ids.into_iter().cloned().collect()
-    }
+/// Every security group that the spec declares, once.
+pub(super) fn security_group_ids(spec: &AWSClusterSpec) -> Vec<String> {
+    let groups = declared_groups(spec);
+    let ids: BTreeSet<String> = groups
+        .all
+        .into_iter()
+        .chain(groups.control_plane)
+        .chain(groups.worker)
+        .collect();
+    ids.into_iter().collect()
 }
 
-/// `node` and `lb` go to every machine, `controlplane` to control plane machines, as CAPA attaches them.
-pub(super) fn security_groups(spec: &AWSClusterSpec) -> DeclaredGroups {
-    let id = |role| {
-        let network = spec.network.as_ref()?;
-        network.security_group_override(role).map(str::to_owned)
-    };
-    DeclaredGroups(NetworkSecurityGroups {
-        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
-            .into_iter()
-            .filter_map(id)
-            .collect(),
-        control_plane: id(SecurityGroupRole::ControlPlane).into_iter().collect(),
-        worker: vec![],
-    })
+fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
+    let overrides = spec.network.as_ref().map(|network| &network.security_group_overrides);
+    overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
 }
 
 /// Brings spec and lookup together. A problem never hides another: the condition names all of them. What `before`, the
@@ -357,8 +340,7 @@ fn groups(
     found: Option<&Found>,
     problems: &mut Problems,
 ) -> Option<NetworkSecurityGroups> {
-    let declared = security_groups(spec);
-    let ids = declared.all_ids();
+    let ids = security_group_ids(spec);
     if ids.is_empty() {
         return None;
     }
@@ -397,7 +379,7 @@ fn groups(
         all,
         control_plane,
         worker,
-    } = declared.0;
+    } = declared_groups(spec);
     Some(NetworkSecurityGroups {
         all: keep(all),
         control_plane: keep(control_plane),

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use capa_api::cluster::AWSCluster;
-use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::core::{ApiEndpoint, Cluster};
+use capa_api::unsupported::{self, Found, When};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
+use kube::Resource as _;
 
 use super::dereference::{Facts, IdentityFailure};
 use super::resolve::{Lookup, Resolution, resolve};
@@ -73,14 +74,15 @@ pub(super) fn unmanaged(
     let network_ill_for = ill_for(&before, &resolution.condition, now);
     let ill_for = ill_for(&before, &identity, now).max(network_ill_for);
     let provisioned = before.provisioned() || may_provision(facts, network_ill_for, timing);
+    let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let updates = [
         ConditionType::Paused.is_false(Reason::NotPaused, ""),
-        ready(facts, &identity, &resolution, provisioned),
+        ignored(ready(facts, &identity, &resolution, provisioned), &found),
         identity,
         resolution.condition,
         endpoint(cluster, owner),
     ];
-    let updates = updates.into_iter().chain(unsupported_mode(cluster));
+    let updates = updates.into_iter().chain(unsupported_fields(&found));
     let status = AWSClusterStatus {
         ready: Some(provisioned),
         initialization: provisioned.then_some(Initialization {
@@ -159,13 +161,28 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     )
 }
 
-fn unsupported_mode(cluster: &AWSCluster) -> Option<ConditionUpdate> {
-    (cluster.spec.effective_preflight_mode() == PreflightMode::Require).then(|| {
-        ConditionType::PreflightPassed.is_false(
-            Reason::UnsupportedField,
-            "spec.preflight.mode Require has no effect yet: no rule is checked, and nothing is held back",
-        )
-    })
+/// What the spec asks for and does not get, wherever the cluster goes on without it.
+fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
+    let mut unsupported = found.iter().filter(|found| found.field.when == When::Set).peekable();
+    unsupported.peek()?;
+    let names = unsupported::names(unsupported);
+    Some(ConditionType::PreflightPassed.is_false(
+        Reason::UnsupportedField,
+        format!("the spec asks for what has no effect yet: {names}; nothing is held back"),
+    ))
+}
+
+/// Names what belongs to the managed mode: an unmanaged cluster ignores it by design, and says so.
+fn ignored(ready: ConditionUpdate, found: &[Found]) -> ConditionUpdate {
+    let mut ignored = found
+        .iter()
+        .filter(|found| found.field.when == When::Managed)
+        .peekable();
+    if ready.status != ConditionStatus::True || ignored.peek().is_none() {
+        return ready;
+    }
+    let names = unsupported::names(ignored);
+    ready.with_message(format!("of managed clusters only, ignored here: {names}"))
 }
 
 /// For how long a condition has not held, as it remembers across restarts; `None` where it holds.

@@ -2,15 +2,15 @@
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::core::Machine;
-use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, MachineCloud, Query};
+use capa_api::network::NetworkSubnet;
+use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, MachineCloud};
 use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
 use super::launch::{self, Prepared};
-use super::memory::Progress;
-use super::plan::{LaunchPlan, Then};
-use super::{Draft, MachineWorld};
+use super::memory::Place;
+use super::plan::{self, Adoption, LaunchPlan, LookUp, Progress, Then};
+use super::{Draft, MachineWorld, lookup};
 use crate::retry;
 
 pub(super) async fn launch(
@@ -21,34 +21,89 @@ pub(super) async fn launch(
     plan: LaunchPlan,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
-    let cloud = prepared.access.cloud.as_ref();
-    if plan.look_up {
+    if plan.then != Then::LookOnly
+        && let Err(error) = prepared.access.cloud.launch_turn(&draft.key())
+    {
+        // What waits for its turn is no open attempt: nothing is looked up or recorded yet.
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Ok(draft.stop(waiting, retry::after(&error)));
+    }
+    if plan.look_up != LookUp::No {
         let owner_name = owner.metadata.name.as_deref().unwrap_or_default();
-        let query = tagged(&prepared.cluster_tag, draft.namespace(), owner_name);
-        match cloud.find_instances(&query).await.map(alive) {
+        let tags = lookup::tagged(&prepared.cluster_tag, draft.namespace(), owner_name);
+        let open_token = open_token(&draft).map(str::to_owned);
+        let token = open_token.as_deref().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+        match lookup::find(prepared.access.cloud.as_ref(), &tags, token).await {
             Err(error) => return Ok(lookup_failed(draft, &error)),
-            Ok(found) if found.is_empty() => {}
-            Ok(found) => return adopt(draft, found, prepared, request, world).await,
+            Ok(found) => match plan::adopt(&found, open_token.as_deref()) {
+                Adoption::Nothing => {}
+                Adoption::One(instance) => {
+                    return Box::pin(adopt(draft, &instance, prepared, request, world)).await;
+                }
+                Adoption::Several(ids) => return Ok(conflict(draft, &ids)),
+            },
         }
     }
-    match plan.then {
-        Then::Confirm => {
-            let message =
-                "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated";
-            let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-            return Ok(draft.stop(unconfirmed, Next::Requeue(launch::lookup_interval(world))));
-        }
+    if plan.then == Then::LookOnly {
+        return Ok(unconfirmed(draft, &request, world));
+    }
+    if !meta::has_annotation(&draft.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
+        // The object may not leave for another management cluster while only this one knows of the attempt.
+        draft.machine = world.kubernetes.block_move(&draft.machine, true).await?;
+    }
+    draft = write_record(draft, prepared, &request, plan.then, world).await?;
+    call(draft, &request, prepared, world).await
+}
+
+/// The token of the attempt that may have launched.
+pub(super) fn open_token(draft: &Draft) -> Option<&str> {
+    let record = draft
+        .status
+        .launch
+        .as_ref()
+        .filter(|_| draft.status.has_open_attempt())?;
+    Some(record.request.as_ref()?.client_token.as_str())
+}
+
+fn unconfirmed(draft: Draft, request: &LaunchRequest, world: &MachineWorld) -> Draft {
+    let now = world.kubernetes.now();
+    world.memory.found_nothing(draft.uid(), &request.client_token, now);
+    let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated";
+    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    draft.stop(unconfirmed, Next::Requeue(launch::lookup_interval(world)))
+}
+
+/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time that
+/// counts is the one before the server is asked.
+async fn write_record(
+    mut draft: Draft,
+    prepared: &Prepared,
+    request: &LaunchRequest,
+    then: Then,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
+    let (asked_at, token) = (world.kubernetes.now(), &request.client_token);
+    match then {
         Then::Record(attempt) => {
-            draft.status.launch = Some(launch::record(attempt, &request, world.kubernetes.now()));
-            draft.status.network = Some(prepared.in_use(&draft.machine, &request));
+            draft.status.launch = Some(launch::record(attempt, request, world.memory.holder(), asked_at));
+            draft.status.network = Some(prepared.in_use(&draft.machine, request));
             draft = store(draft, world).await?;
-            world
-                .memory
-                .note(draft.uid(), &request.client_token, Progress::Recorded);
+            world.memory.recorded(draft.uid(), token, asked_at);
         }
-        Then::Repeat => {}
+        Then::Claim => {
+            if let Some(record) = &mut draft.status.launch {
+                record.holder = Some(world.memory.holder().to_owned());
+            }
+            draft = store(draft, world).await?;
+            world.memory.claimed(draft.uid(), token, asked_at);
+        }
+        Then::Verify => {
+            world.kubernetes.confirm(&draft.machine).await?;
+            world.memory.confirmed(draft.uid(), token, asked_at);
+        }
+        Then::Repeat | Then::LookOnly => {}
     }
-    call(draft, &request, cloud, world).await
+    Ok(draft)
 }
 
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
@@ -56,15 +111,24 @@ pub(super) async fn launch(
 async fn call(
     mut draft: Draft,
     request: &LaunchRequest,
-    cloud: &dyn MachineCloud,
+    prepared: &Prepared,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let (uid, token) = (draft.uid().to_owned(), &request.client_token);
-    let before = world.memory.progress(&uid, token);
-    world.memory.note(&uid, token, Progress::Unanswered);
-    match cloud.launch(&draft.key(), request).await {
+    let before = world.memory.attempt(&uid, token);
+    let now = world.kubernetes.now();
+    if !plan::is_fresh(before.confirmed_at, now, &world.timing) {
+        // The process stood still since: another one may have taken over and have decided that nothing was launched.
+        let message = "the launch is asked for as soon as its record is known to stand";
+        let update = ConditionType::InstanceReady.is_false(Reason::Launching, message);
+        return Ok(draft.stop(update, Next::Retry));
+    }
+    world.memory.called(&uid, token, Progress::Unanswered, now);
+    match prepared.access.cloud.launch(&draft.key(), request).await {
         Ok(instance) => {
             world.memory.answered(&uid, instance.clone());
+            let subnet = subnet_of(request, prepared);
+            world.memory.found_capacity(&launch::pool(&draft, prepared), &subnet);
             draft.events.push(Notice::normal(
                 "SuccessfulCreate",
                 format!("launched instance {}", instance.id),
@@ -72,38 +136,39 @@ async fn call(
             launched(draft, &instance, world).await
         }
         Err(error) => {
-            let progress = before.after(error.class);
-            world.memory.note(&uid, token, progress);
-            Ok(not_launched(draft, &error, progress))
+            let progress = before.progress.after(error.class);
+            let now = world.kubernetes.now();
+            world.memory.called(&uid, token, progress, now);
+            if error.class == ErrorClass::InsufficientCapacity {
+                let place = short_place(&error, subnet_of(request, prepared));
+                world
+                    .memory
+                    .refused_capacity(&launch::pool(&draft, prepared), place, now);
+            }
+            Ok(not_launched(draft, &error, progress, request, prepared))
         }
     }
 }
 
-/// The tags by which every provider of this API finds a machine's instance.
-pub(super) fn tagged(cluster_tag: &str, namespace: &str, owner_name: &str) -> Query {
-    Query::filter(
-        format!("tag:{}", meta::cluster_tag(cluster_tag)),
-        [meta::OWNED_TAG_VALUE],
-    )
-    .and(
-        format!("tag:{}", meta::MACHINE_NAME_TAG),
-        [meta::machine_name_tag_value(namespace, owner_name)],
-    )
+/// The subnet of a call, with its zone where that is known.
+fn subnet_of(request: &LaunchRequest, prepared: &Prepared) -> NetworkSubnet {
+    NetworkSubnet {
+        id: request.subnet_id.clone(),
+        availability_zone: prepared.zone_of(&request.subnet_id),
+        ..NetworkSubnet::default()
+    }
 }
 
-/// Whether the instance carries the tags of this machine.
-pub(super) fn is_ours(instance: &Instance, cluster_tag: &str, namespace: &str, owner_name: &str) -> bool {
-    let tag = |key: &str| instance.tags.get(key).map(String::as_str);
-    tag(&meta::cluster_tag(cluster_tag)) == Some(meta::OWNED_TAG_VALUE)
-        && tag(meta::MACHINE_NAME_TAG) == Some(meta::machine_name_tag_value(namespace, owner_name).as_str())
+/// What EC2 lacks capacity in: hosts are of a zone, addresses of a subnet.
+fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
+    let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
+    match subnet.availability_zone {
+        Some(zone) if !full => Place::Zone(zone),
+        _ => Place::Subnet(subnet.id),
+    }
 }
 
-/// Instances that run or will run again.
-pub(super) fn alive(instances: Vec<Instance>) -> Vec<Instance> {
-    let gone = |state| matches!(state, InstanceState::Terminated | InstanceState::ShuttingDown);
-    instances.into_iter().filter(|instance| !gone(instance.state)).collect()
-}
-
+/// Stores the id of the attempt's instance.
 pub(super) async fn launched(
     mut draft: Draft,
     instance: &Instance,
@@ -117,39 +182,52 @@ pub(super) async fn launched(
     Ok(draft)
 }
 
-/// An instance with this machine's tags is there already: a restored or moved object, or one whose record was lost.
+/// An instance of this machine is there already: that of an attempt whose answer was lost, or one of a restored or moved
+/// object, or one whose record was lost.
 async fn adopt(
     mut draft: Draft,
-    found: Vec<Instance>,
+    instance: &Instance,
     prepared: &Prepared,
     mut request: LaunchRequest,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
-    let [instance] = found.as_slice() else {
-        let ids: Vec<&str> = found.iter().map(|instance| instance.id.as_str()).collect();
-        let message = format!(
-            "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
-            ids.join(", ")
-        );
-        return Ok(draft.stop(
-            ConditionType::InstanceReady.is_false(Reason::Conflict, message),
-            Next::Retry,
-        ));
-    };
-    let attempt = draft.status.launch.as_ref().map_or(0, |record| record.attempt).max(1);
+    if open_token(&draft).is_some_and(|token| instance.client_token.as_deref() == Some(token)) {
+        return launched(draft, instance, world).await;
+    }
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     request.client_token = instance
         .client_token
         .clone()
         .filter(|token| !token.is_empty())
         .unwrap_or(request.client_token);
-    draft.status.launch = Some(launch::record(attempt, &request, world.kubernetes.now()));
+    let recorded = draft.status.launch.as_ref().map_or(0, |record| record.attempt);
+    let attempt = attempt_of(&request.client_token, draft.uid())
+        .unwrap_or(recorded)
+        .max(1);
+    let since = instance.launch_time.unwrap_or_else(|| world.kubernetes.now());
+    draft.status.launch = Some(launch::record(attempt, &request, world.memory.holder(), since));
     let mut in_use = prepared.in_use(&draft.machine, &request);
     in_use.availability_zone = Some(instance.availability_zone.clone());
     // Which groups the instance has is not known here; the wanted ones would be a guess.
     in_use.security_group_ids.clear();
     draft.status.network = Some(in_use);
     launched(draft, instance, world).await
+}
+
+/// The number of the attempt that a token of this object belongs to.
+pub(super) fn attempt_of(client_token: &str, uid: &str) -> Option<i32> {
+    client_token.strip_prefix(uid)?.strip_prefix('-')?.parse().ok()
+}
+
+fn conflict(draft: Draft, ids: &[String]) -> Draft {
+    let message = format!(
+        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
+        ids.join(", ")
+    );
+    draft.stop(
+        ConditionType::InstanceReady.is_false(Reason::Conflict, message),
+        Next::Retry,
+    )
 }
 
 fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
@@ -161,20 +239,43 @@ fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
     )
 }
 
-fn not_launched(mut draft: Draft, error: &CloudError, progress: Progress) -> Draft {
+fn not_launched(
+    mut draft: Draft,
+    error: &CloudError,
+    progress: Progress,
+    request: &LaunchRequest,
+    prepared: &Prepared,
+) -> Draft {
     if progress == Progress::Refused {
         // Nothing was launched there, and the record without a network says so from here on.
         draft.status.network = None;
     }
-    let reason = match error.class {
-        ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
-        ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,
-        class => class.reason(),
+    let (reason, message) = match error.class {
+        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, error.to_string()),
+        ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
+        ErrorClass::InsufficientCapacity => {
+            let zone = prepared.zone_of(&request.subnet_id);
+            let message = format!(
+                "no capacity for instance type {} in {}: {error}",
+                request.instance_type,
+                zone.as_deref().unwrap_or(&request.subnet_id)
+            );
+            (Reason::InsufficientCapacity, message)
+        }
+        class => (class.reason(), error.to_string()),
     };
     draft.stop(
-        ConditionType::InstanceReady.is_false(reason, error.to_string()),
+        ConditionType::InstanceReady.is_false(reason, message),
         retry::after(error),
     )
+}
+
+/// Nothing lives of the recorded attempt: its record stands without id and network, like that of a refused one.
+pub(super) fn give_up(draft: &mut Draft) {
+    if let Some(record) = &mut draft.status.launch {
+        record.instance_id = None;
+    }
+    draft.status.network = None;
 }
 
 /// Writes the status as the draft has it, refused if the object has changed meanwhile.

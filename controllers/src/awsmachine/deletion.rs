@@ -1,18 +1,50 @@
 //! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
+use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
-use capa_runtime::reconcile::{Next, ReconcileError};
+use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
+use super::abandon::{self, Abandonment};
 use super::observe::{self, Whereabouts};
 use super::plan::{self, DeletionStep};
-use super::{Draft, MachineWorld, Owners, apply, dereference, launch};
+use super::{Draft, MachineWorld, Owners, apply, dereference, launch, lookup};
 use crate::retry;
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    match abandon::abandonment(&draft.machine) {
+        Abandonment::NotAsked => Box::pin(delete(draft, owners, world)).await,
+        Abandonment::Asked(what) => abandoned(draft, &what, world).await,
+        Abandonment::Mismatch(why) => {
+            let draft = Box::pin(delete(draft, owners, world)).await?;
+            Ok(remarked(draft, &why))
+        }
+    }
+}
+
+/// The user has given the instance up: AWS is not even asked.
+async fn abandoned(mut draft: Draft, what: &str, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let message = format!(
+        "{what} is abandoned as annotation {} asks: what runs of it is not terminated by anybody but you",
+        meta::ABANDON_INSTANCE_ANNOTATION
+    );
+    draft.events.push(Notice::warning("InstanceAbandoned", message));
+    release(draft, world).await
+}
+
+/// Adds a remark to what holds the deletion up.
+fn remarked(mut draft: Draft, remark: &str) -> Draft {
+    let is_held = |update: &&mut ConditionUpdate| update.condition == ConditionType::InstanceReady;
+    if let Some(update) = draft.updates.iter_mut().find(is_held) {
+        update.message = format!("{}; {remark}", update.message);
+    }
+    draft
+}
+
+async fn delete(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     let draft = launch::forget_refused(draft, world);
-    let never_launched = nothing_was_launched(&draft);
+    let never_launched = nothing_was_launched(&draft, world);
     let answer = world.memory.answer(draft.uid());
     let known = dereference::instance_id(&draft.machine).or_else(|| answer.map(|instance| instance.id));
     let (draft, whereabouts) = match observe::whereabouts(draft, owners, world).await? {
@@ -27,11 +59,17 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     }
 }
 
-/// Whether EC2 was never asked for an instance (attempt 0), or has refused the last attempt: its record has no network.
-fn nothing_was_launched(draft: &Draft) -> bool {
+/// Whether EC2 was never asked for an instance (attempt 0), or has turned every call of the last attempt away: its record
+/// has no network then, or this process wrote it and remembers. The finalizer can only come off the object that says so,
+/// so no other process has claimed the attempt meanwhile.
+fn nothing_was_launched(draft: &Draft, world: &MachineWorld) -> bool {
     let refused = |record: &LaunchRecord| record.is_open() && draft.status.network.is_none();
     let record = draft.status.launch.as_ref();
     record.is_some_and(|record| record.attempt == 0 || refused(record))
+        || apply::open_token(draft).is_some_and(|token| {
+            let progress = world.memory.attempt(draft.uid(), token).progress;
+            progress.is_proof_of_absence()
+        })
 }
 
 async fn known_instance(
@@ -45,7 +83,7 @@ async fn known_instance(
     let believed = draft.status.launch.as_ref().is_some_and(|record| record.attempt > 0);
     let owner_name = dereference::machine_name(&draft.machine);
     let foreign = match &sighting {
-        Sighting::Seen(instance) => !apply::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name),
+        Sighting::Seen(instance) => !lookup::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name),
         Sighting::Unknown | Sighting::Absent => false,
     };
     if foreign && !believed {
@@ -101,8 +139,10 @@ async fn unknown_instance(
 ) -> Result<Draft, ReconcileError> {
     let cloud = whereabouts.access.cloud.as_ref();
     let owner_name = dereference::machine_name(&draft.machine);
-    let query = apply::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
-    let mut found = match cloud.find_instances(&query).await {
+    let query = lookup::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
+    let open_token = apply::open_token(&draft).map(str::to_owned);
+    let token = open_token.as_deref().filter(|_| !never_launched);
+    let mut found = match lookup::find(cloud, &query, token).await {
         Ok(found) => found,
         // A lookup that only waits for its turn can be made.
         Err(error) if never_launched && error.retry_after.is_none() => return release(draft, world).await,
@@ -113,18 +153,19 @@ async fn unknown_instance(
             return Ok(blocked(draft.stop(update, retry::after(&error))));
         }
     };
-    let proven = never_launched || found.iter().any(|instance| is_end_of_attempt(instance, &draft));
-    found.retain(|instance| plan::delete_seen(instance) != DeletionStep::Release);
+    let ended = |instance: &Instance| plan::delete_seen(instance) == DeletionStep::Release;
+    let of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
+    // The end of the attempt's own instance is all there is to wait for.
+    let proven = never_launched || found.iter().any(|instance| ended(instance) && of_attempt(instance));
+    found.retain(|instance| !ended(instance));
     if found.is_empty() {
-        return match lookup_rest(&draft, world).filter(|_| !proven) {
-            Some(rest) => {
-                let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
-                let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-                Ok(draft.stop(update, Next::Requeue(rest.min(launch::lookup_interval(world)))))
-            }
+        return match open_token.filter(|_| !proven) {
+            Some(token) => unconfirmed(draft, &token, world).await,
             None => release(draft, world).await,
         };
     }
+    // Another object may carry the name, and with it the tags, by now: then this one is gone.
+    world.kubernetes.confirm(&draft.machine).await?;
     for instance in &found {
         draft = if plan::delete_seen(instance) == DeletionStep::Terminate {
             apply::terminate(draft, cloud, &instance.id).await
@@ -143,22 +184,22 @@ async fn unknown_instance(
     Ok(draft)
 }
 
-/// Whether this is the instance of the open attempt, and terminated: then nothing more is to be waited for.
-fn is_end_of_attempt(instance: &Instance, draft: &Draft) -> bool {
-    let request = draft.status.launch.as_ref().and_then(|record| record.request.as_ref());
-    plan::delete_seen(instance) == DeletionStep::Release
-        && request.is_some_and(|request| instance.client_token.as_deref() == Some(request.client_token.as_str()))
-}
-
-/// How much longer an unanswered launch has to be looked up.
-fn lookup_rest(draft: &Draft, world: &MachineWorld) -> Option<std::time::Duration> {
-    let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
-    let age = observe::age(requested_at, world.kubernetes.now());
-    world
-        .timing
-        .launch_lookup_age
-        .checked_sub(age)
-        .filter(|rest| !rest.is_zero())
+/// A launch may have taken place and does not show: the object goes once that is disproven.
+async fn unconfirmed(draft: Draft, token: &str, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let now = world.kubernetes.now();
+    let rest = |draft: &Draft| {
+        let search = world.memory.attempt(draft.uid(), token).search;
+        search.map(|search| search.rest(now, &world.timing))
+    };
+    if rest(&draft).is_some_and(|rest| rest.is_zero()) {
+        return release(draft, world).await;
+    }
+    world.memory.found_nothing(draft.uid(), token, now);
+    let interval = launch::lookup_interval(world);
+    let next = rest(&draft).map_or(interval, |rest| rest.min(interval));
+    let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
+    let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    Ok(draft.stop(update, Next::Requeue(next)))
 }
 
 /// Deletion cannot go on; the condition that says why is there already.

@@ -13,8 +13,8 @@ use capa_runtime::reconcile::{Next, ReconcileError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::dereference::{self, Access, Surroundings, SurroundingsError};
-use super::memory::Progress;
-use super::plan::{self, Attempt, LaunchPlan, Then};
+use super::memory::{Asking, Pool};
+use super::plan::{self, Attempt, LaunchPlan, Progress, Then};
 use super::request::{self, Ingredients};
 use super::{Draft, MachineWorld, Owners, apply, observe};
 use crate::retry;
@@ -26,6 +26,7 @@ pub(super) struct Prepared {
     pub(super) region: String,
     pub(super) identity_ref: IdentityReference,
     pub(super) cluster_tag: String,
+    cluster_name: String,
     merged: Merged,
     surroundings: Surroundings,
     user_data: UserData,
@@ -52,15 +53,15 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     };
     let (plan, recorded) = plan(&draft, owner, &prepared, world);
     let request = match (plan.then, recorded) {
-        (Then::Repeat | Then::Confirm, Some(recorded)) => recorded,
+        (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, Some(recorded)) => recorded,
         (Then::Record(attempt), _) => match new_placement(&draft, owner, &prepared, world) {
             Ok(placement) => {
                 let client_token = format!("{}-{attempt}", draft.uid());
                 request(&draft, owner, &prepared, &placement, client_token)
             }
-            Err(problem) => return Ok(draft.stop(network_not_ready(&problem), Next::Retry)),
+            Err(problem) => return Ok(not_placed(draft, &problem, &prepared, world)),
         },
-        (Then::Repeat | Then::Confirm, None) => return Ok(draft),
+        (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, None) => return Ok(draft),
     };
     draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
@@ -76,7 +77,7 @@ pub(super) fn forget_refused(mut draft: Draft, world: &MachineWorld) -> Draft {
     let token = record
         .and_then(|record| record.request.as_ref())
         .map(|request| request.client_token.as_str());
-    if token.is_some_and(|token| world.memory.progress(draft.uid(), token) == Progress::Refused) {
+    if token.is_some_and(|token| world.memory.attempt(draft.uid(), token).progress == Progress::Refused) {
         draft.status.network = None;
     }
     draft
@@ -120,6 +121,7 @@ async fn prepare(
         region: site.region,
         identity_ref: site.identity_ref,
         cluster_tag: site.cluster_tag,
+        cluster_name: site.cluster_name,
         merged,
         surroundings,
         user_data,
@@ -221,17 +223,17 @@ fn plan(
         request(draft, owner, prepared, &placement, recorded.client_token.clone())
     });
     let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
+    let token = recorded.map(|recorded| recorded.client_token.as_str());
+    let remembered = world.memory.attempt(draft.uid(), token.unwrap_or_default());
     let attempt = Attempt {
-        progress: match (recorded, &draft.status.network) {
-            // A record without a network is that of a refused attempt.
-            (Some(_), None) => Progress::Refused,
-            (Some(recorded), Some(_)) => world.memory.progress(draft.uid(), &recorded.client_token),
-            (None, _) => Progress::Unknown,
-        },
+        progress: remembered.progress,
+        refusal_stored: draft.status.network.is_none(),
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
+        confirmed_at: remembered.confirmed_at,
+        search: remembered.search,
     };
     (
-        plan::launch(record, attempt, world.kubernetes.now(), &world.timing),
+        plan::launch(record, &attempt, world.kubernetes.now(), &world.timing),
         repeated,
     )
 }
@@ -263,7 +265,15 @@ fn new_placement(
     let machines = world
         .kubernetes
         .machines_of_cluster(draft.namespace(), &owner.spec.cluster_name);
-    world.memory.place(draft.uid(), &machines, |machines_by_subnet| {
+    let asking = Asking {
+        uid: draft.uid(),
+        machines: &machines,
+        pool: &pool(draft, prepared),
+        subnets: &prepared.surroundings.network.subnets,
+        now: world.kubernetes.now(),
+        retry: world.timing.capacity_retry,
+    };
+    world.memory.place(&asking, |machines_by_subnet, subnets_to_avoid| {
         place(
             &prepared.surroundings.network,
             &PlacementRequest {
@@ -273,21 +283,52 @@ fn new_placement(
                 explicit_subnet: dereference::names_subnet(&draft.machine.spec),
                 additional_security_group_ids: &prepared.surroundings.additional_security_group_ids,
                 machines_by_subnet,
+                subnets_to_avoid,
             },
         )
     })
 }
 
+/// Machines that share what is known of a lack of capacity.
+pub(super) fn pool(draft: &Draft, prepared: &Prepared) -> Pool {
+    Pool {
+        namespace: draft.namespace().to_owned(),
+        cluster: prepared.cluster_name.clone(),
+        instance_type: draft.machine.spec.instance_type.clone(),
+    }
+}
+
+/// Says why there is no place for the machine. A lack of capacity passes by itself and is no fault of the network.
+fn not_placed(mut draft: Draft, problem: &Problem, prepared: &Prepared, world: &MachineWorld) -> Draft {
+    if problem.reason != Reason::InsufficientCapacity {
+        return draft.stop(network_not_ready(problem), Next::Retry);
+    }
+    draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
+    let message = format!(
+        "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may find some",
+        problem.message, draft.machine.spec.instance_type
+    );
+    let rest = world.memory.capacity_rest(
+        &pool(&draft, prepared),
+        world.kubernetes.now(),
+        world.timing.capacity_retry,
+    );
+    draft.stop(
+        ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message),
+        Next::Requeue(rest),
+    )
+}
+
 impl Prepared {
+    /// The zone of a subnet, where it is known.
+    pub(super) fn zone_of(&self, subnet_id: &str) -> Option<String> {
+        let subnets = &self.surroundings.network.subnets;
+        let subnet = subnets.iter().find(|subnet| subnet.id == subnet_id)?;
+        subnet.availability_zone.clone()
+    }
+
     /// What a launch from this request freezes on the machine.
     pub(super) fn in_use(&self, machine: &AWSMachine, request: &LaunchRequest) -> MachineNetworkInUse {
-        let zone = self
-            .surroundings
-            .network
-            .subnets
-            .iter()
-            .find(|subnet| subnet.id == request.subnet_id)
-            .and_then(|subnet| subnet.availability_zone.clone());
         let mut sources = self.merged.winners.clone();
         if dereference::names_subnet(&machine.spec) {
             let name = machine.metadata.name.as_deref().unwrap_or_default();
@@ -296,7 +337,7 @@ impl Prepared {
         MachineNetworkInUse {
             account_id: Some(self.access.account_id.clone()),
             region: Some(self.region.clone()),
-            availability_zone: zone,
+            availability_zone: self.zone_of(&request.subnet_id),
             subnet_id: Some(request.subnet_id.clone()),
             security_group_ids: request.security_group_ids.clone(),
             identity_ref: Some(self.identity_ref.clone()),
@@ -307,8 +348,13 @@ impl Prepared {
     }
 }
 
-/// The record of an attempt.
-pub(super) fn record(attempt: i32, request: &LaunchRequest, requested_at: jiff::Timestamp) -> LaunchRecord {
+/// The record of an attempt, held by this process.
+pub(super) fn record(
+    attempt: i32,
+    request: &LaunchRequest,
+    holder: &str,
+    requested_at: jiff::Timestamp,
+) -> LaunchRecord {
     LaunchRecord {
         attempt,
         request: Some(RecordedRequest {
@@ -320,6 +366,7 @@ pub(super) fn record(attempt: i32, request: &LaunchRequest, requested_at: jiff::
             parameters_hash: request.parameters_hash(),
             requested_at: Time(requested_at),
         }),
+        holder: Some(holder.to_owned()),
         instance_id: None,
     }
 }

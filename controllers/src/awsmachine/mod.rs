@@ -2,14 +2,18 @@
 //!
 //! The network comes from whatever object satisfies the network contract; no infrastructure kind is named here.
 
+mod abandon;
 mod apply;
+mod block_move;
 mod bootstrap;
 mod controller;
 mod deletion;
 mod dereference;
 mod launch;
+mod lookup;
 mod memory;
 mod observe;
+mod phases;
 mod plan;
 mod request;
 mod sources;
@@ -28,6 +32,7 @@ use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
 pub use memory::LaunchMemory;
+pub use phases::count_phases;
 pub(crate) use sources::publishes_network;
 
 use crate::transitions;
@@ -149,6 +154,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         // The store calls AWS for as long as it follows a machine.
         world.clouds.forget(&key(&machine));
         let paused = status::paused(&machine, world.kubernetes.now());
+        let machine = block_move::lift(machine, &paused, world).await?;
         return Ok(Outcome::done(machine).with_status(paused));
     }
     let mut draft = Draft::new(machine);
@@ -158,7 +164,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
     let draft = if deleting {
         deletion::reconcile(draft, &owners, world).await?
     } else if dereference::instance_id(&draft.machine).is_some() {
-        observe::reconcile(draft, &owners, world).await?
+        Box::pin(observe::reconcile(draft, &owners, world)).await?
     } else {
         Box::pin(launch::reconcile(draft, &owners, world)).await?
     };
@@ -176,6 +182,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
     let Draft {
         machine, next, events, ..
     } = draft;
+    let machine = block_move::lift(machine, &status, world).await?;
     Ok(Outcome::done(machine)
         .with_status(status)
         .with_next(next)

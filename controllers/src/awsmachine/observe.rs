@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use capa_api::common::{IdentityReference, Initialization};
-use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::{InstanceState, MachineNetworkInUse};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
+use capa_api::machine::{InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse};
 use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
 use capa_network::drift;
 use capa_runtime::reconcile::{Next, ReconcileError};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::dereference::{self, Access};
-use super::{Draft, MachineWorld, Owners, apply};
+use super::memory::{Place, Pool};
+use super::plan::{self, Ending};
+use super::{Draft, MachineWorld, Owners, apply, lookup, request};
 use crate::world::KubernetesError;
 
 /// Where the instance of a machine is looked for.
@@ -21,6 +24,7 @@ pub(super) struct Whereabouts {
     pub(super) cluster_tag: String,
     region: String,
     identity_ref: IdentityReference,
+    cluster_name: String,
 }
 
 /// Finds the way to the instance: as frozen at launch, else (status lost) as the network sources say. An `Err` carries
@@ -74,6 +78,7 @@ pub(super) async fn whereabouts(
                 cluster_tag,
                 region,
                 identity_ref,
+                cluster_name,
             };
             Ok(Ok((draft, whereabouts)))
         }
@@ -96,7 +101,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
         Sighting::Seen(instance) => {
             let believed = dereference::recorded_instance_id(&draft.machine).is_some();
             let owner_name = dereference::machine_name(&draft.machine);
-            if !believed && !apply::is_ours(&instance, &whereabouts.cluster_tag, draft.namespace(), owner_name) {
+            if !believed && !lookup::is_ours(&instance, &whereabouts.cluster_tag, draft.namespace(), owner_name) {
                 let message = format!(
                     "instance {id}, which the spec names, does not carry the tags of this machine: it is left alone"
                 );
@@ -109,8 +114,11 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
                 .status
                 .network
                 .get_or_insert_with(|| recovered(&instance, &whereabouts));
+            if draft.status.launch.as_ref().is_none_or(|record| record.attempt == 0) {
+                draft.status.launch = recovered_launch(&draft, &instance, owners, world).await;
+            }
             let draft = up_to_date(draft, owners, world).await;
-            seen(draft, &instance, world).await
+            seen(draft, &instance, &whereabouts, world).await
         }
     }
 }
@@ -156,7 +164,75 @@ fn recovered(instance: &Instance, whereabouts: &Whereabouts) -> MachineNetworkIn
     }
 }
 
-async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+/// The record of the launch of an instance whose status was lost, as far as it can be told: image, type and groups are
+/// those that the spec and the sources name, and nothing is called from it any more. `None` where no group is known.
+async fn recovered_launch(
+    draft: &Draft,
+    instance: &Instance,
+    owners: &Owners,
+    world: &MachineWorld,
+) -> Option<LaunchRecord> {
+    let (machine, spec) = (&draft.machine, &draft.machine.spec);
+    let merged = dereference::network(machine, owners.cluster.as_deref()?, world)
+        .await
+        .ok()?;
+    let role = meta::machine_role(&machine.metadata);
+    let groups = merged.network.security_groups.iter();
+    let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
+    let additional = spec
+        .additional_security_groups
+        .iter()
+        .filter_map(|group| group.id.as_ref());
+    let security_group_ids: Vec<String> = groups.chain(additional).cloned().collect();
+    let token = instance.client_token.clone().filter(|token| !token.is_empty());
+    let first_token = || format!("{}-1", draft.uid());
+    let request = LaunchRequest {
+        client_token: token.unwrap_or_else(first_token),
+        subnet_id: instance.subnet_id.clone()?,
+        image_id: request::image_id(spec)?.to_owned(),
+        instance_type: spec.instance_type.clone(),
+        security_group_ids,
+        parameters_hash: "recovered".to_owned(),
+        requested_at: Time(instance.launch_time?),
+    };
+    (!request.security_group_ids.is_empty()).then(|| LaunchRecord {
+        attempt: apply::attempt_of(&request.client_token, draft.uid())
+            .unwrap_or(1)
+            .max(1),
+        request: Some(request),
+        holder: Some(world.memory.holder().to_owned()),
+        instance_id: Some(instance.id.clone()),
+    })
+}
+
+/// Whether the instance has ever run, as far as the object shows it: then nothing is ever launched in its place.
+fn has_run(draft: &Draft) -> bool {
+    let before = draft.machine.status.as_ref();
+    let left_pending = before.and_then(|status| status.instance_state).is_some_and(|state| {
+        matches!(
+            state,
+            InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped
+        )
+    });
+    // What was said once stays so while the instance goes from state to state.
+    let said = before.and_then(|status| find(&status.conditions, ConditionType::InstanceReady));
+    left_pending
+        || draft.status.provisioned()
+        || draft
+            .machine
+            .spec
+            .provider_id
+            .as_deref()
+            .is_some_and(|id| !id.is_empty())
+        || said.is_some_and(|condition| condition.reason == Reason::Terminated.as_str())
+}
+
+async fn seen(
+    mut draft: Draft,
+    instance: &Instance,
+    whereabouts: &Whereabouts,
+    world: &MachineWorld,
+) -> Result<Draft, ReconcileError> {
     let running = instance.state == InstanceState::Running;
     if running && draft.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
         let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
@@ -183,12 +259,54 @@ async fn seen(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Re
     if let Some(update) = targets_not_registered(&draft) {
         draft.say(update);
     }
-    let update = instance_ready(&draft, instance);
+    let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
+    let has_run = has_run(&draft);
+    if ended && !has_run {
+        return Ok(ended_before_running(draft, instance, &whereabouts.cluster_name, world));
+    }
+    let update = instance_ready(instance);
     draft.say(update);
     Ok(draft)
 }
 
-fn instance_ready(draft: &Draft, instance: &Instance) -> capa_api::conditions::ConditionUpdate {
+/// An instance that died in `pending` is a failed attempt: final if the request is to blame, else another one follows.
+fn ended_before_running(mut draft: Draft, instance: &Instance, cluster_name: &str, world: &MachineWorld) -> Draft {
+    let now = world.kubernetes.now();
+    let ending = plan::ended_before_running(instance, draft.status.launch.as_ref(), now, &world.timing);
+    let why = instance.state_reason.as_ref();
+    let mut message = format!("instance {} ended before it ran", instance.id);
+    if let Some(reason) = why {
+        message = format!("{message}: {}: {}", reason.code, reason.message);
+    }
+    let failed = |what: &str| ConditionType::InstanceReady.is_false(Reason::Failed, format!("{message}: {what}"));
+    match ending {
+        Ending::Final => {
+            draft.say(failed("delete the Machine to replace it"));
+            draft
+        }
+        Ending::Awaited => {
+            draft.say(failed("another one is launched once it is terminated"));
+            draft
+        }
+        Ending::NextAttempt(rest) if rest.is_zero() => {
+            if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
+                let pool = Pool {
+                    namespace: draft.namespace().to_owned(),
+                    cluster: cluster_name.to_owned(),
+                    instance_type: draft.machine.spec.instance_type.clone(),
+                };
+                let zone = Place::Zone(instance.availability_zone.clone());
+                world.memory.refused_capacity(&pool, zone, now);
+            }
+            apply::give_up(&mut draft);
+            world.clouds.forget(&draft.key());
+            draft.stop(failed("another one is launched"), Next::Requeue(Duration::ZERO))
+        }
+        Ending::NextAttempt(rest) => draft.stop(failed("another one is launched"), Next::Requeue(rest)),
+    }
+}
+
+fn instance_ready(instance: &Instance) -> ConditionUpdate {
     let id = &instance.id;
     let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
     let why = instance
@@ -203,21 +321,17 @@ fn instance_ready(draft: &Draft, instance: &Instance) -> capa_api::conditions::C
             Reason::Stopped,
             format!("instance {id} is stopped{why}: start it or delete the Machine"),
         ),
-        InstanceState::ShuttingDown | InstanceState::Terminated if draft.status.provisioned() => not_ready(
+        InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
             Reason::Terminated,
             format!(
                 "instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"
             ),
         ),
-        InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
-            Reason::Failed,
-            format!("instance {id} ended before it ran{why}: delete the Machine to replace it"),
-        ),
     }
 }
 
 /// Registration in load balancer targets comes with a later release; until then the user is told, not left guessing.
-fn targets_not_registered(draft: &Draft) -> Option<capa_api::conditions::ConditionUpdate> {
+fn targets_not_registered(draft: &Draft) -> Option<ConditionUpdate> {
     let role = meta::machine_role(&draft.machine.metadata);
     let targets = &draft.status.network.as_ref()?.control_plane_targets;
     (role == capa_api::common::MachineRole::ControlPlane && !targets.is_empty()).then(|| {

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use capa_api::common::{MachineRole, ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::{AWSMachine, AWSMachineSpec, HostAffinity, MarketType, Tenancy};
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
+use capa_api::unsupported::{self, Found, When};
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, identifying_tag};
 use capa_network::{Placement, Problem};
+use kube::Resource as _;
 
 /// What a request is made from besides the machine itself.
 pub(super) struct Ingredients<'a> {
@@ -160,47 +162,21 @@ pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
 
 /// Fields that are set but have no effect yet. A machine that asks for them is not launched without them.
 pub(super) fn unsupported(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
-    let set = [
-        (
-            "ami.eksLookupType",
-            spec.ami.as_ref().is_some_and(|ami| ami.eks_lookup_type.is_some()),
-        ),
-        ("elasticIpPool", spec.elastic_ip_pool.is_some()),
-        ("networkInterfaces", !spec.network_interfaces.is_empty()),
-        ("networkInterfaceType", spec.network_interface_type.is_some()),
-        ("assignPrimaryIPv6", spec.assign_primary_ipv6.is_some()),
-        ("privateDnsName", spec.private_dns_name.is_some()),
-        ("spotMarketOptions", spec.spot_market_options.is_some()),
-        ("marketType", spec.effective_market_type() != MarketType::OnDemand),
-        ("capacityReservationId", spec.capacity_reservation_id.is_some()),
-        (
-            "capacityReservationPreference",
-            spec.capacity_reservation_preference.is_some(),
-        ),
-        (
-            "tenancy",
-            spec.tenancy.is_some_and(|tenancy| tenancy != Tenancy::Default),
-        ),
-        ("hostID", spec.host_id.is_some()),
-        ("hostAffinity", spec.host_affinity != HostAffinity::Default),
-        ("dynamicHostAllocation", spec.dynamic_host_allocation.is_some()),
-        ("placementGroupName", spec.placement_group_name.is_some()),
-        ("placementGroupPartition", spec.placement_group_partition.is_some()),
-        ("cpuOptions", spec.cpu_options.is_some()),
-    ];
-    let names: Vec<&str> = set.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect();
-    if names.is_empty() && image_id(spec).is_some() {
-        return None;
-    }
-    let message = if names.is_empty() {
+    let condition = ConditionType::InstanceReady;
+    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), spec);
+    let stops_launch = |found: &&Found| {
+        let shown_by = found.field.consequence.condition;
+        found.field.when == When::Set && shown_by.is_some_and(|(shown_by, _)| shown_by == condition)
+    };
+    let names = unsupported::names(found.iter().filter(stops_launch));
+    let message = if !names.is_empty() {
+        format!("the spec asks for what has no effect yet, and is not launched without it: {names}")
+    } else if image_id(spec).is_none() {
         "looking up an image by name is not supported yet: set ami.id".to_owned()
     } else {
-        format!(
-            "the spec asks for what has no effect yet, and is not launched without it: {}",
-            names.join(", ")
-        )
+        return None;
     };
-    Some(ConditionType::InstanceReady.is_false(Reason::UnsupportedField, message))
+    Some(condition.is_false(Reason::UnsupportedField, message))
 }
 
 #[cfg(test)]
@@ -298,6 +274,7 @@ mod tests {
     #[test]
     fn every_field_without_effect_stops_the_launch_and_is_named() {
         let table = [
+            ("ami: {id: ami-1, eksLookupType: AmazonLinux}", "ami.eksLookupType"),
             ("elasticIpPool: {}", "elasticIpPool"),
             ("networkInterfaces: [eni-1]", "networkInterfaces"),
             ("networkInterfaceType: efa", "networkInterfaceType"),
@@ -306,7 +283,7 @@ mod tests {
             ("spotMarketOptions: {}", "spotMarketOptions"),
             ("marketType: Spot", "marketType"),
             ("capacityReservationId: cr-1", "capacityReservationId"),
-            ("capacityReservationPreference: Open", "capacityReservationPreference"),
+            ("capacityReservationPreference: None", "capacityReservationPreference"),
             ("tenancy: dedicated", "tenancy"),
             ("hostID: h-1", "hostID"),
             ("hostAffinity: host", "hostAffinity"),
@@ -316,47 +293,30 @@ mod tests {
             ("cpuOptions: {confidentialCompute: Disabled}", "cpuOptions"),
         ];
         for (spec, name) in table {
-            let update = unsupported(&machine(spec).spec).unwrap_or_else(|| panic!("{spec} passes"));
+            let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
+            let update = unsupported(&spec).unwrap_or_else(|| panic!("{name} passes"));
             assert_eq!(update.reason, Reason::UnsupportedField);
-            assert!(update.message.contains(name), "{spec}: {}", update.message);
+            let (_, names) = update.message.rsplit_once("without it: ").unwrap();
+            assert!(names.starts_with(name), "{name}: {}", update.message);
         }
-    }
-
-    /// What `kubectl explain` shows at a path below an AWSMachine's spec.
-    fn explained(path: &str) -> String {
-        let crds = capa_api::schema::crds().unwrap();
-        let crd = crds.iter().find(|crd| crd.spec.names.kind == "AWSMachine").unwrap();
-        let crd = capa_api::schema::manifest(crd).unwrap();
-        let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-        let field = path.split('.').fold(root, |schema, name| &schema["properties"][name]);
-        field["description"].as_str().unwrap_or_default().to_owned()
-    }
-
-    #[test]
-    fn every_field_without_effect_says_so_where_users_look_it_up() {
-        let spec = "ami: {eksLookupType: AmazonLinux}, elasticIpPool: {}, networkInterfaces: [eni-1], \
-                    networkInterfaceType: efa, assignPrimaryIPv6: enabled, privateDnsName: {}, spotMarketOptions: {}, \
-                    marketType: Spot, capacityReservationId: cr-1, capacityReservationPreference: Open, \
-                    tenancy: dedicated, hostID: h-1, hostAffinity: host, dynamicHostAllocation: {}, \
-                    placementGroupName: g, placementGroupPartition: 1, \
-                    cpuOptions: {confidentialCompute: Disabled}";
-        let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
-        let message = unsupported(&spec).unwrap().message;
-        let (_, refused) = message.rsplit_once(": ").unwrap();
-        let refused: Vec<&str> = refused.split(", ").collect();
-        assert_eq!(refused.len(), 17);
-        let lookup = ["ami.id", "imageLookupFormat", "imageLookupOrg", "imageLookupBaseOS"];
-        for path in refused.into_iter().chain(lookup) {
-            let text = explained(path);
-            assert!(text.contains("No effect yet"), "{path}: {text:?}");
-        }
+        let stopping = unsupported::fields().iter().filter(|field| {
+            let condition = field.consequence.condition.map(|(condition, _)| condition);
+            field.kind == "AWSMachine" && condition == Some(ConditionType::InstanceReady)
+        });
+        let stopping: Vec<&str> = stopping.map(|field| field.path).collect();
+        assert_eq!(
+            table.map(|(_, name)| name).as_slice(),
+            stopping,
+            "the table and nothing else"
+        );
     }
 
     #[test]
     fn values_that_ask_for_nothing_and_supported_fields_pass() {
         for spec in [
             "",
-            "tenancy: default, hostAffinity: default, marketType: OnDemand",
+            "tenancy: default, hostAffinity: default, marketType: OnDemand, capacityReservationPreference: Open",
+            "imageLookupFormat: none-is-looked-up-with-an-id, controlPlaneTargets: [{classicLoadBalancerName: api}]",
             "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: [{deviceName: d, size: 8}]",
         ] {
             assert_eq!(unsupported(&machine(spec).spec), None, "{spec}");

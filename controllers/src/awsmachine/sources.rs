@@ -1,6 +1,5 @@
 //! The sources of a machine's network, in the contract's order. Pure.
 
-use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::Reason;
 use capa_api::core::ContractReference;
 use capa_api::machine::AWSMachineSpec;
@@ -13,20 +12,6 @@ use crate::world::Infrastructure;
 
 /// What the machine itself says: region, identity, targets, subnet by id, and security groups by role.
 pub(super) fn own(name: &str, spec: &AWSMachineSpec) -> Source {
-    let group = |role: SecurityGroupRole| {
-        spec.security_group_overrides
-            .get(role.as_str())
-            .filter(|id| !id.is_empty())
-    };
-    let groups = NetworkSecurityGroups {
-        all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
-            .into_iter()
-            .filter_map(group)
-            .cloned()
-            .collect(),
-        control_plane: group(SecurityGroupRole::ControlPlane).into_iter().cloned().collect(),
-        worker: vec![],
-    };
     let subnet_id = spec
         .subnet
         .as_ref()
@@ -43,7 +28,7 @@ pub(super) fn own(name: &str, spec: &AWSMachineSpec) -> Source {
                 ..NetworkSubnet::default()
             })
             .collect(),
-        security_groups: Some(groups),
+        security_groups: Some(NetworkSecurityGroups::from_overrides(&spec.security_group_overrides)),
         ..MachineNetwork::default()
     };
     Source {

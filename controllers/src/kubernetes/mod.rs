@@ -227,6 +227,32 @@ impl MachineKubernetes for KubernetesWorld {
             .map(drop)
     }
 
+    async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        let name = ObjectName::of(machine);
+        let namespace = machine.namespace().unwrap_or_default();
+        let api: Api<AWSMachine> = Api::namespaced(self.client.clone(), &namespace);
+        let attempted = || format!("confirm that {name} is as it was read");
+        match api.get_metadata(&machine.name_any()).await {
+            Ok(current) if current.resource_version() == machine.resource_version() => Ok(()),
+            Ok(_) => {
+                self.runtime.writes.overtaken(machine);
+                Err(failed(attempted(), Overtaken(ObjectName::of(machine))))
+            }
+            Err(error) => Err(failed(attempted(), error)),
+        }
+    }
+
+    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
+        let value = if blocked { json!("") } else { Value::Null };
+        let patch = json!({"metadata": {
+            "resourceVersion": machine.resource_version(),
+            "annotations": {meta::BLOCK_MOVE_ANNOTATION: value},
+        }});
+        let attempted = "mark whether clusterctl may move";
+        let patched = self.patch(machine, patch, attempted).await?;
+        patched.ok_or_else(|| failed(format!("{attempted} {}", machine.name_any()), "the object is gone"))
+    }
+
     async fn write_status(
         &self,
         machine: &AWSMachine,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::machine::InstanceState;
@@ -10,6 +11,8 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, Image, Instance, LaunchRequest, MachineCloud, MachineClouds, MachineKey,
     Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
 };
+
+use jiff::Timestamp;
 
 use super::{Journal, lock};
 
@@ -40,6 +43,8 @@ struct State {
     listed: bool,
     listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
+    /// What asking for a turn to launch answers, before it is always granted.
+    launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
 }
 
@@ -139,6 +144,16 @@ impl FakeAws {
         self.state().instances.remove(id);
     }
 
+    /// Says that EC2 accepted the launch of an instance at the beginning of time.
+    pub(crate) fn set_launch_time(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
+    }
+
+    /// Takes all tags off an instance.
+    pub(crate) fn untag(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().tags.clear();
+    }
+
     pub(crate) fn set_instance_state(&self, id: &str, instance_state: InstanceState) {
         let mut state = self.state();
         state.instances.get_mut(id).unwrap().state = instance_state;
@@ -149,7 +164,6 @@ impl FakeAws {
         self.state().listed = listed;
     }
 
-    /// Makes the next call of that action fail without effect.
     /// Has no listing end from here on.
     pub(crate) fn refuse_listings(&self, error: CloudError) {
         let mut state = self.state();
@@ -157,6 +171,13 @@ impl FakeAws {
         state.listing_failure = Some(error);
     }
 
+    /// Has the next machine that asks for its turn to launch wait for it.
+    pub(crate) fn defer_launch(&self, wait: Duration) {
+        let mut state = self.state();
+        state.launch_turns.push_back(CloudError::deferred("RunInstances", wait));
+    }
+
+    /// Makes the next call of that action fail without effect.
     pub(crate) fn fail_next(&self, action: &'static str, error: CloudError) {
         self.push_failure(action, error, false);
     }
@@ -348,8 +369,9 @@ impl MachineCloud for FakeAws {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.call("DescribeInstances", |state| {
             let all: Vec<Instance> = state.instances.values().cloned().collect();
-            matching(&all, query, |instance, name| {
-                instance.tags.get(name.strip_prefix("tag:")?).cloned()
+            matching(&all, query, |instance, name| match name {
+                "client-token" => instance.client_token.clone(),
+                _ => instance.tags.get(name.strip_prefix("tag:")?).cloned(),
             })
         })
     }
@@ -365,6 +387,10 @@ impl MachineCloud for FakeAws {
 
     fn listing_failure(&self) -> Option<CloudError> {
         self.state().listing_failure.clone()
+    }
+
+    fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {
+        self.state().launch_turns.pop_front().map_or(Ok(()), Err)
     }
 
     async fn launch(&self, _: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {

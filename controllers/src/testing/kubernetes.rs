@@ -39,6 +39,8 @@ struct State {
     infrastructure: BTreeMap<String, Infrastructure>,
     /// Calls that are to fail, after how many that do not.
     failing: BTreeMap<&'static str, usize>,
+    /// Calls during which time passes.
+    delays: BTreeMap<&'static str, Duration>,
 }
 
 impl FakeKubernetes {
@@ -143,9 +145,17 @@ impl FakeKubernetes {
         self.state().failing.insert(call, others);
     }
 
+    /// Lets time pass during the next call of that kind.
+    pub(crate) fn delay_next(&self, call: &'static str, by: Duration) {
+        self.state().delays.insert(call, by);
+    }
+
     fn called(&self, call: &'static str) -> Result<(), KubernetesError> {
         self.journal.note(call);
         let mut state = self.state();
+        if let Some(delay) = state.delays.remove(call) {
+            state.now += delay;
+        }
         match state.failing.remove(call) {
             Some(0) => Err(error(call, "the API server does not answer")),
             Some(others) => {
@@ -282,6 +292,27 @@ impl MachineKubernetes for FakeKubernetes {
                 .retain(|finalizer| finalizer != meta::MACHINE_FINALIZER);
         });
         removed.map(drop)
+    }
+
+    async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        self.called("confirm")?;
+        let (namespace, name) = key(&machine.metadata);
+        match self.aws_machine(&namespace, &name) {
+            Some(current) if current.metadata.resource_version == machine.metadata.resource_version => Ok(()),
+            _ => Err(error("confirm", "the object has changed")),
+        }
+    }
+
+    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
+        let call = if blocked { "block_move" } else { "unblock_move" };
+        self.change(machine, call, |machine| {
+            let annotations = machine.annotations_mut();
+            if blocked {
+                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+            } else {
+                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            }
+        })
     }
 
     async fn write_status(

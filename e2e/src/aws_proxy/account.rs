@@ -12,6 +12,9 @@ use super::journal::{Journal, Mark, RawLaunch};
 use super::limits::Limits;
 use super::state::{AccountState, KeyEntry, Shared};
 
+/// How every secret access key begins, to look for them all at once.
+pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
+
 /// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessKey {
@@ -107,7 +110,8 @@ impl Account {
     }
 
     /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves them
-    /// out, whatever the filter, and answers `InvalidInstanceID.NotFound` where they are named by id. The user sees them.
+    /// out, whatever the filter; every call that names them by id is answered `InvalidInstanceID.NotFound`. The user sees
+    /// and changes them.
     pub fn set_hidden(&self, duration: Duration) {
         self.change(|account| account.instances.hidden = duration);
     }
@@ -201,7 +205,7 @@ impl AccessKey {
     pub(super) fn numbered(number: u64) -> Self {
         Self {
             access_key_id: format!("AKIA{number:016}"),
-            secret_access_key: format!("secret/access/key/that/nobody/prints/{number:04}"),
+            secret_access_key: format!("{SECRET_KEYS}{number:04}"),
         }
     }
 }

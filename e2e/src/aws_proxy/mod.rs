@@ -45,7 +45,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
-pub use account::{AccessKey, Account};
+pub use account::{AccessKey, Account, SECRET_KEYS};
 pub use faults::{Fault, InjectedFault};
 pub use held::UnansweredLaunch;
 pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};

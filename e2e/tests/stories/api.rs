@@ -256,17 +256,25 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         (json!({"attempt": 0}), None),
         (whole.clone(), None),
         (merged(&whole, &json!({"instanceID": "i-0aa00000000000001"})), None),
+        (merged(&whole, &json!({"holder": "a1b2c3d4"})), None),
+        (
+            json!({"attempt": 0, "holder": "a1b2c3d4"}),
+            Some("attempt 0 stands alone"),
+        ),
         (
             json!({"attempt": 0, "instanceID": "i-0aa00000000000001"}),
             Some("attempt 0 stands alone"),
         ),
-        (json!({"attempt": 1}), Some("everything but instanceID is required")),
+        (
+            json!({"attempt": 1}),
+            Some("everything but holder and instanceID is required"),
+        ),
         (json!({"attempt": -1}), Some("status.launch.attempt")),
         (json!({}), Some("status.launch.attempt: Required")),
     ];
     for field in needed.iter().filter(|field| *field != "attempt") {
         let without = merged(&whole, &json!({field: null}));
-        cases.push((without, Some("everything but instanceID is required")));
+        cases.push((without, Some("everything but holder and instanceID is required")));
         let alone = json!({"attempt": 0, field: whole[field]});
         cases.push((alone, Some("attempt 0 stands alone")));
     }

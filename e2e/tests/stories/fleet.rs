@@ -40,11 +40,22 @@ async fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
     for flip in 0..10 {
         set_ready(&scenario, if flip % 2 == 0 { "False" } else { "True" }).await?;
     }
-    let after = passes(&manager).await?;
+    let after = settled(&manager).await?;
     assert!(after <= before, "{} passes over machines", after - before);
     let aws = scenario.environment.aws();
     let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
     assert!(calls.is_empty(), "{calls}");
+
+    // What does concern machines would have been noticed: a change of the network wakes each of them.
+    scenario
+        .change("dev", json!({"spec": {"additionalTags": {"team": "another"}}}))
+        .await?;
+    eventually(WITHIN, "a pass over each machine", async || {
+        let woken = passes(&manager).await? - after;
+        ensure!(woken >= f64::from(u32::try_from(count)?), "{woken} passes");
+        Ok(())
+    })
+    .await?;
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

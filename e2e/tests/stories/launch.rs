@@ -89,7 +89,7 @@ async fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
     assert_eq!(call.parameter("UserData"), Some(digest(&compressed).as_str()));
     let mut plain = String::new();
     GzDecoder::new(compressed.as_slice()).read_to_string(&mut plain)?;
-    assert_eq!(plain, USER_DATA);
+    assert_eq!(plain, fixtures::user_data(USER_DATA));
     let tags = [
         ("Name", "shown-in-console"),
         ("MachineName", &format!("{}/whole", scenario.environment.namespace())),
@@ -137,7 +137,8 @@ async fn a_plain_machine_gets_safe_defaults_and_tells_all_of_its_launch() -> any
         ("NetworkInterface.1.SubnetId", &zone.private_subnet_id),
     ];
     assert_eq!(besides_basics(&call, &plain), expected.into(), "{call}");
-    assert_eq!(call.parameter("UserData"), Some(digest(USER_DATA.as_bytes()).as_str()));
+    let user_data = fixtures::user_data(USER_DATA);
+    assert_eq!(call.parameter("UserData"), Some(digest(user_data.as_bytes()).as_str()));
 
     let launch = at(&plain, "/status/launch");
     let record = json!({

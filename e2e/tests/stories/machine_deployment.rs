@@ -1,9 +1,12 @@
 //! A MachineDeployment on infrastructure that the user brought, up and away.
 
+use std::collections::BTreeSet;
+
 use anyhow::ensure;
 use capa_e2e::eventually;
 use serde_json::json;
 
+use super::machines::counts;
 use super::scenario::{CORE, Scenario, WITHIN};
 
 #[tokio::test]
@@ -29,12 +32,7 @@ async fn machines_come_up_on_brought_infrastructure_and_go_without_a_trace() -> 
         ["eu-west-1a", "eu-west-1b", "eu-west-1c"],
         "three zones are filled evenly"
     );
-    let calls = scenario.environment.aws().manager_journal();
-    assert_eq!(
-        calls.mutating().counts().into_iter().collect::<Vec<_>>(),
-        [("RunInstances".to_owned(), 3)],
-        "{calls}"
-    );
+    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 3)]));
 
     scenario
         .patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 0}}))
@@ -48,9 +46,19 @@ async fn machines_come_up_on_brought_infrastructure_and_go_without_a_trace() -> 
     scenario.environment.delete(CORE, "Cluster", "dev", WITHIN).await?;
     assert!(scenario.user.live_instances().await?.is_empty());
     assert_eq!(scenario.user.dump().await?, before, "the user's network is as it was");
-    let mutating = scenario.environment.aws().manager_journal().mutating().counts();
-    let expected = [("RunInstances".to_owned(), 3), ("TerminateInstances".to_owned(), 3)];
-    assert_eq!(mutating.into_iter().collect::<Vec<_>>(), expected);
+    let expected = counts(&[("RunInstances", 3), ("TerminateInstances", 3)]);
+    assert_eq!(scenario.mutating(), expected);
+    let journal = scenario.environment.aws().manager_journal();
+    let ids = |action: &str| -> BTreeSet<String> {
+        let calls = journal.of(action);
+        calls
+            .calls()
+            .iter()
+            .flat_map(|call| call.instance_ids.clone())
+            .collect()
+    };
+    assert_eq!(ids("TerminateInstances"), ids("RunInstances"), "{journal}");
+    assert_eq!(ids("RunInstances").len(), 3, "{journal}");
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

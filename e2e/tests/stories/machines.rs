@@ -122,16 +122,24 @@ impl Scenario {
         Ok(())
     }
 
-    /// Makes the manager look at a machine once more, and waits until it has.
+    /// Makes the manager look at a machine once more, and waits until it has: a pass has ended over the machine as it
+    /// is from here on.
     pub(crate) async fn looked_again(&self, name: &str, manager: &Manager) -> anyhow::Result<()> {
-        let before = passes(manager).await?;
+        let api = self.environment.api(OURS, "AWSMachine").await?;
         // A value of its own each time: an equal one would be no change.
-        let label = json!({"metadata": {"labels": {"seen": format!("{before}")}}});
-        self.patch(OURS, "AWSMachine", name, label).await?;
-        eventually(WITHIN, "another pass over the machine", async || {
-            ensure!(passes(manager).await? > before, "none yet");
-            Ok(())
-        })
+        let before = api.get(name).await?.resource_version();
+        let label = Patch::Merge(json!({"metadata": {"labels": {"seen": before}}}));
+        let labelled = api.patch(name, &PatchParams::default(), &label).await?;
+        let version: u64 = labelled.resource_version().unwrap_or_default().parse()?;
+        eventually(
+            WITHIN,
+            &format!("a pass over version {version} of {name}"),
+            async || {
+                let seen = manager.looked_at("awsmachine", name)?;
+                ensure!(seen.iter().any(|seen| *seen >= version), "it has looked at {seen:?}");
+                Ok(())
+            },
+        )
         .await
     }
 

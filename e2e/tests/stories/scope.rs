@@ -1,42 +1,52 @@
 //! What a manager is told to leave to others.
 
-use capa_e2e::{World, fixtures};
+use capa_e2e::fixtures;
+use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::machines::{INLINE, at, counts, machine};
+use super::machines::{INLINE, at, counts};
 use super::scenario::{FASTER, OURS, Scenario};
 
 #[tokio::test]
 async fn objects_without_the_watch_filter_or_in_another_namespace_are_not_touched() -> anyhow::Result<()> {
     let scenario = Scenario::new("scope").await?;
-    let elsewhere = World::shared().await?.test("elsewhere").await?;
-    for yaml in [
-        scenario.unmanaged("dev", ""),
-        fixtures::cluster("dev", Some("AWSCluster")),
-        fixtures::bootstrap_secret("blue", "#cloud-config"),
-        machine("blue", "dev", INLINE),
-    ] {
-        scenario.environment.apply(&yaml).await?;
-        elsewhere.apply(&yaml).await?;
+    let elsewhere = Scenario::new("elsewhere").await?;
+    let blue = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "blue"}}});
+    for story in [&scenario, &elsewhere] {
+        story.environment.apply(&story.unmanaged("dev", "")).await?;
+        story
+            .environment
+            .apply(&fixtures::cluster("dev", Some("AWSCluster")))
+            .await?;
+        story.machine("blue", "dev", INLINE).await?;
+        for (kind, name) in [("AWSCluster", "dev"), ("AWSMachine", "blue")] {
+            story.patch(OURS, kind, name, blue.clone()).await?;
+        }
     }
     scenario.machine("plain", "dev", INLINE).await?;
-    let blue = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "blue"}}});
-    for (kind, name) in [("AWSCluster", "dev"), ("AWSMachine", "blue")] {
-        scenario.patch(OURS, kind, name, blue.clone()).await?;
-    }
     let manager = scenario.environment.manager().flag(FASTER).flag("--watch-filter=blue");
     let manager = manager.start().await?;
     scenario.machine_ready("blue").await?;
 
-    let plain = scenario.get(OURS, "AWSMachine", "plain").await?;
-    let neighbour = elsewhere.api(OURS, "AWSMachine").await?.get("blue").await?;
-    for untouched in [plain, neighbour] {
-        assert!(at(&untouched, "/status").is_null(), "{}", untouched.data);
-        assert_eq!(untouched.metadata.finalizers, None);
-    }
+    untouched(&scenario.get(OURS, "AWSMachine", "plain").await?);
+    untouched(&elsewhere.get(OURS, "AWSMachine", "blue").await?);
+    untouched(&elsewhere.get(OURS, "AWSCluster", "dev").await?);
     assert_eq!(scenario.mutating(), counts(&[("RunInstances", 1)]));
-    assert!(elsewhere.aws().manager_journal().is_empty());
+    let calls = elsewhere.environment.aws().manager_journal();
+    assert!(calls.is_empty(), "{calls}");
+
+    // Nothing else kept it from them: each is launched once it has the label, or a manager its namespace.
+    scenario.patch(OURS, "AWSMachine", "plain", blue).await?;
+    scenario.machine_ready("plain").await?;
     assert!(manager.stop().await?.success());
-    elsewhere.finish().await?;
+    let manager = elsewhere.manager().await?;
+    elsewhere.machine_ready("blue").await?;
+    assert!(manager.stop().await?.success());
+    elsewhere.environment.finish().await?;
     scenario.environment.finish().await
+}
+
+fn untouched(object: &DynamicObject) {
+    assert!(at(object, "/status").is_null(), "{}", object.data);
+    assert_eq!(object.metadata.finalizers, None);
 }

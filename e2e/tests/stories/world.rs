@@ -1,11 +1,15 @@
 //! The world itself, before any manager of ours works in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{World, eventually, fixtures};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::DeleteParams};
+
+use super::machines::INLINE;
+use super::scenario::Scenario;
 
 const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -29,6 +33,30 @@ async fn namespaces_come_and_go() -> anyhow::Result<()> {
     })
     .await?;
     environment.finish().await
+}
+
+#[tokio::test]
+async fn nothing_of_ours_holds_the_namespace_of_a_test_that_has_finished() -> anyhow::Result<()> {
+    let scenario = Scenario::new("left-machines").await?;
+    let manager = scenario.manager().await?;
+    scenario.cluster("dev").await?;
+    scenario.machine("left", "dev", INLINE).await?;
+    let machine = scenario.machine_ready("left").await?;
+    assert!(machine.metadata.finalizers.is_some_and(|held| !held.is_empty()));
+    assert!(manager.stop().await?.success());
+    let namespaces: Api<Namespace> = Api::all(scenario.environment.client());
+    let name = scenario.environment.namespace().to_owned();
+    scenario.environment.finish().await?;
+    eventually(Duration::from_mins(1), "the namespace to be gone", async || {
+        let namespace = namespaces.get_opt(&name).await?;
+        ensure!(
+            namespace.is_none(),
+            "it says {:?}",
+            namespace.and_then(|namespace| namespace.status)
+        );
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -133,12 +161,20 @@ async fn a_test_that_does_not_finish_leaves_logs_calls_and_objects_but_no_secret
 
 #[tokio::test]
 async fn the_world_fits_a_small_machine() -> anyhow::Result<()> {
-    let memory = World::shared().await?.memory()?;
+    // One of its own: the shared one has the peaks of whatever ran in it before.
+    let world = Arc::new(World::start().await?);
+    let environment = world.test("memory").await?;
+    environment.apply(&fixtures::cluster("bare", None)).await?;
+    environment
+        .delete(CLUSTER_API, "Cluster", "bare", Duration::from_mins(1))
+        .await?;
+    let memory = world.memory()?;
     let mebibytes: Vec<(String, u64)> = memory
         .into_iter()
         .map(|(name, memory)| (name, memory.peak >> 20))
         .collect();
     let total: u64 = mebibytes.iter().map(|(_, size)| size).sum();
     assert!(total < 2048, "{total} MiB: {mebibytes:?}");
-    Ok(())
+    environment.finish().await?;
+    world.stop().await
 }

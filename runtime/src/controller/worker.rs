@@ -105,15 +105,19 @@ impl<R: Reconciler> Worker<R> {
     async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>) -> Action {
         let _busy = self.metrics.busy();
         let started = Instant::now();
+        let mut version = None;
         let result = match self.subject(cached).await {
             Ok(Subject::Stale) => return Action::requeue(CACHE_GLANCE),
             Ok(Subject::Gone) => Ok(Next::AwaitChange),
-            Ok(Subject::Object(object)) => Arc::clone(&self).isolated(*object).await,
+            Ok(Subject::Object(object)) => {
+                version.clone_from(&object.meta().resource_version);
+                Arc::clone(&self).isolated(*object).await
+            }
             Err(error) => Err(error),
         };
         let (label, action) = self.decide(uid(cached.meta()), result);
         let took = started.elapsed();
-        debug!(result = label.label(), ?took, ?action, "reconciled");
+        debug!(result = label.label(), ?took, ?action, version, "reconciled");
         self.metrics.finished(label, took);
         action
     }

@@ -14,15 +14,6 @@ use crate::testing::{instance, refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
-/// A launch of another process that may have called: its record is there, an instance is not.
-async fn recorded_by_another() -> Scene {
-    let mut scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
-    scene.restart();
-    scene
-}
-
 #[tokio::test]
 async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
     let scene = Scene::new();
@@ -60,7 +51,7 @@ async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_
         .kubernetes
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
-    assert_eq!(again.calls, ["write_status", "write_status"]);
+    assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
     assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
@@ -85,7 +76,10 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_token() {
     assert_eq!(lost.says(INSTANCE_READY), "False/Launching");
     assert_eq!((lost.launch().is_open(), lost.next), (true, Next::Retry));
     let found = scene.pass().await;
-    assert_eq!(found.calls, ["RunInstances", "write_status", "write_status"]);
+    assert_eq!(
+        found.calls,
+        ["RunInstances", "write_status", "unblock_move", "write_status"]
+    );
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
@@ -121,19 +115,48 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
 }
 
 #[tokio::test]
+async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_launch() {
+    let scene = Scene::new();
+    let turn = Duration::from_millis(1234);
+    scene.aws.defer_launch(turn);
+    scene.aws.defer_launch(turn);
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
+    assert_eq!((waiting.next, waiting.launch().attempt), (Next::Requeue(turn), 0));
+    let still = scene.pass().await;
+    assert_eq!(still.calls, [""; 0]);
+    let launched = scene.pass().await;
+    assert_eq!(launched.launch().instance_id.as_deref(), Some(FIRST));
+}
+
+#[tokio::test]
 async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
     let scene = Scene::new();
-    let code = "InsufficientInstanceCapacity";
-    scene.aws.fail_next("RunInstances", refused("RunInstances", code));
-    let no_capacity = scene.pass().await;
-    assert_eq!(no_capacity.says(INSTANCE_READY), "False/InsufficientCapacity");
+    let refused = scene.refused_with("InvalidAMIID.NotFound").await;
+    assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(refused.next, Next::Retry, "each time later");
     let next = scene.pass().await;
-    assert_eq!(
-        next.calls,
-        ["write_status", "RunInstances", "write_status", "write_status"]
-    );
+    assert_eq!(next.calls, LAUNCH[3..]);
     assert_eq!(next.launch().attempt, 2);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_costs_one_call_a_try_and_four_writes() {
+    let scene = Scene::new();
+    scene.refused_with("InvalidAMIID.NotFound").await;
+    for _ in 0..3 {
+        let again = scene.refused_with("InvalidAMIID.NotFound").await;
+        let expected = [
+            "block_move",
+            "write_status",
+            "RunInstances",
+            "write_status",
+            "unblock_move",
+        ];
+        assert_eq!(again.calls, expected);
+        assert_eq!((again.next, again.events), (Next::Retry, vec![]));
+    }
 }
 
 #[tokio::test]
@@ -146,22 +169,15 @@ async fn a_refusal_after_silence_is_no_proof_and_is_looked_up_until_it_is() {
     scene.pass().await;
     assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/QuotaExceeded");
     let unconfirmed = scene.pass().await;
-    assert_eq!(unconfirmed.calls, ["DescribeInstances", "write_status"]);
+    assert_eq!(
+        unconfirmed.calls,
+        ["DescribeInstances", "DescribeInstances", "write_status"],
+        "by tags and by token"
+    );
     assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
     let later = scene.after(Timing::default().launch_lookup_age).await;
     assert_eq!(later.calls[0], "DescribeInstances");
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
-}
-
-#[tokio::test]
-async fn the_record_of_another_process_is_looked_up_before_its_call_is_made() {
-    let scene = recorded_by_another().await;
-    let pass = scene.pass().await;
-    assert_eq!(
-        pass.calls,
-        ["DescribeInstances", "RunInstances", "write_status", "write_status"]
-    );
-    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
 #[tokio::test]
@@ -178,7 +194,7 @@ async fn what_another_process_launched_is_adopted_and_nothing_is_called() {
 
 #[tokio::test]
 async fn a_lookup_that_fails_launches_nothing() {
-    let scene = recorded_by_another().await;
+    let scene = Scene::recorded_by_another().await;
     scene.aws.fail_next(
         "DescribeInstances",
         refused("DescribeInstances", "UnauthorizedOperation"),
@@ -190,7 +206,7 @@ async fn a_lookup_that_fails_launches_nothing() {
 
 #[tokio::test]
 async fn a_call_that_would_differ_from_its_record_is_never_made() {
-    let scene = recorded_by_another().await;
+    let scene = Scene::recorded_by_another().await;
     scene
         .kubernetes
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
@@ -198,20 +214,79 @@ async fn a_call_that_would_differ_from_its_record_is_never_made() {
     assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(matches!(first.next, Next::Requeue(_)));
     let again = scene.after(Duration::from_secs(599)).await;
-    assert_eq!(again.calls, ["DescribeInstances"]);
+    assert_eq!(again.calls, ["DescribeInstances", "DescribeInstances"]);
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     scene.after(Duration::from_secs(1)).await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
 }
 
 #[tokio::test]
-async fn a_token_that_aws_has_forgotten_is_not_used_again() {
+async fn a_token_that_aws_may_have_forgotten_is_looked_up_twice_and_not_used_again() {
     let scene = Scene::new();
+    let timing = Timing::default();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
-    let pass = scene.after(Timing::default().token_age).await;
-    assert_eq!(pass.calls[0], "DescribeInstances");
+    let first = scene.after(timing.token_age).await;
+    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let second = scene.after(timing.lookup_spacing).await;
+    assert_eq!(second.calls[..2], ["DescribeInstances", "DescribeInstances"]);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn looking_begins_anew_with_a_process_and_loses_nothing() {
+    let mut scene = Scene::recorded_by_another().await;
+    scene
+        .kubernetes
+        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    scene.pass().await;
+    scene.kubernetes.advance(Duration::from_secs(599));
+    scene.restart();
+    scene.pass().await;
+    scene.after(Duration::from_secs(1)).await;
+    assert_eq!(scene.tokens(), ["uid-m-1"], "the new process has looked for a second");
+    scene.after(Duration::from_secs(599)).await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn an_instance_that_lost_its_tags_is_found_by_its_token() {
+    let scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.aws.untag(FIRST);
+    let found = scene.refused_with("IdempotentParameterMismatch").await;
+    assert_eq!(found.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.aws.instance_ids(), [FIRST]);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_instance_has_ended_meanwhile_is_not_followed_by_another() {
+    let mut scene = Scene::new();
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.restart();
+    let ended = scene.pass().await;
+    assert_eq!(ended.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(ended.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
+    let mut scene = Scene::new();
+    let recorded_first = scene.refused_with("InternalError").await.machine().status.clone();
+    scene.edit(|machine| machine.status.as_mut().unwrap().network = None);
+    scene.restart();
+    assert_eq!(scene.pass().await.launch().attempt, 2);
+    // A backup from the time of the first attempt is restored.
+    scene.edit(|machine| machine.status = recorded_first);
+    scene.restart();
+    let adopted = scene.pass().await;
+    assert_eq!(adopted.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(adopted.launch().attempt, 2);
 }
 
 #[tokio::test]

@@ -1,8 +1,15 @@
 //! The story of an AWSMachine on doubles of Kubernetes and AWS.
 
+mod abandonment;
+mod capacity;
 mod deletion;
+mod fields;
+mod holders;
 mod launches;
+mod moves;
 mod observation;
+mod pending_deaths;
+mod recovery;
 mod waits;
 
 use std::sync::Arc;
@@ -16,7 +23,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{LaunchMemory, MachineWorld, reconcile};
-use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
+use crate::testing::{FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
 use crate::world::MachineKubernetes;
 
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \
@@ -26,14 +33,17 @@ const NETWORK: &str = "{region: eu-west-1, clusterTag: dev, securityGroups: {all
     {id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b, availabilityZone: eu-west-1b}]}";
 const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}, cloudInit: {insecureSkipSecretsManager: true}";
 
-/// The calls of a first launch: the record is written before EC2 is asked, the answer first thing after.
-const LAUNCH: [&str; 7] = [
+/// The calls of a first launch: the record is written before EC2 is asked, the answer first thing after. In between the
+/// object must not be moved.
+const LAUNCH: [&str; 9] = [
     "add_finalizer",
     "GetCallerIdentity",
     "DescribeInstances",
+    "block_move",
     "write_status",
     "RunInstances",
     "write_status",
+    "unblock_move",
     "write_status",
 ];
 /// The id of the first instance that is launched.
@@ -74,7 +84,7 @@ impl Scene {
         let world = MachineWorld {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
-            memory: LaunchMemory::default(),
+            memory: LaunchMemory::new("one"),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
         };
@@ -94,6 +104,15 @@ impl Scene {
         scene.pass().await;
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
         scene.pass().await;
+        scene
+    }
+
+    /// A launch of another process that may have called: its record is there, an instance is not.
+    async fn recorded_by_another() -> Self {
+        let mut scene = Self::new();
+        scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+        scene.pass().await;
+        scene.restart();
         scene
     }
 
@@ -130,7 +149,13 @@ impl Scene {
 
     /// The same objects under a new process, which remembers nothing.
     fn restart(&mut self) {
-        self.world.memory = LaunchMemory::default();
+        self.world.memory = LaunchMemory::new("another");
+    }
+
+    /// A pass whose launch is refused with this code.
+    async fn refused_with(&self, code: &str) -> Pass {
+        self.aws.fail_next("RunInstances", refused("RunInstances", code));
+        self.pass().await
     }
 
     async fn pass(&self) -> Pass {

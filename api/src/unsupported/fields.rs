@@ -1,0 +1,180 @@
+//! The table: every spec field without effect yet, by its highest parent.
+
+use super::{Consequence, Field, When};
+use crate::conditions::{ConditionType, Reason};
+
+/// What a launch would have to be told, and is not.
+const NOT_LAUNCHED: Consequence = Consequence {
+    condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
+    what: "a machine that sets it is not launched",
+};
+/// Images are given by id.
+const NOT_LOOKED_UP: Consequence = Consequence {
+    condition: None,
+    what: "no image is looked up",
+};
+/// Bootstrap data goes inline.
+const NOT_STORED: Consequence = Consequence {
+    condition: Some((ConditionType::BootstrapDataReady, Reason::StorageNotSupported)),
+    what: "bootstrap data is kept in no AWS service, and a machine that asks for it waits",
+};
+/// Only cloud-init is spoken.
+const NO_IGNITION: Consequence = Consequence {
+    condition: Some((ConditionType::BootstrapDataReady, Reason::UnsupportedFormat)),
+    what: "a machine that sets it waits and is not launched",
+};
+/// Instances are put into no load balancer.
+const NOT_REGISTERED: Consequence = Consequence {
+    condition: Some((ConditionType::ControlPlaneTargetsReady, Reason::UnsupportedField)),
+    what: "nothing is registered",
+};
+/// An AWSCluster goes on without it and says so.
+const fn goes_on(what: &'static str) -> Consequence {
+    Consequence {
+        condition: Some((ConditionType::PreflightPassed, Reason::UnsupportedField)),
+        what,
+    }
+}
+/// An instance keeps what it was launched with.
+const KEPT: Consequence = Consequence {
+    condition: None,
+    what: "the instance keeps what it was launched with",
+};
+/// An AWSCluster that is not unmanaged does nothing at all.
+const NOT_MANAGED: Consequence = Consequence {
+    condition: Some((ConditionType::Ready, Reason::NotManagedYet)),
+    what: "the managed mode, to which it belongs, is not there",
+};
+
+const LEAVE_OUT: &str = "leave it out";
+const BY_ID: &str = "set `ami.id` on the machines";
+const INLINE: &str = "set `cloudInit.insecureSkipSecretsManager: true`";
+
+const fn machine(path: &'static str) -> Field {
+    Field {
+        kind: "AWSMachine",
+        path,
+        neutral: &[],
+        when: When::Set,
+        consequence: NOT_LAUNCHED,
+        instead: LEAVE_OUT,
+    }
+}
+
+const fn cluster(path: &'static str, consequence: Consequence, instead: &'static str) -> Field {
+    Field {
+        kind: "AWSCluster",
+        consequence,
+        instead,
+        ..machine(path)
+    }
+}
+
+const fn managed(path: &'static str) -> Field {
+    Field {
+        when: When::Managed,
+        ..cluster(path, NOT_MANAGED, "bring what it describes, and name it in `network`")
+    }
+}
+
+impl Field {
+    const fn but(self, neutral: &'static [&'static str]) -> Self {
+        Self { neutral, ..self }
+    }
+
+    const fn so(self, consequence: Consequence, instead: &'static str) -> Self {
+        Self {
+            consequence,
+            instead,
+            ..self
+        }
+    }
+
+    const fn changed(self) -> Self {
+        Self {
+            when: When::Changed,
+            ..self.so(KEPT, "replace the Machine")
+        }
+    }
+}
+
+/// The table.
+pub(super) const FIELDS: &[Field] = &[
+    cluster(
+        "controlPlaneTargets",
+        goes_on("nothing is registered"),
+        "register control plane instances yourself",
+    ),
+    cluster(
+        "preflight.mode",
+        goes_on("no rule is checked and nothing is held back"),
+        "use `Report`",
+    )
+    .but(&[r#""Disabled""#, r#""Report""#]),
+    cluster("preflight.skipRules", goes_on("no rule is checked"), LEAVE_OUT),
+    cluster("preflight.cni", goes_on("no rule is checked"), LEAVE_OUT).but(&[r#""None""#]),
+    cluster("imageLookupFormat", goes_on("no image is looked up"), BY_ID),
+    cluster("imageLookupOrg", goes_on("no image is looked up"), BY_ID),
+    cluster("imageLookupBaseOS", goes_on("no image is looked up"), BY_ID),
+    cluster(
+        "s3Bucket",
+        goes_on("no bootstrap data is kept in a bucket"),
+        "use cloud-init with data in the user data",
+    ),
+    managed("partition"),
+    managed("controlPlaneLoadBalancer"),
+    managed("secondaryControlPlaneLoadBalancer"),
+    managed("bastion"),
+    managed("network.cni"),
+    managed("network.additionalControlPlaneIngressRules"),
+    managed("network.additionalNodeIngressRules"),
+    managed("network.nodePortIngressRuleCidrBlocks"),
+    managed("network.subnets[].cidrBlock"),
+    managed("network.subnets[].ipv6CidrBlock"),
+    managed("network.subnets[].natGatewayId"),
+    managed("network.subnets[].parentZoneName"),
+    managed("network.subnets[].routeTableId"),
+    managed("network.vpc.availabilityZoneSelection").but(&[r#""Ordered""#]),
+    managed("network.vpc.availabilityZoneUsageLimit").but(&["3"]),
+    managed("network.vpc.carrierGatewayId"),
+    managed("network.vpc.cidrBlock"),
+    managed("network.vpc.elasticIpPool"),
+    managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup").but(&["false"]),
+    managed("network.vpc.internetGatewayId"),
+    managed("network.vpc.ipamPool"),
+    managed("network.vpc.ipv6"),
+    managed("network.vpc.privateDnsHostnameTypeOnLaunch"),
+    managed("network.vpc.secondaryCidrBlocks"),
+    managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
+    managed("network.vpc.tags"),
+    machine("controlPlaneTargets").so(NOT_REGISTERED, "register control plane instances yourself"),
+    machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
+    machine("imageLookupFormat").so(NOT_LOOKED_UP, "set `ami.id`"),
+    machine("imageLookupOrg").so(NOT_LOOKED_UP, "set `ami.id`"),
+    machine("imageLookupBaseOS").so(NOT_LOOKED_UP, "set `ami.id`"),
+    machine("elasticIpPool"),
+    machine("networkInterfaces"),
+    machine("networkInterfaceType").but(&[r#""interface""#]),
+    machine("assignPrimaryIPv6").but(&[r#""disabled""#]),
+    machine("privateDnsName"),
+    machine("cloudInit.insecureSkipSecretsManager")
+        .but(&["true"])
+        .so(NOT_STORED, INLINE),
+    machine("cloudInit.secretCount").so(NOT_STORED, INLINE),
+    machine("cloudInit.secretPrefix").so(NOT_STORED, INLINE),
+    machine("cloudInit.secureSecretsBackend").so(NOT_STORED, INLINE),
+    machine("ignition").so(NO_IGNITION, "use cloud-init"),
+    machine("spotMarketOptions"),
+    machine("marketType").but(&[r#""OnDemand""#]),
+    machine("capacityReservationId"),
+    machine("capacityReservationPreference").but(&[r#""""#, r#""Open""#]),
+    machine("tenancy").but(&[r#""default""#]),
+    machine("hostID"),
+    machine("hostAffinity").but(&[r#""default""#]),
+    machine("dynamicHostAllocation"),
+    machine("placementGroupName"),
+    machine("placementGroupPartition"),
+    machine("cpuOptions"),
+    machine("additionalTags").changed(),
+    machine("additionalSecurityGroups").changed(),
+];

@@ -1,0 +1,132 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::*;
+use crate::cluster::AWSClusterSpec;
+use crate::machine::AWSMachineSpec;
+use crate::schema::{crds, manifest};
+
+/// The schema of `spec` of the AWSCluster or AWSMachine that a kind is or is a template of.
+fn specs() -> BTreeMap<String, Value> {
+    let manifests = crds().unwrap().into_iter().map(|crd| manifest(&crd).unwrap());
+    let specs = manifests.map(|crd| {
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+        let mut spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        if kind.ends_with("Template") {
+            spec = &spec["properties"]["template"]["properties"]["spec"];
+        }
+        (kind, spec.clone())
+    });
+    specs.collect()
+}
+
+/// Path and schema of every field below a schema.
+fn below(path: &str, schema: &Value, all: &mut Vec<(String, Value)>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        all.push((path.clone(), field.clone()));
+        below(&path, field, all);
+        below(&format!("{path}[]"), &field["items"], all);
+    }
+}
+
+#[test]
+fn exactly_the_fields_of_the_table_say_that_they_have_no_effect_yet_in_kinds_and_templates() {
+    for (kind, spec) in specs() {
+        let mut all = Vec::new();
+        below("", &spec, &mut all);
+        let says = all.into_iter().filter(|(_, field)| {
+            let description = field["description"].as_str().unwrap_or_default();
+            description.to_lowercase().contains("no effect yet")
+        });
+        let says: BTreeSet<String> = says.map(|(path, _)| path).collect();
+        let of = kind.strip_suffix("Template").unwrap_or(&kind);
+        let of_table = fields().iter().filter(|field| field.kind == of);
+        let of_table: BTreeSet<String> = of_table.map(|field| field.path.to_owned()).collect();
+        assert_eq!(says, of_table, "{kind}");
+    }
+}
+
+#[test]
+fn no_row_is_there_twice_or_below_another() {
+    for field in fields() {
+        let others = fields()
+            .iter()
+            .filter(|other| other.kind == field.kind && !std::ptr::eq(*other, field));
+        for other in others {
+            let below = other
+                .path
+                .strip_prefix(field.path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            assert!(!below, "{} covers {}", field.path, other.path);
+        }
+    }
+}
+
+#[test]
+fn a_schema_default_is_neutral() {
+    let specs = specs();
+    for field in fields() {
+        let mut all = Vec::new();
+        below("", &specs[field.kind], &mut all);
+        let (_, schema) = all.into_iter().find(|(path, _)| path == field.path).unwrap();
+        if let Some(default) = schema.get("default") {
+            let neutral = field
+                .neutral
+                .iter()
+                .any(|value| serde_json::from_str::<Value>(value).unwrap() == *default);
+            assert!(neutral, "{}: {default}", field.path);
+        }
+    }
+}
+
+#[test]
+fn a_field_is_found_by_its_highest_parent_unless_it_is_silent_or_neutral() {
+    let cases = [
+        (json!({}), ""),
+        (
+            json!({"spotMarketOptions": null, "networkInterfaces": [], "hostID": ""}),
+            "",
+        ),
+        (json!({"spotMarketOptions": {}}), "spotMarketOptions"),
+        (json!({"privateDnsName": {"hostnameType": "ip-name"}}), "privateDnsName"),
+        (
+            json!({"placementGroupPartition": 1, "placementGroupName": "g"}),
+            "placementGroupName, placementGroupPartition",
+        ),
+        (
+            json!({"tenancy": "default", "hostAffinity": "default", "marketType": "OnDemand"}),
+            "",
+        ),
+        (
+            json!({"tenancy": "dedicated", "hostAffinity": "host"}),
+            "tenancy: dedicated, hostAffinity: host",
+        ),
+        (json!({"cloudInit": {"insecureSkipSecretsManager": true}}), ""),
+        (
+            json!({"cloudInit": {"insecureSkipSecretsManager": false}}),
+            "cloudInit.insecureSkipSecretsManager: false",
+        ),
+    ];
+    for (spec, expected) in cases {
+        assert_eq!(names(&found("AWSMachine", &spec)), expected, "{spec}");
+    }
+    let spec = json!({"network": {"subnets": [{"id": "a"}, {"id": "b", "cidrBlock": "10.0.0.0/24"}]}});
+    assert_eq!(names(&found("AWSCluster", &spec)), "network.subnets[].cidrBlock");
+    assert_eq!(names(&found("AWSMachine", &spec)), "", "another kind");
+}
+
+#[test]
+fn what_the_types_fill_in_by_themselves_is_never_found() {
+    let machine: AWSMachineSpec = serde_json::from_value(json!({"instanceType": "t3.large"})).unwrap();
+    assert_eq!(found("AWSMachine", &machine), []);
+    let cluster =
+        json!({"region": "r", "unmanaged": true, "preflight": {}, "network": {"vpc": {"id": "vpc-00000001"}}});
+    let cluster: AWSClusterSpec = serde_json::from_value(cluster).unwrap();
+    assert_eq!(found("AWSCluster", &cluster), []);
+}

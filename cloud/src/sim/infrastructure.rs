@@ -1,0 +1,194 @@
+//! VPCs, subnets, groups, route tables, images and key pairs: set up by hand, described by calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{CloudError, Image, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+
+use super::filters::{Tags, select};
+
+/// What stands in a region, by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Infrastructure {
+    vpcs: BTreeMap<String, Vpc>,
+    subnets: BTreeMap<String, Subnet>,
+    security_groups: BTreeMap<String, NamedGroup>,
+    route_tables: BTreeMap<String, RouteTable>,
+    images: BTreeMap<String, Image>,
+    key_pairs: BTreeSet<String>,
+    tags: BTreeMap<String, Tags>,
+}
+
+#[derive(Clone, Debug)]
+struct NamedGroup {
+    group: SecurityGroup,
+    name: String,
+}
+
+/// What has no tag.
+static NO_TAGS: Tags = Tags::new();
+
+impl Infrastructure {
+    pub(super) fn add_vpc(&mut self, id: &str, cidr_block: &str) {
+        let vpc = Vpc {
+            id: id.to_owned(),
+            cidr_blocks: vec![cidr_block.to_owned()],
+            ipv6_cidr_blocks: Vec::new(),
+        };
+        self.vpcs.insert(id.to_owned(), vpc);
+        self.add_route_table(RouteTable {
+            id: format!("rtb-main-{id}"),
+            vpc_id: id.to_owned(),
+            main: true,
+            subnet_ids: Vec::new(),
+            internet_gateway_route: false,
+        });
+    }
+
+    pub(super) fn add_subnet(&mut self, subnet: Subnet) {
+        self.subnets.insert(subnet.id.clone(), subnet);
+    }
+
+    pub(super) fn add_security_group(&mut self, id: &str, vpc_id: &str, name: &str) {
+        let group = SecurityGroup {
+            id: id.to_owned(),
+            vpc_id: vpc_id.to_owned(),
+        };
+        let name = name.to_owned();
+        self.security_groups.insert(id.to_owned(), NamedGroup { group, name });
+    }
+
+    pub(super) fn add_route_table(&mut self, table: RouteTable) {
+        self.route_tables.insert(table.id.clone(), table);
+    }
+
+    pub(super) fn add_image(&mut self, image: Image) {
+        self.images.insert(image.id.clone(), image);
+    }
+
+    pub(super) fn add_key_pair(&mut self, name: &str) {
+        self.key_pairs.insert(name.to_owned());
+    }
+
+    pub(super) fn set_tag(&mut self, id: &str, key: &str, value: &str) {
+        let tags = self.tags.entry(id.to_owned()).or_default();
+        tags.insert(key.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        self.vpcs.remove(id);
+        self.subnets.remove(id);
+        self.security_groups.remove(id);
+        self.route_tables.remove(id);
+        self.images.remove(id);
+        self.key_pairs.remove(id);
+        self.tags.remove(id);
+    }
+
+    pub(super) fn subnet(&self, id: &str) -> Option<&Subnet> {
+        self.subnets.get(id)
+    }
+
+    pub(super) fn security_group(&self, id: &str) -> Option<&SecurityGroup> {
+        self.security_groups.get(id).map(|named| &named.group)
+    }
+
+    pub(super) fn has_image(&self, id: &str) -> bool {
+        self.images.contains_key(id)
+    }
+
+    pub(super) fn has_key_pair(&self, name: &str) -> bool {
+        self.key_pairs.contains(name)
+    }
+
+    pub(super) fn describe_vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        let things = self.tagged(&self.vpcs);
+        select(
+            "DescribeVpcs",
+            query,
+            &["vpc-id", "cidr"],
+            things,
+            |vpc, filter| match filter {
+                "vpc-id" => vec![vpc.id.clone()],
+                _ => vpc.cidr_blocks.iter().take(1).cloned().collect(),
+            },
+        )
+        .map(cloned)
+    }
+
+    pub(super) fn describe_subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        let known = ["subnet-id", "vpc-id", "availability-zone"];
+        let things = self.tagged(&self.subnets);
+        select(
+            "DescribeSubnets",
+            query,
+            &known,
+            things,
+            |subnet, filter| match filter {
+                "subnet-id" => vec![subnet.id.clone()],
+                "vpc-id" => vec![subnet.vpc_id.clone()],
+                _ => vec![subnet.availability_zone.clone()],
+            },
+        )
+        .map(cloned)
+    }
+
+    pub(super) fn describe_security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        let known = ["group-id", "group-name", "vpc-id"];
+        let things = self.tagged(&self.security_groups);
+        let found = select(
+            "DescribeSecurityGroups",
+            query,
+            &known,
+            things,
+            |named, filter| match filter {
+                "group-id" => vec![named.group.id.clone()],
+                "group-name" => vec![named.name.clone()],
+                _ => vec![named.group.vpc_id.clone()],
+            },
+        )?;
+        Ok(found.into_iter().map(|named| named.group.clone()).collect())
+    }
+
+    pub(super) fn describe_route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        let known = ["route-table-id", "vpc-id", "association.main", "association.subnet-id"];
+        let things = self.tagged(&self.route_tables);
+        select(
+            "DescribeRouteTables",
+            query,
+            &known,
+            things,
+            |table, filter| match filter {
+                "route-table-id" => vec![table.id.clone()],
+                "vpc-id" => vec![table.vpc_id.clone()],
+                "association.main" => vec![table.main.to_string()],
+                _ => table.subnet_ids.clone(),
+            },
+        )
+        .map(cloned)
+    }
+
+    pub(super) fn describe_images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        let things = self.tagged(&self.images);
+        select(
+            "DescribeImages",
+            query,
+            &["image-id", "root-device-name"],
+            things,
+            |image, filter| match filter {
+                "image-id" => vec![image.id.clone()],
+                _ => image.root_device_name.iter().cloned().collect(),
+            },
+        )
+        .map(cloned)
+    }
+
+    fn tagged<'a, T>(&'a self, things: &'a BTreeMap<String, T>) -> impl Iterator<Item = (&'a T, &'a Tags)> {
+        things
+            .iter()
+            .map(|(id, thing)| (thing, self.tags.get(id).unwrap_or(&NO_TAGS)))
+    }
+}
+
+fn cloned<T: Clone>(things: Vec<&T>) -> Vec<T> {
+    things.into_iter().cloned().collect()
+}

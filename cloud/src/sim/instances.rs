@@ -1,0 +1,223 @@
+//! An instance and its whole life.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::common::{MachineAddress, MachineAddressType};
+use capa_api::machine::InstanceState;
+use jiff::Timestamp;
+
+use crate::{Instance, LaunchRequest, StateReason, Subnet, identifying_tag};
+
+use super::time::after;
+
+/// A stretch of an instance's life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// When it begins; it lasts until the next begins.
+    pub from: Timestamp,
+    /// The state.
+    pub state: InstanceState,
+    /// Why, where EC2 says so.
+    pub reason: Option<StateReason>,
+}
+
+/// An instance that was launched at some time, kept for ever. Calls see it only while EC2 would show it.
+#[derive(Clone, Debug)]
+pub struct LaunchedInstance {
+    /// `i-…`
+    pub id: String,
+    /// Account it belongs to.
+    pub account: String,
+    /// Region it is in.
+    pub region: String,
+    /// The subnet it was launched into; its zone is the instance's.
+    pub subnet: Subnet,
+    /// What RunInstances was told, its token included.
+    pub request: LaunchRequest,
+    /// Its tags as they are now.
+    pub tags: BTreeMap<String, String>,
+    /// When RunInstances made it.
+    pub launched_at: Timestamp,
+    /// Access key of that call.
+    pub launched_by: String,
+    /// From when on other calls than RunInstances know it.
+    pub visible_from: Timestamp,
+    /// Its states in order; the last may begin in the future.
+    pub(super) phases: Vec<Phase>,
+    pub(super) protected: bool,
+    /// Counts the instances of the region; its address is made from it.
+    pub(super) number: u32,
+    pub(super) shown_after_termination: Duration,
+}
+
+impl LaunchedInstance {
+    /// Its states in order; those that begin in the future come unless a call changes that.
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
+    /// The stretch of its life at a time; the first for times before its launch.
+    pub fn phase(&self, at: Timestamp) -> Option<&Phase> {
+        let begun = self.phases.iter().rev().find(|phase| phase.from <= at);
+        begun.or_else(|| self.phases.first())
+    }
+
+    /// Its state at a time.
+    pub fn state(&self, at: Timestamp) -> InstanceState {
+        self.phase(at).map_or(InstanceState::Pending, |phase| phase.state)
+    }
+
+    /// Whether it exists at a time and is not on its way out: `pending`, `running`, `stopping` or `stopped`.
+    pub fn is_live(&self, at: Timestamp) -> bool {
+        let ends = matches!(self.state(at), InstanceState::ShuttingDown | InstanceState::Terminated);
+        self.launched_at <= at && !ends
+    }
+
+    /// Whether it has been `running` by that time.
+    pub fn has_run(&self, at: Timestamp) -> bool {
+        let begun = self.phases.iter().take_while(|phase| phase.from <= at);
+        begun.into_iter().any(|phase| phase.state == InstanceState::Running)
+    }
+
+    /// When it becomes `terminated`, if that is decided.
+    pub fn terminated_at(&self) -> Option<Timestamp> {
+        let last = self
+            .phases
+            .last()
+            .filter(|phase| phase.state == InstanceState::Terminated);
+        last.map(|phase| phase.from)
+    }
+
+    /// Whether calls other than RunInstances know it.
+    pub(super) fn is_known(&self, at: Timestamp) -> bool {
+        let gone = self.terminated_at().map(|end| after(end, self.shown_after_termination));
+        self.launched_at <= at && self.visible_from <= at && gone.is_none_or(|gone| at < gone)
+    }
+
+    /// Whether EC2 has forgotten it for good.
+    pub(super) fn is_forgotten(&self, at: Timestamp) -> bool {
+        self.visible_from <= at && !self.is_known(at)
+    }
+
+    /// Puts other states in the place of those that have not begun.
+    pub(super) fn turn(&mut self, at: Timestamp, phases: impl IntoIterator<Item = Phase>) {
+        self.phases.retain(|phase| phase.from <= at);
+        self.phases.extend(phases);
+    }
+
+    /// What a call shows of it.
+    pub(super) fn shown(&self, at: Timestamp) -> Instance {
+        let phase = self.phase(at);
+        let identifying = self.tags.iter().filter(|(key, _)| identifying_tag(key));
+        let token = Some(self.request.client_token.clone()).filter(|token| !token.is_empty());
+        Instance {
+            id: self.id.clone(),
+            state: self.state(at),
+            state_reason: phase.and_then(|phase| phase.reason.clone()),
+            availability_zone: self.subnet.availability_zone.clone(),
+            // A terminated instance has lost its interface.
+            subnet_id: self.has_interface(at).then(|| self.subnet.id.clone()),
+            client_token: token,
+            launch_time: Some(self.launched_at),
+            addresses: self.addresses(at),
+            tags: identifying.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        }
+    }
+
+    /// What it has for a filter of DescribeInstances.
+    pub(super) fn filter_values(&self, at: Timestamp, filter: &str) -> Vec<String> {
+        let state = self.state(at);
+        let attached = |values: Vec<String>| if self.has_interface(at) { values } else { Vec::new() };
+        match filter {
+            "instance-id" => vec![self.id.clone()],
+            "client-token" => vec![self.request.client_token.clone()],
+            "image-id" => vec![self.request.image_id.clone()],
+            "instance-type" => vec![self.request.instance_type.clone()],
+            "instance-state-name" => vec![state.to_string()],
+            "instance-state-code" => vec![state_code(state).to_owned()],
+            "availability-zone" => vec![self.subnet.availability_zone.clone()],
+            "key-name" => self.request.key_name.iter().cloned().collect(),
+            "subnet-id" => attached(vec![self.subnet.id.clone()]),
+            "vpc-id" => attached(vec![self.subnet.vpc_id.clone()]),
+            "instance.group-id" => attached(self.request.security_group_ids.clone()),
+            _ => Vec::new(),
+        }
+    }
+
+    fn has_interface(&self, at: Timestamp) -> bool {
+        self.state(at) != InstanceState::Terminated
+    }
+
+    fn addresses(&self, at: Timestamp) -> Vec<MachineAddress> {
+        if !self.has_interface(at) {
+            return Vec::new();
+        }
+        let [_, high, middle, low] = self.number.to_be_bytes();
+        let private = format!("10.{high}.{middle}.{low}");
+        let name = format!("ip-10-{high}-{middle}-{low}.{}.compute.internal", self.region);
+        let mut addresses = vec![
+            address(MachineAddressType::InternalDNS, name),
+            address(MachineAddressType::InternalIP, private),
+        ];
+        if self.request.public_ip == Some(true) && self.state(at) == InstanceState::Running {
+            let public = format!("203.{high}.{middle}.{low}");
+            addresses.push(address(MachineAddressType::ExternalIP, public));
+        }
+        addresses
+    }
+}
+
+impl Phase {
+    /// A stretch without a reason.
+    pub(super) fn new(from: Timestamp, state: InstanceState) -> Self {
+        Self {
+            from,
+            state,
+            reason: None,
+        }
+    }
+
+    /// A stretch with a reason.
+    pub(super) fn because(from: Timestamp, state: InstanceState, code: &str, message: &str) -> Self {
+        let reason = StateReason {
+            code: code.to_owned(),
+            message: message.to_owned(),
+        };
+        Self {
+            from,
+            state,
+            reason: Some(reason),
+        }
+    }
+}
+
+/// The filters of DescribeInstances that are known here, besides those by tag.
+pub(super) const FILTERS: [&str; 11] = [
+    "instance-id",
+    "client-token",
+    "image-id",
+    "instance-type",
+    "instance-state-name",
+    "instance-state-code",
+    "availability-zone",
+    "key-name",
+    "subnet-id",
+    "vpc-id",
+    "instance.group-id",
+];
+
+fn state_code(state: InstanceState) -> &'static str {
+    match state {
+        InstanceState::Pending => "0",
+        InstanceState::Running => "16",
+        InstanceState::ShuttingDown => "32",
+        InstanceState::Terminated => "48",
+        InstanceState::Stopping => "64",
+        InstanceState::Stopped => "80",
+    }
+}
+
+fn address(address_type: MachineAddressType, address: String) -> MachineAddress {
+    MachineAddress { address_type, address }
+}

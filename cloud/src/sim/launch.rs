@@ -1,0 +1,175 @@
+//! RunInstances. Its tokens follow <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a request
+//! that names a subnet is idempotent in the subnet's zone, so that the same token in another zone launches a second
+//! instance; a repetition with other parameters is refused. A launch that was refused uses no token up. Whether the order
+//! of a list is a difference is not documented; here it is.
+
+use jiff::Timestamp;
+
+use capa_api::machine::InstanceState;
+
+use crate::{CloudError, Instance, LaunchRequest, Subnet, UserData};
+
+use super::audit::Change;
+use super::behaviour::RepeatedAfterTermination;
+use super::instances::{LaunchedInstance, Phase};
+use super::region::Region;
+use super::time::after;
+
+const OPERATION: &str = "RunInstances";
+
+/// Longest client token, in ASCII characters.
+const TOKEN_LENGTH: usize = 64;
+
+impl Region {
+    pub(super) fn run_instances(
+        &mut self,
+        now: Timestamp,
+        access_key: &str,
+        request: &LaunchRequest,
+    ) -> Result<Instance, CloudError> {
+        check_form(request)?;
+        let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() else {
+            return Err(missing("InvalidSubnetID.NotFound", "subnet ID", &request.subnet_id));
+        };
+        if let Some(first) = self.remembered(now, &subnet.availability_zone, &request.client_token) {
+            let answer = self.repeated(now, &first, request)?;
+            self.record(now, access_key, &answer.id, Change::LaunchRepeated);
+            return Ok(answer);
+        }
+        self.check_references(request, &subnet)?;
+        self.check_room(now, request, &subnet)?;
+        Ok(self.launch(now, access_key, request, subnet))
+    }
+
+    /// The instance that a token launched in a zone, while EC2 remembers the token.
+    fn remembered(&self, now: Timestamp, zone: &str, token: &str) -> Option<String> {
+        let id = self.tokens.get(&(zone.to_owned(), token.to_owned()))?;
+        let instance = self.instances.get(id)?;
+        let forgotten = after(instance.launched_at, self.behaviour.token_memory);
+        (now < forgotten).then(|| id.clone())
+    }
+
+    fn repeated(&self, now: Timestamp, first: &str, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let instance = self
+            .instances
+            .get(first)
+            .filter(|instance| instance.request == *request);
+        let Some(instance) = instance else {
+            let message =
+                "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).";
+            return Err(CloudError::answered(OPERATION, "IdempotentParameterMismatch", message));
+        };
+        let terminated = instance.state(now) == InstanceState::Terminated;
+        let refuses = self.behaviour.repeated_after_termination == RepeatedAfterTermination::Refused;
+        if terminated && (refuses || instance.is_forgotten(now)) {
+            let message = "The instance that was launched with this client token has been terminated.";
+            return Err(CloudError::answered(OPERATION, "IdempotentInstanceTerminated", message));
+        }
+        Ok(instance.shown(now))
+    }
+
+    fn check_references(&self, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
+        if !self.infrastructure.has_image(&request.image_id) {
+            return Err(missing("InvalidAMIID.NotFound", "image id", &request.image_id));
+        }
+        for id in &request.security_group_ids {
+            let Some(group) = self.infrastructure.security_group(id) else {
+                return Err(missing("InvalidGroup.NotFound", "security group", id));
+            };
+            if group.vpc_id != subnet.vpc_id {
+                let message = format!(
+                    "Security group {id} and subnet {} belong to different networks.",
+                    subnet.id
+                );
+                return Err(CloudError::answered(OPERATION, "InvalidParameter", &message));
+            }
+        }
+        match &request.key_name {
+            Some(name) if !self.infrastructure.has_key_pair(name) => {
+                Err(missing("InvalidKeyPair.NotFound", "key pair", name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_room(&self, now: Timestamp, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
+        let live = || self.instances.values().filter(|instance| instance.is_live(now)).count();
+        if self.quota.is_some_and(|quota| live() >= quota) {
+            let message = "You have requested more vCPU capacity than your current vCPU limit allows.";
+            return Err(CloudError::answered(OPERATION, "VcpuLimitExceeded", message));
+        }
+        let pair = (request.instance_type.clone(), subnet.availability_zone.clone());
+        if self.exhausted.contains(&pair) {
+            let (instance_type, zone) = pair;
+            let message = format!(
+                "We currently do not have sufficient {instance_type} capacity in the Availability Zone {zone}."
+            );
+            return Err(CloudError::answered(
+                OPERATION,
+                "InsufficientInstanceCapacity",
+                &message,
+            ));
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, now: Timestamp, access_key: &str, request: &LaunchRequest, subnet: Subnet) -> Instance {
+        let (number, id) = self.next_instance();
+        let end_of_pending = after(now, self.behaviour.pending);
+        let next = match &self.behaviour.death_in_pending {
+            None => Phase::new(end_of_pending, InstanceState::Running),
+            Some(reason) => Phase {
+                from: end_of_pending,
+                state: InstanceState::Terminated,
+                reason: Some(reason.clone()),
+            },
+        };
+        if !request.client_token.is_empty() {
+            let place = (subnet.availability_zone.clone(), request.client_token.clone());
+            self.tokens.insert(place, id.clone());
+        }
+        let instance = LaunchedInstance {
+            id: id.clone(),
+            account: self.account.clone(),
+            region: self.name.clone(),
+            subnet,
+            request: request.clone(),
+            tags: request.tags.clone(),
+            launched_at: now,
+            launched_by: access_key.to_owned(),
+            visible_from: after(now, self.behaviour.hidden),
+            phases: vec![Phase::new(now, InstanceState::Pending), next],
+            protected: false,
+            number,
+            shown_after_termination: self.behaviour.shown_after_termination,
+        };
+        // An answer is made before the state after `pending` can begin, however short that is.
+        let answer = Instance {
+            state: InstanceState::Pending,
+            state_reason: None,
+            ..instance.shown(now)
+        };
+        self.instances.insert(id.clone(), instance);
+        self.record(now, access_key, &id, Change::Launched);
+        answer
+    }
+}
+
+/// What EC2 refuses without looking at the region.
+fn check_form(request: &LaunchRequest) -> Result<(), CloudError> {
+    let refuse = |code: &str, message: &str| Err(CloudError::answered(OPERATION, code, message));
+    if request.client_token.len() > TOKEN_LENGTH || !request.client_token.is_ascii() {
+        return refuse("InvalidParameterValue", "ClientToken takes up to 64 ASCII characters");
+    }
+    if request.user_data.expose().len() > UserData::MAX_BYTES {
+        return refuse("InvalidParameterValue", "User data is limited to 16384 bytes");
+    }
+    if request.image_id.is_empty() {
+        return refuse("MissingParameter", "The request must contain the parameter ImageId");
+    }
+    Ok(())
+}
+
+fn missing(code: &str, kind: &str, id: &str) -> CloudError {
+    CloudError::answered(OPERATION, code, &format!("The {kind} '{id}' does not exist"))
+}

@@ -1,0 +1,151 @@
+use super::*;
+
+#[test]
+fn a_fresh_instance_is_hidden_whatever_it_is_asked_for_by() {
+    let mut world = World::new();
+    world.behaviour().hidden = Duration::from_secs(5);
+    let id = world.run(&request("token", "subnet-a")).unwrap().id;
+    let queries = [
+        Query::default(),
+        Query::filter("instance-id", [id]),
+        Query::filter("client-token", ["token"]),
+        Query::filter("tag:MachineName", ["team/one"]),
+        Query::filter("tag-key", ["MachineName"]),
+        Query::filter("vpc-id", ["vpc-1"]),
+    ];
+    world.pass(4);
+    for query in &queries {
+        assert_eq!(world.describe(query), [], "{query:?}");
+    }
+    world.pass(1);
+    for query in &queries {
+        assert_eq!(world.describe(query).len(), 1, "{query:?}");
+    }
+}
+
+#[test]
+fn a_stale_describe_shows_what_was() {
+    let mut world = World::new();
+    let id = world.run(&request("token", "subnet-a")).unwrap().id;
+    world.pass(20);
+    world.terminate(&[&id]).unwrap();
+    world.pass(40);
+    assert_eq!(world.states(), [InstanceState::Terminated]);
+    world.behaviour().staleness = Duration::from_secs(20);
+    assert_eq!(world.states(), [InstanceState::ShuttingDown]);
+    let running = Query::filter("instance-state-name", ["running"]);
+    assert_eq!(world.describe(&running), []);
+    world.behaviour().staleness = Duration::from_secs(41);
+    assert_eq!(world.states(), [InstanceState::Pending]);
+    world.behaviour().staleness = Duration::from_secs(61);
+    assert_eq!(world.states(), []);
+    let (now, seen) = (world.now, Timestamp::UNIX_EPOCH);
+    let shown = world
+        .client()
+        .describe_instances_as_of(now, seen, &Query::default())
+        .unwrap();
+    assert_eq!(shown[0].state, InstanceState::Pending);
+}
+
+#[test]
+fn instances_are_found_by_what_they_have() {
+    let mut world = World::new();
+    let one = world.run(&request("one", "subnet-a")).unwrap().id;
+    let two = world.run(&request("two", "subnet-b")).unwrap().id;
+    world.region().tag(&two, "MachineName", "team/two");
+    let table = [
+        (Query::filter("instance-id", [&one]), vec![&one]),
+        (Query::filter("instance-id", [&one, &two]), vec![&one, &two]),
+        (Query::filter("client-token", ["two"]), vec![&two]),
+        (Query::filter("tag:MachineName", ["team/*"]), vec![&one, &two]),
+        (Query::filter("tag:MachineName", ["team/two"]), vec![&two]),
+        (Query::filter("tag-key", ["cost"]), vec![&one, &two]),
+        (Query::filter("tag-key", ["Cost"]), vec![]),
+        (Query::filter("instance-state-name", ["pending"]), vec![&one, &two]),
+        (Query::filter("instance-state-code", ["16"]), vec![]),
+        (Query::filter("subnet-id", ["subnet-b"]), vec![&two]),
+        (Query::filter("vpc-id", ["vpc-1"]), vec![&one, &two]),
+        (Query::filter("availability-zone", ["eu-west-1a"]), vec![&one]),
+        (
+            Query::filter("image-id", ["ami-1"]).and("instance-type", ["t3.*"]),
+            vec![&one, &two],
+        ),
+        (Query::filter("instance.group-id", ["sg-1"]), vec![&one, &two]),
+        (Query::filter("key-name", ["ops"]), vec![]),
+        (
+            Query::filter("subnet-id", ["subnet-a"]).and("client-token", ["two"]),
+            vec![],
+        ),
+    ];
+    for (query, expected) in table {
+        let found: Vec<_> = world.describe(&query).into_iter().map(|instance| instance.id).collect();
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{query:?}");
+    }
+}
+
+#[test]
+fn an_unknown_filter_is_refused_also_where_there_is_nothing_to_find() {
+    let mut world = World::new();
+    let now = world.now;
+    let query = Query::filter("machine-name", ["one"]);
+    let mut client = world.client();
+    assert_eq!(code(client.describe_instances(now, &query)), "InvalidParameterValue");
+    assert_eq!(code(client.describe_vpcs(now, &query)), "InvalidParameterValue");
+    assert_eq!(code(client.describe_subnets(now, &query)), "InvalidParameterValue");
+    assert_eq!(
+        code(client.describe_security_groups(now, &query)),
+        "InvalidParameterValue"
+    );
+    assert_eq!(code(client.describe_route_tables(now, &query)), "InvalidParameterValue");
+    assert_eq!(code(client.describe_images(now, &query)), "InvalidParameterValue");
+}
+
+#[test]
+fn only_tags_that_say_whose_an_instance_is_are_shown_but_all_can_be_asked_for() {
+    let mut world = World::new();
+    world.run(&request("token", "subnet-a")).unwrap();
+    let shown = world.describe(&Query::filter("tag:cost", ["high"])).remove(0);
+    assert_eq!(shown.tags.into_keys().collect::<Vec<_>>(), ["MachineName"]);
+}
+
+#[test]
+fn infrastructure_is_found_by_id_vpc_zone_name_and_tag() {
+    let mut world = World::new();
+    world
+        .region()
+        .tag("subnet-b", "Name", "second")
+        .vpc("vpc-2", "10.1.0.0/16")
+        .security_group("sg-2", "vpc-2", "nodes");
+    let now = world.now;
+    let mut client = world.client();
+    let subnets = |query: Query, client: &mut Client<'_>| {
+        let found = client.describe_subnets(now, &query).unwrap();
+        found.into_iter().map(|subnet| subnet.id).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        subnets(Query::filter("availability-zone", ["eu-west-1a"]), &mut client),
+        ["subnet-a", "subnet-c"]
+    );
+    assert_eq!(
+        subnets(Query::filter("tag:Name", ["second"]), &mut client),
+        ["subnet-b"]
+    );
+    assert_eq!(subnets(Query::filter("subnet-id", ["subnet-x"]), &mut client), [""; 0]);
+    let groups = Query::filter("group-name", ["nodes"]).and("vpc-id", ["vpc-2"]);
+    let groups = client.describe_security_groups(now, &groups).unwrap();
+    assert_eq!(groups[0].id, "sg-2");
+    let vpcs = client
+        .describe_vpcs(now, &Query::filter("cidr", ["10.1.0.0/16"]))
+        .unwrap();
+    assert_eq!(vpcs[0].id, "vpc-2");
+    let main = Query::filter("association.main", ["true"]).and("vpc-id", ["vpc-1"]);
+    let tables = client.describe_route_tables(now, &main).unwrap();
+    assert_eq!(tables[0].id, "rtb-main-vpc-1");
+    let images = client
+        .describe_images(now, &Query::filter("image-id", ["ami-1"]))
+        .unwrap();
+    assert_eq!(images[0].root_device_name.as_deref(), Some("/dev/xvda"));
+    world.region().remove("ami-1");
+    let images = world.client().describe_images(now, &Query::default()).unwrap();
+    assert_eq!(images, []);
+}

@@ -1,0 +1,119 @@
+use capa_api::common::MachineRole;
+use capa_api::network::MachineNetwork;
+use capa_network::{PlacementRequest, Problem};
+
+use super::*;
+use crate::testing::read;
+
+fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
+    Arc::new(read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+          metadata: {{name: {uid}, uid: {uid}{more}}}, spec: {{instanceType: t3.large}}}}"
+    )))
+}
+
+fn pool() -> Pool {
+    Pool {
+        namespace: "team-a".into(),
+        cluster: "dev".into(),
+        instance_type: "t3.large".into(),
+    }
+}
+
+fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at: u64) -> Result<String, Problem> {
+    let network: MachineNetwork = read(
+        "{region: r, securityGroups: {all: [sg-0000000a]}, subnets: [\
+         {id: subnet-0000000a, availabilityZone: a}, {id: subnet-0000000b, availabilityZone: b}]}",
+    );
+    let asking = Asking {
+        uid,
+        machines,
+        pool: &pool(),
+        subnets: &network.subnets,
+        now: Timestamp::UNIX_EPOCH + Duration::from_secs(at),
+        retry: Duration::from_secs(60),
+    };
+    let placed = memory.place(&asking, |machines_by_subnet, subnets_to_avoid| {
+        capa_network::place(
+            &network,
+            &PlacementRequest {
+                role: MachineRole::Worker,
+                failure_domain: None,
+                public_ip: None,
+                explicit_subnet: false,
+                additional_security_group_ids: &[],
+                machines_by_subnet,
+                subnets_to_avoid,
+            },
+        )
+    });
+    placed.map(|placement| placement.subnet_id)
+}
+
+fn place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>]) -> String {
+    try_place(memory, uid, machines, 0).unwrap()
+}
+
+#[test]
+fn machines_placed_at_the_same_moment_go_to_different_subnets() {
+    let memory = LaunchMemory::new("one");
+    // The cache shows no record of any of them yet.
+    let machines = [machine("m", ""), machine("n", "")];
+    assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
+    assert_eq!(place(&memory, "n", &machines), "subnet-0000000b");
+    memory.launched("n");
+    assert_eq!(
+        place(&memory, "m", &machines),
+        "subnet-0000000a",
+        "a promise to itself does not count, and n's outlives its launch"
+    );
+}
+
+#[test]
+fn machines_that_go_do_not_count() {
+    let memory = LaunchMemory::new("one");
+    let mut machines = vec![machine("m", ""), machine("n", "")];
+    assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
+    machines[0] = machine("m", ", deletionTimestamp: '2026-01-01T00:00:00Z'");
+    assert_eq!(place(&memory, "n", &machines), "subnet-0000000a");
+    memory.forget("n");
+    machines.truncate(1);
+    assert_eq!(place(&memory, "o", &machines), "subnet-0000000a");
+}
+
+#[test]
+fn of_many_machines_only_one_tries_a_zone_without_capacity_again() {
+    let memory = LaunchMemory::new("one");
+    for zone in ["a", "b"] {
+        memory.refused_capacity(&pool(), Place::Zone(zone.into()), Timestamp::UNIX_EPOCH);
+    }
+    assert!(try_place(&memory, "m", &[], 59).is_err());
+    assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");
+    assert_eq!(try_place(&memory, "n", &[], 60).unwrap(), "subnet-0000000b");
+    assert!(try_place(&memory, "o", &[], 61).is_err(), "both are being tried");
+    let relieved: NetworkSubnet = read("{id: subnet-0000000a, availabilityZone: a}");
+    memory.found_capacity(&pool(), &relieved);
+    assert_eq!(try_place(&memory, "o", &[], 61).unwrap(), "subnet-0000000a");
+}
+
+#[test]
+fn another_token_is_another_attempt() {
+    let memory = LaunchMemory::new("one");
+    let now = Timestamp::UNIX_EPOCH;
+    memory.called("m", "m-1", Progress::Doubtful, now);
+    memory.found_nothing("m", "m-1", now);
+    memory.recorded("m", "m-2", now);
+    let next = memory.attempt("m", "m-2");
+    assert_eq!((next.progress, next.search), (Progress::Recorded, None));
+    assert_eq!(memory.attempt("m", "m-1").progress, Progress::Unknown);
+}
+
+#[test]
+fn a_call_begins_the_search_anew() {
+    let memory = LaunchMemory::new("one");
+    let later = Timestamp::UNIX_EPOCH + Duration::from_secs(100);
+    memory.found_nothing("m", "m-1", Timestamp::UNIX_EPOCH);
+    memory.called("m", "m-1", Progress::Unanswered, later);
+    let search = memory.attempt("m", "m-1").search.unwrap();
+    assert_eq!((search.since, search.first_empty), (later, None));
+}

@@ -1,0 +1,123 @@
+//! What a lack of capacity in one zone costs, and where machines go instead.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_runtime::reconcile::Next;
+
+use super::{NETWORK, SPEC, Scene};
+use crate::testing::refused;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const SHORT: &str = "InsufficientInstanceCapacity";
+const BOOTSTRAP: &str = "bootstrap: {dataSecretName: boot}";
+const PINNED: &str = "bootstrap: {dataSecretName: boot}, failureDomain: eu-west-1a";
+
+fn subnets(scene: &Scene) -> Vec<String> {
+    let launches = scene.aws.launches().into_iter();
+    launches.map(|launch| launch.subnet_id).collect()
+}
+
+#[tokio::test]
+async fn capacity_refused_in_one_zone_is_asked_for_in_the_next() {
+    let scene = Scene::new();
+    let refused = scene.refused_with(SHORT).await;
+    assert_eq!(refused.says(INSTANCE_READY), "False/InsufficientCapacity");
+    let message = refused.message(INSTANCE_READY);
+    assert!(message.contains("t3.large in eu-west-1a"), "{message}");
+    let launched = scene.pass().await;
+    assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000b"]);
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"], "a token keeps its zone");
+    assert_eq!(launched.says(INSTANCE_READY), "False/Pending");
+}
+
+#[tokio::test]
+async fn where_no_zone_is_left_a_machine_waits_and_says_for_what() {
+    let scene = Scene::new();
+    scene.refused_with(SHORT).await;
+    scene.refused_with(SHORT).await;
+    let exhausted = scene.pass().await;
+    assert_eq!(exhausted.says(INSTANCE_READY), "False/InsufficientCapacity");
+    assert_eq!(exhausted.says(ConditionType::NetworkReady), "True/Ready");
+    let message = exhausted.message(INSTANCE_READY);
+    assert!(
+        message.contains("eu-west-1a, eu-west-1b for instance type t3.large"),
+        "{message}"
+    );
+    assert_eq!(exhausted.next, Next::Requeue(Duration::from_secs(60)));
+    let waiting = scene.after(Duration::from_secs(59)).await;
+    assert_eq!(
+        (waiting.calls, waiting.next),
+        (vec![], Next::Requeue(Duration::from_secs(1)))
+    );
+    scene.after(Duration::from_secs(1)).await;
+    assert_eq!(subnets(&scene).len(), 3);
+}
+
+#[tokio::test]
+async fn a_machine_with_a_failure_domain_or_a_subnet_of_its_own_stays_there() {
+    let own_subnet = format!("{SPEC}, subnet: {{id: subnet-0000000a}}");
+    for (machine_spec, spec) in [(PINNED, SPEC), (BOOTSTRAP, own_subnet.as_str())] {
+        let scene = Scene::new();
+        scene.add("n", machine_spec, spec);
+        scene.aws.fail_next("RunInstances", refused("RunInstances", SHORT));
+        scene.pass_over("n").await.unwrap();
+        let waiting = scene.pass_over("n").await.unwrap();
+        assert_eq!(waiting.says(INSTANCE_READY), "False/InsufficientCapacity", "{spec}");
+        assert_eq!(subnets(&scene), ["subnet-0000000a"]);
+        scene.kubernetes.advance(Duration::from_secs(60));
+        scene.pass_over("n").await.unwrap();
+        assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000a"]);
+    }
+}
+
+#[tokio::test]
+async fn fifty_machines_of_a_broken_zone_make_one_call_a_minute() {
+    let scene = Scene::new();
+    let names: Vec<String> = (0..50).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        scene.add(name, PINNED, SPEC);
+    }
+    for minute in 1..=3 {
+        for name in &names {
+            scene.aws.fail_next("RunInstances", refused("RunInstances", SHORT));
+            scene.pass_over(name).await.unwrap();
+        }
+        assert_eq!(subnets(&scene).len(), minute);
+        scene.kubernetes.advance(Duration::from_secs(60));
+    }
+}
+
+#[tokio::test]
+async fn capacity_that_one_machine_finds_is_there_for_all() {
+    let scene = Scene::new();
+    for name in ["n", "o"] {
+        scene.add(name, PINNED, SPEC);
+    }
+    scene.aws.fail_next("RunInstances", refused("RunInstances", SHORT));
+    scene.pass_over("n").await.unwrap();
+    scene.kubernetes.advance(Duration::from_secs(60));
+    scene.pass_over("n").await.unwrap();
+    let launched = scene.pass_over("o").await.unwrap();
+    assert_eq!(launched.says(INSTANCE_READY), "False/Pending");
+}
+
+#[tokio::test]
+async fn another_instance_type_is_not_kept_from_the_zone() {
+    let scene = Scene::new();
+    scene.refused_with(SHORT).await;
+    scene.add("n", PINNED, &SPEC.replace("t3.large", "m5.large"));
+    scene.pass_over("n").await.unwrap();
+    assert_eq!(subnets(&scene), ["subnet-0000000a"; 2]);
+}
+
+#[tokio::test]
+async fn a_full_subnet_is_no_reason_to_leave_its_zone() {
+    let scene = Scene::new();
+    let subnet = "{id: subnet-0000000b, availabilityZone: eu-west-1b}";
+    let twin = "{id: subnet-0000000c, availabilityZone: eu-west-1a}";
+    scene.kubernetes.publish_network("dev", &NETWORK.replace(subnet, twin));
+    scene.refused_with("InsufficientFreeAddressesInSubnet").await;
+    scene.pass().await;
+    assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000c"]);
+}

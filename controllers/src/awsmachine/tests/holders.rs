@@ -1,0 +1,128 @@
+//! Of several processes that believe to lead, none makes a call that another one would not know of.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+
+use super::super::LaunchMemory;
+use super::{FIRST, Scene};
+use crate::testing::{refused, unanswered};
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+
+#[tokio::test]
+async fn a_record_names_the_process_that_wrote_it() {
+    let scene = Scene::new();
+    assert_eq!(scene.pass().await.launch().holder.as_deref(), Some("one"));
+}
+
+#[tokio::test]
+async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_is_made() {
+    let scene = Scene::recorded_by_another().await;
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.calls,
+        [
+            "DescribeInstances",
+            "write_status",
+            "RunInstances",
+            "write_status",
+            "unblock_move",
+            "write_status"
+        ]
+    );
+    assert_eq!(pass.launch().holder.as_deref(), Some("another"));
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_claimed_is_not_called() {
+    let scene = Scene::recorded_by_another().await;
+    scene.kubernetes.fail_after(0, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    assert_eq!(scene.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_refusal_of_what_another_process_began_proves_nothing() {
+    let scene = Scene::recorded_by_another().await;
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    let unconfirmed = scene.pass().await;
+    assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
+}
+
+#[tokio::test]
+async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claimed() {
+    let mut scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    let former = (scene.machine("m").unwrap(), scene.world.clone());
+    scene.restart();
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    let woken = Box::pin(super::reconcile(former.0, &former.1)).await.unwrap();
+    let status = woken.status.unwrap();
+    let written = scene.world.kubernetes.write_status(&woken.object, &status).await;
+    assert!(written.is_err(), "{written:?}");
+}
+
+#[tokio::test]
+async fn a_leader_that_was_frozen_asks_whether_its_record_stands_before_it_calls_again() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    let frozen = scene.machine("m").unwrap();
+    scene.edit(|machine| machine.status.as_mut().unwrap().launch.as_mut().unwrap().holder = Some("another".into()));
+    scene.kubernetes.advance(Duration::from_secs(31));
+    assert!(Box::pin(super::reconcile(frozen, &scene.world)).await.is_err());
+    assert_eq!(scene.tokens(), ["uid-m-1"], "another process holds the record");
+}
+
+#[tokio::test]
+async fn a_leader_whose_record_stands_goes_on_with_it() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.kubernetes.advance(Duration::from_secs(31));
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls[..2], ["confirm", "RunInstances"]);
+    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+}
+
+#[tokio::test]
+async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
+    for call in ["write_status", "confirm"] {
+        let scene = Scene::new();
+        if call == "confirm" {
+            scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+            scene.pass().await;
+            scene.kubernetes.advance(Duration::from_secs(31));
+        }
+        let calls = scene.tokens().len();
+        scene.kubernetes.delay_next(call, Duration::from_secs(31));
+        let still = scene.pass().await;
+        assert_eq!(scene.tokens().len(), calls, "{call}");
+        assert_eq!(
+            (still.says(INSTANCE_READY).as_str(), still.next),
+            ("False/Launching", Next::Retry)
+        );
+        let again = scene.pass().await;
+        assert_eq!(again.calls[..2], ["confirm", "RunInstances"], "{call}");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_another_process_saw_refused_is_followed_only_after_a_lookup() {
+    let mut scene = Scene::new();
+    scene.refused_with("InvalidAMIID.NotFound").await;
+    scene.world.memory = LaunchMemory::new("another");
+    let next = scene.pass().await;
+    assert!(next.calls.contains(&"DescribeInstances".to_owned()), "{:?}", next.calls);
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+}

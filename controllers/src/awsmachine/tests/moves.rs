@@ -1,0 +1,91 @@
+//! `clusterctl move` waits exactly as long as an attempt to launch is open.
+
+use capa_api::core::Cluster;
+use capa_api::machine::AWSMachine;
+use capa_api::meta;
+use kube::ResourceExt;
+
+use super::{CLUSTER, Scene};
+use crate::testing::{read, refused, unanswered};
+
+fn is_blocked(machine: &AWSMachine) -> bool {
+    meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)
+}
+
+fn block(machine: &mut AWSMachine) {
+    machine
+        .annotations_mut()
+        .insert(meta::BLOCK_MOVE_ANNOTATION.into(), String::new());
+}
+
+#[tokio::test]
+async fn an_open_attempt_blocks_the_move_and_an_id_or_a_refusal_lifts_the_block() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    assert!(is_blocked(scene.pass().await.machine()));
+    assert!(!is_blocked(scene.pass().await.machine()), "launched");
+    let scene = Scene::new();
+    let refused = scene.refused_with("VcpuLimitExceeded").await;
+    assert!(!is_blocked(refused.machine()));
+    assert!(refused.status().network.is_none(), "the refusal is stored");
+}
+
+#[tokio::test]
+async fn the_block_is_lifted_only_once_the_refusal_is_stored() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    scene.kubernetes.fail_after(1, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    assert!(is_blocked(&scene.machine("m").unwrap()));
+}
+
+#[tokio::test]
+async fn without_the_block_there_is_no_record_and_no_call() {
+    let scene = Scene::new();
+    scene.kubernetes.fail_after(0, "block_move");
+    assert!(scene.pass_over("m").await.is_err());
+    assert!(scene.machine("m").unwrap().status.is_none());
+    assert!(scene.aws.launches().is_empty());
+}
+
+#[tokio::test]
+async fn a_block_that_a_crash_left_behind_is_lifted() {
+    let scene = Scene::running().await;
+    scene.edit(block);
+    let healed = scene.pass().await;
+    assert_eq!(healed.calls, ["unblock_move"]);
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_block_that_a_crash_left_behind_is_lifted_from_a_paused_machine_and_an_open_attempt_keeps_it() {
+    let pause = |scene: &Scene| {
+        let mut cluster: Cluster = read(CLUSTER);
+        cluster.spec.paused = Some(true);
+        scene.kubernetes.put_cluster(cluster);
+    };
+    let scene = Scene::running().await;
+    pause(&scene);
+    scene.edit(block);
+    assert_eq!(scene.pass().await.calls, ["unblock_move", "write_status"]);
+    let open = Scene::new();
+    open.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    open.pass().await;
+    pause(&open);
+    let paused = open.pass().await;
+    assert_eq!(paused.calls, ["write_status"], "AWS is left alone");
+    assert!(is_blocked(paused.machine()));
+}
+
+#[tokio::test]
+async fn an_open_attempt_without_the_block_gets_it_before_the_next_call() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.edit(|machine| {
+        machine.annotations_mut().remove(meta::BLOCK_MOVE_ANNOTATION);
+    });
+    assert_eq!(scene.pass().await.calls[..2], ["block_move", "RunInstances"]);
+}

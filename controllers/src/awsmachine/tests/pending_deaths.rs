@@ -1,0 +1,144 @@
+//! An instance that dies before it ever ran is a failed attempt, not a machine that is gone.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_cloud::{Instance, StateReason};
+use capa_runtime::reconcile::Next;
+
+use super::{FIRST, Pass, Scene};
+use crate::testing::instance;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const SHORT: &str = "Server.InsufficientInstanceCapacity";
+
+/// The instance of that id, ended with this reason.
+fn ended(id: &str, state: InstanceState, code: &str) -> Instance {
+    Instance {
+        state_reason: Some(StateReason {
+            code: code.into(),
+            message: "as EC2 puts it".into(),
+        }),
+        ..instance(id, state, "dev", "team-a/m")
+    }
+}
+
+fn die(scene: &Scene, id: &str, code: &str) {
+    scene.aws.put_instance(ended(id, InstanceState::Terminated, code));
+}
+
+/// A launched machine whose instance died in `pending`.
+async fn dead_in_pending(code: &str) -> (Scene, Pass) {
+    let scene = Scene::new();
+    scene.pass().await;
+    die(&scene, FIRST, code);
+    let pass = scene.pass().await;
+    (scene, pass)
+}
+
+#[tokio::test]
+async fn a_request_that_is_to_blame_ends_the_machine_with_the_reason_of_aws() {
+    let (scene, dead) = dead_in_pending("Client.VolumeLimitExceeded").await;
+    assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
+    let message = dead.message(INSTANCE_READY);
+    assert!(
+        message.contains("Client.VolumeLimitExceeded: as EC2 puts it") && message.contains("delete the Machine"),
+        "{message}"
+    );
+    assert_eq!(dead.next, Next::AwaitChange);
+    assert_eq!(scene.after(Duration::from_secs(3600)).await.calls, [""; 0]);
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_of_ec2_is_followed_by_another_attempt_after_a_while() {
+    let (scene, dead) = dead_in_pending("Server.InternalError").await;
+    assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(dead.next, Next::Requeue(Duration::from_secs(30)));
+    assert_eq!(
+        scene.after(Duration::from_secs(29)).await.next,
+        Next::Requeue(Duration::from_secs(1))
+    );
+    let given_up = scene.after(Duration::from_secs(1)).await;
+    assert_eq!(given_up.next, Next::Requeue(Duration::ZERO));
+    assert_eq!(given_up.launch().instance_id, None);
+    let next = scene.pass().await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+    assert_eq!(next.says(INSTANCE_READY), "False/Pending");
+    assert_ne!(next.launch().instance_id.as_deref(), Some(FIRST));
+}
+
+#[tokio::test]
+async fn the_fifth_attempt_is_the_last() {
+    let scene = Scene::new();
+    for attempt in 1..=6 {
+        let launched = scene.pass().await;
+        let launched = match launched.launch().instance_id.clone() {
+            Some(id) => id,
+            None => scene.pass().await.launch().instance_id.clone().unwrap(),
+        };
+        die(&scene, &launched, "Server.InternalError");
+        scene.pass().await;
+        scene.after(Duration::from_secs(3600)).await;
+        assert_eq!(scene.tokens().len(), attempt.min(5), "attempt {attempt}");
+    }
+    assert_eq!(scene.pass().await.next, Next::AwaitChange);
+}
+
+#[tokio::test]
+async fn the_next_attempt_leaves_the_zone_that_had_no_capacity() {
+    let (scene, _) = dead_in_pending(SHORT).await;
+    scene.after(Duration::from_secs(30)).await;
+    scene.pass().await;
+    let zones: Vec<_> = scene
+        .aws
+        .launches()
+        .into_iter()
+        .map(|launch| launch.subnet_id)
+        .collect();
+    assert_eq!(zones, ["subnet-0000000a", "subnet-0000000b"]);
+}
+
+#[tokio::test]
+async fn another_attempt_waits_until_the_first_instance_is_terminated() {
+    let scene = Scene::new();
+    scene.pass().await;
+    let dying = ended(FIRST, InstanceState::ShuttingDown, SHORT);
+    scene.aws.put_instance(dying);
+    let pass = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(
+        (pass.says(INSTANCE_READY).as_str(), pass.next),
+        ("False/Failed", Next::AwaitChange)
+    );
+    die(&scene, FIRST, SHORT);
+    scene.pass().await;
+    scene.pass().await;
+    assert_eq!(scene.tokens().len(), 2);
+}
+
+#[tokio::test]
+async fn an_instance_that_has_run_is_never_followed_by_another_whatever_ends_it() {
+    for last in [InstanceState::Running, InstanceState::Stopped] {
+        let scene = Scene::new();
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, last);
+        scene.pass().await;
+        for state in [InstanceState::ShuttingDown, InstanceState::Terminated] {
+            scene.aws.put_instance(ended(FIRST, state, "Server.InternalError"));
+            let gone = scene.after(Duration::from_secs(3600)).await;
+            assert_eq!(gone.says(INSTANCE_READY), "False/Terminated", "{last}");
+        }
+        scene.after(Duration::from_secs(3600)).await;
+        assert_eq!(scene.tokens().len(), 1, "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_is_deleted_between_two_attempts_is_released() {
+    let (scene, _) = dead_in_pending("Server.InternalError").await;
+    scene.after(Duration::from_secs(30)).await;
+    scene.delete();
+    assert!(scene.pass().await.machine.is_none());
+    assert_eq!(scene.tokens().len(), 1);
+}

@@ -1,0 +1,154 @@
+//! Looks for planted secrets in what a test leaves behind: as they are, in base64, and compressed in base64.
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use flate2::read::GzDecoder;
+
+/// Base64 in base64 (a Secret's data of user data, for instance) is as deep as anything is wrapped.
+const DEPTH: usize = 3;
+
+/// No secret worth the name is shorter in base64.
+const SHORTEST: usize = 16;
+
+/// Where the end of what a gzip stream holds is not reached, it is not user data.
+const LARGEST: u64 = 1 << 20;
+
+const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// Cut anywhere, padded or not.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, or compressed by gzip in base64.
+pub fn found<'a>(text: &[u8], secrets: &'a [String]) -> Vec<&'a str> {
+    let seen = |secret: &&String| contains(text, secret.as_bytes()) || inside(text, secret.as_bytes(), DEPTH);
+    secrets.iter().filter(seen).map(String::as_str).collect()
+}
+
+fn contains(text: &[u8], secret: &[u8]) -> bool {
+    text.windows(secret.len()).any(|window| window == secret)
+}
+
+/// Whether the secret is in anything that the text wraps.
+fn inside(text: &[u8], secret: &[u8], depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    let holds = |unwrapped: &[u8]| contains(unwrapped, secret) || inside(unwrapped, secret, depth);
+    let forms = text.contains(&b'%').then(|| percent_decoded(text));
+    forms.is_some_and(|decoded| holds(&decoded))
+        || runs(text).any(|run| decoded(run).any(|bytes| holds(&bytes)))
+        || streams(text).any(|content| holds(&content))
+}
+
+fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let pairs = form_urlencoded::parse(text);
+    pairs
+        .flat_map(|(key, value)| {
+            [key.into_owned(), "=".to_owned(), value.into_owned(), "&".to_owned()]
+                .concat()
+                .into_bytes()
+        })
+        .collect()
+}
+
+/// What may be base64, of the usual alphabet or the one for URLs.
+fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+    text.split(move |byte| !is_base64(byte))
+        .filter(|run| run.len() >= SHORTEST)
+}
+
+/// What a run says, wherever in it the base64 begins.
+fn decoded(run: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let usual: Vec<u8> = run
+        .iter()
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        })
+        .collect();
+    (0..4).filter_map(move |start| {
+        let rest = usual.get(start..)?;
+        // One character more than whole groups says nothing.
+        let end = rest.len() - usize::from(rest.len() % 4 == 1);
+        LENIENT.decode(rest.get(..end)?).ok()
+    })
+}
+
+/// What the gzip streams in some bytes hold.
+fn streams(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let begins = |at: &usize| bytes.get(*at..).is_some_and(|rest| rest.starts_with(&GZIP));
+    (0..bytes.len()).filter(begins).filter_map(|at| {
+        let mut content = Vec::new();
+        let stream = GzDecoder::new(bytes.get(at..)?);
+        // A stream that is cut off has told what it could.
+        let _ = stream.take(LARGEST).read_to_end(&mut content);
+        (!content.is_empty()).then_some(content)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    const SECRET: &str = "planted/join+token.0123456789abcdef";
+
+    fn user_data() -> String {
+        format!("#cloud-config\n# {SECRET}\n{}", "x".repeat(100))
+    }
+
+    fn compressed() -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(user_data().as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_wrapping() {
+        let plain = user_data();
+        let wrapped = [
+            plain.clone(),
+            BASE64_STANDARD.encode(&plain),
+            // Not at the start, so that the secret's own base64 is nowhere in the text.
+            format!("{{\"body\":\"ab/cde{}\"}}", BASE64_STANDARD.encode(&plain)),
+            BASE64_URL_SAFE_NO_PAD.encode(&plain),
+            BASE64_STANDARD.encode(compressed()),
+            BASE64_STANDARD.encode(BASE64_STANDARD.encode(compressed())),
+            form_urlencoded::Serializer::new(String::new())
+                .append_pair("Action", "RunInstances")
+                .append_pair("UserData", &BASE64_STANDARD.encode(compressed()))
+                .finish(),
+        ];
+        let secrets = ["another".repeat(5), SECRET.to_owned()];
+        for text in wrapped {
+            let log = format!("INFO launching: {text} (done)");
+            assert_eq!(found(log.as_bytes(), &secrets), [SECRET], "{log}");
+        }
+        assert_eq!(found(&compressed(), &secrets), [SECRET], "a raw body");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        let log = format!(
+            "INFO user data of {} bytes {}",
+            compressed().len(),
+            BASE64_STANDARD.encode("x".repeat(500))
+        );
+        assert!(found(log.as_bytes(), &[SECRET.to_owned()]).is_empty());
+    }
+}

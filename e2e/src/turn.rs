@@ -1,0 +1,73 @@
+//! How many tests work in a world at once. A story keeps about a core busy, and so does what it talks to.
+
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock, Weak};
+
+use anyhow::Context as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Half as many as there are cores, but two.
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Arc::new(Semaphore::new((cores / 2).max(2)))
+});
+
+thread_local! {
+    /// The turn of the test on this thread: each test runs on a thread of its own.
+    static HELD: RefCell<Weak<OwnedSemaphorePermit>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Leave to work in a world, given back when the last clone is dropped.
+pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
+
+/// Waits for a turn. A test that has one shares it among all its environments: two that each held one and wanted another
+/// would wait for ever.
+pub(crate) async fn turn() -> anyhow::Result<Turn> {
+    take(&TURNS).await
+}
+
+async fn take(turns: &Arc<Semaphore>) -> anyhow::Result<Turn> {
+    if let Some(held) = HELD.with_borrow(Weak::upgrade) {
+        return Ok(held);
+    }
+    let permit = turns.clone().acquire_owned().await.context("no more turns are given")?;
+    let turn = Arc::new(permit);
+    HELD.set(Arc::downgrade(&turn));
+    Ok(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What another test, on its own thread, gets in a moment.
+    fn other_test_gets_a_turn(turns: &Arc<Semaphore>) -> bool {
+        let turns = turns.clone();
+        let other = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::time::timeout(Duration::from_millis(50), take(&turns))
+                    .await
+                    .is_ok()
+            })
+        });
+        other.join().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_test_shares_its_turn_with_itself_and_with_no_other() {
+        let turns = Arc::new(Semaphore::new(1));
+        let first = take(&turns).await.unwrap();
+        let second = take(&turns).await.unwrap();
+        assert!(!other_test_gets_a_turn(&turns));
+        drop(first);
+        assert!(!other_test_gets_a_turn(&turns), "the second environment still works");
+        drop(second);
+        assert!(other_test_gets_a_turn(&turns));
+    }
+}
