@@ -1,6 +1,7 @@
 //! One file per subject.
 
 mod api;
+mod chaos;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
@@ -9,6 +10,7 @@ mod contract;
 mod deletion;
 mod fleet;
 mod foreign_kind;
+mod hot_loops;
 mod identities;
 mod launch;
 mod lifetime;
