@@ -4,12 +4,15 @@
 //! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
 mod record;
+mod terminations;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use record::Record;
+pub use terminations::Batch;
+use terminations::Terminations;
 
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
@@ -83,6 +86,7 @@ pub struct Store {
     last_listing: Option<Listing>,
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
+    terminations: Terminations,
 }
 
 impl Store {
@@ -103,6 +107,7 @@ impl Store {
             last_listing: None,
             listing_failure: None,
             look_failure: None,
+            terminations: Terminations::new(timing.rate_second / 5),
         }
     }
 
@@ -143,6 +148,9 @@ impl Store {
         };
         if let Some(record) = self.records.get_mut(&watch.id) {
             record.watchers.retain(|watcher| **watcher != *machine);
+            if record.watchers.is_empty() {
+                self.terminations.forget(&watch.id);
+            }
         }
         self.settle(&watch.id);
     }
@@ -160,6 +168,45 @@ impl Store {
         if let Some(known) = known {
             let instance = Instance { state, ..known.clone() };
             self.launched(instance);
+        }
+    }
+
+    /// Submits an instance to be terminated; doing so again changes nothing until AWS has answered. The new state, or a
+    /// failure, wakes the machine. Nothing is lost with a process that ends: the instance lives on, and whoever follows it
+    /// submits it again.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance: once after that call without submitting it, and then with each
+    /// new submission until one succeeds.
+    pub fn terminate(&mut self, machine: &MachineKey, id: &str, now: Duration) -> Result<(), CloudError> {
+        self.watch(machine, id);
+        let record = self.records.get(id).and_then(|record| record.instance.as_deref());
+        let zone = record.map_or("", |instance| instance.availability_zone.as_str());
+        self.terminations.submit(id, zone, now)
+    }
+
+    /// The next batch of instances that is due to be terminated. Call it until it gives none.
+    pub fn begin_termination(&mut self, now: Duration) -> Option<Batch> {
+        self.terminations.begin(now)
+    }
+
+    /// The answer to a termination: the new states that it shows. A refusal that may concern one instance splits the
+    /// batch, so that none is held up by another; a throttle repeats it.
+    pub fn terminated(&mut self, batch: Batch, answer: Result<Vec<(String, InstanceState)>, CloudError>) {
+        match answer {
+            Ok(states) => {
+                self.terminations.succeeded(&batch);
+                for (id, state) in states {
+                    self.changed_state(&id, state);
+                }
+            }
+            Err(error) => {
+                for id in self.terminations.failed(batch, &error) {
+                    let watchers = self.records.get(&id).map(|record| record.watchers.as_slice());
+                    let machines = watchers.into_iter().flatten().map(|machine| machine.as_ref().clone());
+                    self.woken.extend(machines);
+                }
+            }
         }
     }
 
@@ -202,15 +249,17 @@ impl Store {
         None
     }
 
-    /// When [`Store::begin`] will have a call if nothing happens before; a time in the past means now.
+    /// When [`Store::begin`] or [`Store::begin_termination`] will have a call if nothing happens before; a time in the past
+    /// means now.
     pub fn next_due(&self) -> Option<Duration> {
+        let termination = self.terminations.next_due();
         if self.watches.is_empty() {
-            return None;
+            return termination;
         }
         let listing = self.listing_began.is_none().then_some(self.next_listing);
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
-        [listing, look, wanted].into_iter().flatten().min()
+        [listing, look, wanted, termination].into_iter().flatten().min()
     }
 
     /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.

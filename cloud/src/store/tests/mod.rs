@@ -1,3 +1,5 @@
+mod terminations;
+
 use std::collections::BTreeMap;
 
 use super::*;
