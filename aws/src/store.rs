@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::store::{Batch, Call, Report, Store};
+use capa_cloud::store::{Batch, Call, Loss, Report, Store};
 use capa_cloud::{CloudError, Instance, InstanceState, MachineKey, Query, Timing};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -222,11 +222,20 @@ async fn perform(aws: &dyn StoreCalls, call: &Call, pause: Duration) -> Result<V
     }
 }
 
-fn report(region: &str, report: Option<Report>) {
-    match report {
-        Some(Report::Failing(error)) => tracing::warn!(%region, %error, "instances cannot be listed"),
-        Some(Report::Recovered) => tracing::info!(%region, "instances can be listed again"),
-        None => {}
+fn report(region: &str, reports: Vec<Report>) {
+    for report in reports {
+        match report {
+            Report::Failing(error) => tracing::warn!(%region, %error, "instances cannot be listed"),
+            Report::Recovered => tracing::info!(%region, "instances can be listed again"),
+            Report::Suspicious(Loss { known, lost }) => tracing::warn!(
+                %region,
+                known,
+                lost,
+                "a listing of instances lost too many at once to be believed: nothing is concluded until two more agree; \
+                 have identity or endpoint changed?"
+            ),
+            Report::Settled => tracing::info!(%region, "listings of instances are believed again"),
+        }
     }
 }
 

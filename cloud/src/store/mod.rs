@@ -5,6 +5,7 @@
 
 mod record;
 mod terminations;
+mod vanishing;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use record::Record;
 pub use terminations::Batch;
 use terminations::Terminations;
+pub use vanishing::Loss;
+use vanishing::{Doubt, Verdict};
 
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
@@ -49,6 +52,11 @@ pub enum Report {
     Failing(CloudError),
     /// Calls of one kind work again.
     Recovered,
+    /// A listing lost more at once than is believed of one: the store keeps what it knows until two more listings, and
+    /// lookups of their own, agree.
+    Suspicious(Loss),
+    /// That doubt is over: the instances show again, or are believed to be gone.
+    Settled,
 }
 
 /// The last complete listing.
@@ -87,6 +95,7 @@ pub struct Store {
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
     terminations: Terminations,
+    doubt: Doubt,
 }
 
 impl Store {
@@ -108,6 +117,7 @@ impl Store {
             listing_failure: None,
             look_failure: None,
             terminations: Terminations::new(timing.rate_second / 5),
+            doubt: Doubt::default(),
         }
     }
 
@@ -263,10 +273,10 @@ impl Store {
     }
 
     /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
-    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Option<Report> {
+    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         match call {
             Call::List { began } => self.listing_ended(began, answer, now),
-            Call::Look { began, ids } => self.look_ended(began, &ids, answer),
+            Call::Look { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
         }
     }
 
@@ -308,12 +318,7 @@ impl Store {
         }
     }
 
-    fn listing_ended(
-        &mut self,
-        began: Epoch,
-        answer: Result<Vec<Instance>, CloudError>,
-        now: Duration,
-    ) -> Option<Report> {
+    fn listing_ended(&mut self, began: Epoch, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         let since = self.listing_began.take().unwrap_or(now);
         let instances = match answer {
             Ok(instances) => instances,
@@ -324,17 +329,26 @@ impl Store {
                     self.woken
                         .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
                 }
-                return failing(&mut self.listing_failure, error);
+                return failing(&mut self.listing_failure, error).into_iter().collect();
             }
         };
         let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
         for instance in instances {
+            let id = instance.id.clone();
             self.saw(instance, began);
+            if let Some(record) = self.records.get_mut(&id) {
+                record.listed = true;
+            }
         }
         let missed: Vec<String> = self.records.keys().filter(|id| !shown.contains(*id)).cloned().collect();
+        let (loss, doubted) = (self.loss(began), self.doubt.is_cast());
+        let verdict = self.doubt.listed(loss);
         for id in missed {
             if let Some(record) = self.records.get_mut(&id) {
-                record.listing_missed = began;
+                match verdict {
+                    Verdict::Doubted if record.is_lost_to(began) => record.doubted = began,
+                    Verdict::Doubted | Verdict::Believed => record.listing_missed = began,
+                }
             }
             self.settle(&id);
         }
@@ -342,7 +356,32 @@ impl Store {
             ended: now,
             took: now.saturating_sub(since),
         });
-        self.listing_failure.take().map(|_| Report::Recovered)
+        let recovered = self.listing_failure.take().map(|_| Report::Recovered);
+        let doubt = match (doubted, self.doubt.is_cast()) {
+            (false, true) => Some(Report::Suspicious(loss)),
+            (true, false) => Some(Report::Settled),
+            _ => None,
+        };
+        recovered.into_iter().chain(doubt).collect()
+    }
+
+    /// What a listing that began then should have shown, and did not.
+    fn loss(&self, began: Epoch) -> Loss {
+        let expected = self.records.values().filter(|record| self.is_expected(record));
+        let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
+            (known + 1, lost + usize::from(record.is_lost_to(began)))
+        });
+        Loss { known, lost }
+    }
+
+    /// Whether listings have shown the instance and it lives as far as is known, or a machine says that it has it and
+    /// nothing says yet that it is there or gone.
+    fn is_expected(&self, record: &Record) -> bool {
+        let undecided = |machine: &Arc<MachineKey>| {
+            let watch = self.watches.get(machine);
+            watch.is_some_and(|watch| record.sighting(watch.since) == Sighting::Unknown)
+        };
+        (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }
 
     fn look_ended(
@@ -358,6 +397,9 @@ impl Store {
         };
         let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
         for instance in instances {
+            if let Some(record) = self.records.get_mut(&instance.id) {
+                record.contradicts_listings();
+            }
             self.saw(instance, began);
         }
         for id in ids.iter().filter(|id| !shown.contains(*id)) {
