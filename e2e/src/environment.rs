@@ -168,7 +168,10 @@ impl TestEnvironment {
             texts.push(("an event", serde_json::to_string(&event)?));
         }
         left_behind::ensure_secrets_are_kept(&self.folder, texts)?;
-        left_behind::ensure_conditions_are_explained(&objects)
+        if self.managers.load(Ordering::Relaxed) > 0 {
+            left_behind::ensure_conditions_are_explained(&objects)?;
+        }
+        Ok(())
     }
 
     /// Takes our finalizers off what is left: the managers that would do so have ended, and without that the namespace

@@ -8,6 +8,7 @@ use std::time::Duration;
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
 use capa_cloud::limits::{AccountShares, Share, Shares};
+use capa_runtime::diagnostics::TlsVersion;
 use capa_runtime::lease::LEASE_NAME;
 use capa_runtime::logging::LogFormat;
 use clap::Args;
@@ -92,11 +93,15 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub(crate) health_addr: String,
 
-    /// Address of /metrics; served only with --insecure-diagnostics.
+    /// Address of /metrics, served with TLS to users who may get nonResourceURL /metrics; 0 serves none.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     pub(crate) diagnostics_address: String,
 
-    /// Serve metrics without TLS and authorization. Refused on any address but loopback.
+    /// Oldest version of TLS for metrics: VersionTLS12 or VersionTLS13.
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
+    pub(crate) tls_min_version: TlsVersion,
+
+    /// Serve metrics over plain HTTP to everybody who reaches the address.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub(crate) insecure_diagnostics: bool,
 
@@ -115,6 +120,14 @@ pub(crate) struct Flags {
     /// See `webhook_port`.
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) webhook_cert_dir: Option<String>,
+
+    /// See `webhook_port`.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) webhook_cert_name: Option<String>,
+
+    /// See `webhook_port`.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) webhook_key_name: Option<String>,
 
     /// Divides every period and age of AWS access. For tests over real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
@@ -169,6 +182,8 @@ impl Flags {
         for (name, value) in [
             ("--webhook-port", &self.webhook_port),
             ("--webhook-cert-dir", &self.webhook_cert_dir),
+            ("--webhook-cert-name", &self.webhook_cert_name),
+            ("--webhook-key-name", &self.webhook_key_name),
         ] {
             if value.is_some() {
                 warn!(flag = name, "there are no webhooks: the flag has no effect");
@@ -262,6 +277,49 @@ mod tests {
         assert!(!flags(&[]).leader_elect);
         assert!(flags(&["--leader-elect"]).leader_elect);
         assert!(!flags(&["--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn the_flags_of_the_go_providers_are_taken_as_they_are() {
+        let given = flags(&[
+            "--namespace=team-a",
+            "--watch-filter=blue",
+            "--leader-elect=true",
+            "--leader-elect-lease-duration=1m30s",
+            "--leader-elect-renew-deadline=40s",
+            "--leader-elect-retry-period=5s",
+            "--awscluster-concurrency=3",
+            "--awsmachine-concurrency=7",
+            "--sync-period=5m",
+            "--health-addr=127.0.0.1:9440",
+            "--diagnostics-address=127.0.0.1:8080",
+            "--insecure-diagnostics=true",
+            "--tls-min-version=VersionTLS13",
+            "--feature-gates=EKS=true,MachinePool=false",
+            "--service-endpoints=eu-west-1:ec2=http://127.0.0.1:1",
+            "--kubeconfig=/tmp/kubeconfig",
+            "-v=4",
+            "--webhook-port=9443",
+            "--webhook-cert-dir=/tmp/certs",
+            "--webhook-cert-name=tls.crt",
+            "--webhook-key-name=tls.key",
+        ]);
+        assert_eq!((given.awscluster_concurrency, given.awsmachine_concurrency), (3, 7));
+        assert_eq!((given.verbosity, given.tls_min_version), (4, TlsVersion::Tls13));
+        assert!(given.insecure_diagnostics && given.leader_elect);
+
+        let defaults = flags(&[]);
+        assert_eq!(
+            (defaults.awscluster_concurrency, defaults.awsmachine_concurrency),
+            (5, 10)
+        );
+        assert_eq!(defaults.sync_period, GoDuration(Duration::from_mins(10)));
+        assert_eq!(defaults.tls_min_version, TlsVersion::Tls12);
+        assert_eq!(
+            (defaults.health_addr.as_str(), defaults.diagnostics_address.as_str()),
+            (":9440", ":8443")
+        );
+        assert!(!defaults.insecure_diagnostics && defaults.namespace.is_none());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use capa_cloud::{
     Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
 };
 
+use jiff::Timestamp;
+
 use super::{Journal, lock};
 
 /// AWS in memory. Clones share everything but the client they stand for.
@@ -140,6 +142,11 @@ impl FakeAws {
 
     pub(crate) fn remove_instance(&self, id: &str) {
         self.state().instances.remove(id);
+    }
+
+    /// Says that EC2 accepted the launch of an instance at the beginning of time.
+    pub(crate) fn set_launch_time(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
     }
 
     /// Takes all tags off an instance.

@@ -68,7 +68,8 @@ async fn a_manager_with_flags_that_cannot_be_meant_ends_and_says_why() -> anyhow
         ("--logging-format=xml", "expected text or json"),
         ("--sync-period=soon", "--sync-period"),
         ("--awscluster-concurency=5", "--awscluster-concurrency"),
-        ("--diagnostics-address=0.0.0.0:0", "loopback"),
+        ("--diagnostics-address=nowhere", "--diagnostics-address"),
+        ("--tls-min-version=VersionTLS11", "VersionTLS12"),
     ] {
         let ended = environment.manager().flag(flag).start().await.err();
         let error = format!("{:#}", ended.with_context(|| format!("{flag} was accepted"))?);

@@ -22,6 +22,7 @@ mod placement;
 mod restart;
 mod scenario;
 mod scope;
+mod templates;
 mod terminated;
 mod unmanaged;
 mod waits;
