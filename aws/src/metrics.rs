@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use aws_sdk_ec2::config::interceptors::{BeforeSerializationInterceptorContextRef, FinalizerInterceptorContextRef};
 use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
@@ -30,6 +31,7 @@ const LAUNCH: &str = "RunInstances";
 
 /// Upper bounds in seconds.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const WAITS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 const RETRIES: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -129,6 +131,35 @@ impl CallMetrics {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActionLabel {
+    action: &'static str,
+}
+
+/// How long calls were deferred by our own limits.
+#[derive(Clone, Debug)]
+pub(crate) struct ThrottleWaits(Family<ActionLabel, Histogram, fn() -> Histogram>);
+
+impl ThrottleWaits {
+    /// Registers the metric.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let waits = Self(Family::new_with_constructor(|| Histogram::new(WAITS)));
+        registry.register(
+            "capa_aws_throttle_wait_seconds",
+            "Time for which calls were deferred to stay within the request rate of their account and region",
+            waits.0.clone(),
+        );
+        waits
+    }
+
+    /// A call was deferred for that long.
+    pub(crate) fn observe(&self, action: &'static str, wait: Duration) {
+        self.0
+            .get_or_create(&ActionLabel { action })
+            .observe(wait.as_secs_f64());
+    }
+}
+
 /// Counts each call of the client that it is registered on.
 pub(crate) struct CountCalls {
     metrics: CallMetrics,
@@ -220,7 +251,7 @@ fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
 }
 
 /// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata.
-fn code(error: &context::Error) -> Option<String> {
+pub(crate) fn code(error: &context::Error) -> Option<String> {
     if let Some(error) = error.downcast_ref::<AssumeRoleError>() {
         return error.meta().code().map(str::to_owned);
     }

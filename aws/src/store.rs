@@ -164,7 +164,7 @@ async fn run(
     stop: &CancellationToken,
 ) {
     // One page a second at most: a listing is not urgent, and other callers share the account's limits.
-    let pause = timing.listing_interval / 60;
+    let pause = timing.rate_second;
     let mut calls = FuturesUnordered::new();
     loop {
         while let Some(call) = follower.act(|store| store.begin(follower.now())) {

@@ -69,6 +69,15 @@ pub trait MachineCloud: Send + Sync {
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
     /// Why the store cannot list instances, while its listings fail.
     fn listing_failure(&self) -> Option<CloudError>;
+    /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
+    /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
+    /// uses it. Default: it is always the machine's turn.
+    ///
+    /// # Errors
+    /// [`CloudError::deferred`], which says when the turn comes.
+    fn launch_turn(&self, _machine: &MachineKey) -> Result<(), CloudError> {
+        Ok(())
+    }
     /// Launches one instance. The answer enters the store.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Terminates an instance. Its new state enters the store.

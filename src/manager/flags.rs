@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
+use capa_cloud::limits::{AccountShares, Share, Shares};
 use capa_runtime::diagnostics::TlsVersion;
 use capa_runtime::lease::LEASE_NAME;
 use capa_runtime::logging::LogFormat;
@@ -70,6 +71,14 @@ pub(crate) struct Flags {
     /// Time between two full listings of instances; at least 1s.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
+
+    /// Part of AWS's published request rates that is used, 0.001 to 1. RunInstances and TerminateInstances use all of theirs.
+    #[arg(long, value_name = "SHARE", default_value = "0.5")]
+    pub(crate) aws_rate_share: Share,
+
+    /// The part for single accounts: <account id>=<share>[,…].
+    #[arg(long, value_name = "SHARES", default_value = "")]
+    pub(crate) aws_account_rate_share: AccountShares,
 
     /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
@@ -149,6 +158,14 @@ impl Flags {
             ..Timing::default()
         };
         timing.divided_by(self.timing_divisor)
+    }
+
+    /// How much of AWS's published request rates is used.
+    pub(crate) fn rate_shares(&self) -> Shares {
+        Shares {
+            default: self.aws_rate_share,
+            accounts: self.aws_account_rate_share.clone(),
+        }
     }
 
     /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
@@ -367,6 +384,31 @@ mod tests {
         for gates in ["EKS=true,Creator", "Creator=", "Creator=no", "Creator=tRUE"] {
             let refusal = gates.parse::<FeatureGates>().unwrap_err();
             assert!(refusal.contains("Creator"), "{gates}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_published_rates_is_used_unless_an_account_has_its_own_share() {
+        assert_eq!(flags(&[]).rate_shares(), Shares::default());
+        let given = flags(&["--aws-rate-share=0.25", "--aws-account-rate-share=123456789012=0.1"]).rate_shares();
+        assert_eq!(given.of(None), "0.25".parse().unwrap());
+        assert_eq!(given.of(Some("123456789012")), "0.1".parse().unwrap());
+    }
+
+    #[test]
+    fn a_share_that_is_none_is_refused_by_the_name_of_its_flag() {
+        let table = [
+            ("--aws-rate-share", "0"),
+            ("--aws-rate-share", "1.5"),
+            ("--aws-account-rate-share", "0.5"),
+            ("--aws-account-rate-share", "prod=0.5"),
+        ];
+        for (flag, value) in table {
+            let refused = Only::try_parse_from(["manager", flag, value])
+                .err()
+                .unwrap()
+                .to_string();
+            assert!(refused.contains(flag), "{value}: {refused}");
         }
     }
 

@@ -54,6 +54,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let options = capa_aws::Options {
         service_endpoints: flags.service_endpoints.clone(),
         timing: flags.timing(),
+        shares: flags.rate_shares(),
         controller_key,
     };
     let clouds = Clouds::new(options, &mut registry).await;

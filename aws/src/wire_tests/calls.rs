@@ -37,7 +37,7 @@ fn volume(device: &str) -> LaunchVolume {
     }
 }
 
-fn request() -> LaunchRequest {
+pub(super) fn request() -> LaunchRequest {
     LaunchRequest {
         client_token: "uid-1".into(),
         image_id: "ami-1".into(),

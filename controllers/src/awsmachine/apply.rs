@@ -21,6 +21,13 @@ pub(super) async fn launch(
     plan: LaunchPlan,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
+    if plan.then != Then::LookOnly
+        && let Err(error) = prepared.access.cloud.launch_turn(&draft.key())
+    {
+        // What waits for its turn is no open attempt: nothing is looked up or recorded yet.
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Ok(draft.stop(waiting, retry::after(&error)));
+    }
     if plan.look_up != LookUp::No {
         let owner_name = owner.metadata.name.as_deref().unwrap_or_default();
         let tags = lookup::tagged(&prepared.cluster_tag, draft.namespace(), owner_name);

@@ -2,6 +2,7 @@
 //!
 //! The network comes from whatever object satisfies the network contract; no infrastructure kind is named here.
 
+mod abandon;
 mod apply;
 mod block_move;
 mod bootstrap;
@@ -161,7 +162,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         draft = hold(draft, world).await?;
     }
     let draft = if deleting {
-        Box::pin(deletion::reconcile(draft, &owners, world)).await?
+        deletion::reconcile(draft, &owners, world).await?
     } else if dereference::instance_id(&draft.machine).is_some() {
         Box::pin(observe::reconcile(draft, &owners, world)).await?
     } else {

@@ -110,7 +110,8 @@ impl Account {
     }
 
     /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves them
-    /// out, whatever the filter, and answers `InvalidInstanceID.NotFound` where they are named by id. The user sees them.
+    /// out, whatever the filter; every call that names them by id is answered `InvalidInstanceID.NotFound`. The user sees
+    /// and changes them.
     pub fn set_hidden(&self, duration: Duration) {
         self.change(|account| account.instances.hidden = duration);
     }

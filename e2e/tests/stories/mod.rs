@@ -26,6 +26,7 @@ mod scenario;
 mod scope;
 mod secrets;
 mod survival;
+mod templates;
 mod terminated;
 mod unmanaged;
 mod waits;

@@ -177,13 +177,3 @@ async fn the_endpoint_is_adopted_from_spec_or_cluster_and_never_waited_for() {
         "nothing is written to the spec"
     );
 }
-
-#[tokio::test]
-async fn a_mode_without_effect_is_named_and_holds_nothing_back() {
-    let scene = Scene::new();
-    let pass = scene
-        .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Require}}")))
-        .await;
-    assert_eq!(pass.says(ConditionType::PreflightPassed), "False/UnsupportedField");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
-}

@@ -122,6 +122,21 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
 }
 
 #[tokio::test]
+async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_launch() {
+    let scene = Scene::new();
+    let turn = Duration::from_millis(1234);
+    scene.aws.defer_launch(turn);
+    scene.aws.defer_launch(turn);
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
+    assert_eq!((waiting.next, waiting.launch().attempt), (Next::Requeue(turn), 0));
+    let still = scene.pass().await;
+    assert_eq!(still.calls, [""; 0]);
+    let launched = scene.pass().await;
+    assert_eq!(launched.launch().instance_id.as_deref(), Some(FIRST));
+}
+
+#[tokio::test]
 async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;

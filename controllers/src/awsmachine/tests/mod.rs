@@ -1,12 +1,15 @@
 //! The story of an AWSMachine on doubles of Kubernetes and AWS.
 
+mod abandonment;
 mod capacity;
 mod deletion;
+mod fields;
 mod holders;
 mod launches;
 mod moves;
 mod observation;
 mod pending_deaths;
+mod recovery;
 mod waits;
 
 use std::sync::Arc;
