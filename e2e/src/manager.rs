@@ -168,9 +168,17 @@ pub struct Manager {
 impl Manager {
     /// What it counts, as Prometheus would read it.
     pub async fn metrics(&self) -> anyhow::Result<Metrics> {
-        Ok(Metrics::parse(
-            &http_get(&format!("http://{}/metrics", self.diagnostics)).await?,
-        ))
+        Ok(Metrics::parse(&self.scrape().await?))
+    }
+
+    /// What it counts, word by word.
+    pub async fn scrape(&self) -> anyhow::Result<String> {
+        http_get(&format!("http://{}/metrics", self.diagnostics)).await
+    }
+
+    /// Host and port of its diagnostics.
+    pub fn diagnostics(&self) -> &str {
+        &self.diagnostics
     }
 
     /// How many passes one of its controllers, e.g. `awscluster`, has finished.
