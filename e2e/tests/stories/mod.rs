@@ -7,6 +7,7 @@ mod clusterless;
 mod components;
 mod contract;
 mod deletion;
+mod examples;
 mod fleet;
 mod foreign_kind;
 mod identities;
