@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use capa_cloud::limits::{Caller, Shares};
 use capa_cloud::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, Timing};
 use futures::Stream;
 use prometheus_client::collector::Collector;
@@ -18,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Api;
 use crate::client::{Client, ClusterClient, MachineClient, Shared};
 use crate::endpoints::ServiceEndpoints;
-use crate::metrics::CallMetrics;
+use crate::limits::{Gate, Limits};
+use crate::metrics::{CallMetrics, ThrottleWaits};
 use crate::setup::Setup;
 use crate::store::{Owners, Wakes};
 use crate::sync::lock;
@@ -34,6 +36,8 @@ pub struct Options {
     pub service_endpoints: ServiceEndpoints,
     /// Periods and ages.
     pub timing: Timing,
+    /// How much of AWS's published request rates is ours.
+    pub shares: Shares,
     /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
@@ -65,6 +69,7 @@ pub struct Clouds {
 
 struct Inner {
     setup: Setup,
+    limits: Arc<Limits>,
     shared: Arc<Shared>,
     clients: Mutex<HashMap<(String, String), Arc<Client>>>,
 }
@@ -79,6 +84,8 @@ impl Clouds {
     /// Reads the SDK's configuration from environment and profile and registers the metrics. Makes no AWS call.
     pub async fn new(options: Options, registry: &mut Registry) -> Self {
         let metrics = CallMetrics::register(registry);
+        let waits = ThrottleWaits::register(registry);
+        let limits = Limits::new(options.shares, options.timing.rate_second, waits);
         let setup = Setup::load(options.service_endpoints, metrics, options.controller_key).await;
         let shared = Shared {
             timing: options.timing,
@@ -89,6 +96,7 @@ impl Clouds {
         };
         let inner = Arc::new(Inner {
             setup,
+            limits: Arc::new(limits),
             shared: Arc::new(shared),
             clients: Mutex::default(),
         });
@@ -121,7 +129,8 @@ impl Clouds {
         let key = (identity.key.clone(), region.to_owned());
         let client = clients.entry(key).or_insert_with(|| {
             let (ec2, sts) = self.inner.setup.clients(&identity.source, region, &identity.key);
-            Arc::new(Client::new(region, Api::new(ec2, sts), self.inner.shared.clone()))
+            let gate = Arc::new(Gate::new(self.inner.limits.clone(), &identity.key, region));
+            Arc::new(Client::new(region, Api::new(ec2, sts, gate), self.inner.shared.clone()))
         });
         client.touch();
         client.clone()
@@ -141,6 +150,10 @@ impl MachineClouds for Clouds {
 
     fn forget(&self, machine: &MachineKey) {
         self.inner.shared.owners.release(machine);
+        let caller = Caller::Machine(machine.clone());
+        for client in lock(&self.inner.clients).values() {
+            client.gate().forget(&caller);
+        }
     }
 }
 

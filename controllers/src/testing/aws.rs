@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::machine::InstanceState;
@@ -10,6 +11,8 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, Image, Instance, LaunchRequest, MachineCloud, MachineClouds, MachineKey,
     Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
 };
+
+use jiff::Timestamp;
 
 use super::{Journal, lock};
 
@@ -40,6 +43,8 @@ struct State {
     listed: bool,
     listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
+    /// What asking for a turn to launch answers, before it is always granted.
+    launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
 }
 
@@ -139,6 +144,11 @@ impl FakeAws {
         self.state().instances.remove(id);
     }
 
+    /// Says that EC2 accepted the launch of an instance at the beginning of time.
+    pub(crate) fn set_launch_time(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
+    }
+
     /// Takes all tags off an instance.
     pub(crate) fn untag(&self, id: &str) {
         self.state().instances.get_mut(id).unwrap().tags.clear();
@@ -159,6 +169,12 @@ impl FakeAws {
         let mut state = self.state();
         state.listed = false;
         state.listing_failure = Some(error);
+    }
+
+    /// Has the next machine that asks for its turn to launch wait for it.
+    pub(crate) fn defer_launch(&self, wait: Duration) {
+        let mut state = self.state();
+        state.launch_turns.push_back(CloudError::deferred("RunInstances", wait));
     }
 
     /// Makes the next call of that action fail without effect.
@@ -371,6 +387,10 @@ impl MachineCloud for FakeAws {
 
     fn listing_failure(&self) -> Option<CloudError> {
         self.state().listing_failure.clone()
+    }
+
+    fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {
+        self.state().launch_turns.pop_front().map_or(Ok(()), Err)
     }
 
     async fn launch(&self, _: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {

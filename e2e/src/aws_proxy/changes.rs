@@ -55,6 +55,7 @@ async fn change(
     note: impl Fn(&mut Instances, &str, Instant) -> (State, State),
 ) -> Result<Answer, Refusal> {
     bury_the_dead(shared, request, caller).await?;
+    refuse_hidden(shared, request, caller)?;
     let answer = shared
         .moto
         .call(&caller.account, &request.scope, &request.parameters)
@@ -71,6 +72,19 @@ async fn change(
         instances::show(instance, "currentState", after);
     }
     answer.with_tree(&tree).map_err(unreadable)
+}
+
+/// Refuses the whole call when it names an instance that is hidden from the caller.
+fn refuse_hidden(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
+    let now = Instant::now();
+    let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
+    match request.instance_ids().find(|id| !caller.is_user && hidden(id)) {
+        None => Ok(()),
+        Some(id) => {
+            let message = format!("The instance ID '{id}' does not exist");
+            Err(Refusal::new(400, "InvalidInstanceID.NotFound", message))
+        }
+    }
 }
 
 fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[State]) -> Result<(), Refusal> {
@@ -91,12 +105,8 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[Stat
 /// Describes, with the states of here, and without what is hidden.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     bury_the_dead(shared, request, caller).await?;
+    refuse_hidden(shared, request, caller)?;
     let now = Instant::now();
-    let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
-    if let Some(id) = request.instance_ids().find(|id| !caller.is_user && hidden(id)) {
-        let message = format!("The instance ID '{id}' does not exist");
-        return Err(Refusal::new(400, "InvalidInstanceID.NotFound", message));
-    }
     let mut request = request.clone();
     let filters = request.take_filters(&instances::FILTERS);
     let answer = shared

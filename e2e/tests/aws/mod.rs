@@ -7,6 +7,7 @@
 )]
 
 mod accounts;
+mod conformance;
 mod faults;
 mod launches;
 mod networks;

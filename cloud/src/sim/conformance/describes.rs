@@ -42,8 +42,7 @@ pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest
         (Query::filter("availability-zone", [&place.zone]), vec![one.clone()]),
         (Query::filter("vpc-id", [&place.vpc_id]), both.clone()),
         (Query::filter("image-id", [&place.image_id]), both.clone()),
-        (Query::filter("instance-type", [&place.instance_type]), both.clone()),
-        (Query::filter("instance.group-id", [&place.security_group_id]), both),
+        (Query::filter("instance-type", [&place.instance_type]), both),
         (
             Query::filter("vpc-id", [&place.vpc_id]).and("client-token", ["two"]),
             vec![two],
@@ -58,6 +57,17 @@ pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest
         expect(&what, found(ec2, query).await?, expected)?;
     }
     Ok(())
+}
+
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>, `instance.group-id`: the groups of
+/// an instance, those of its interface included.
+pub(super) async fn instances_are_found_by_their_groups(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+    let place = ec2.place();
+    let id = launched(ec2, "one").await?;
+    let ours = Query::filter("instance.group-id", [&place.security_group_id]);
+    expect("by its group", found(ec2, ours).await?, vec![id])?;
+    let foreign = Query::filter("instance.group-id", [&place.foreign_security_group_id]);
+    expect("by another group", found(ec2, foreign).await?, vec![])
 }
 
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: values are case-sensitive; `*` stands for

@@ -191,6 +191,7 @@ cases! {
     }
     describes {
         filters_find_what_matches_all_of_them,
+        instances_are_found_by_their_groups,
         filter_values_mind_the_case_and_take_wildcards,
         an_id_that_is_not_found_is_left_out,
         an_unknown_filter_is_refused,

@@ -121,6 +121,11 @@ async fn a_managed_cluster_is_told_that_its_mode_is_not_there_yet_and_keeps_its_
         pass.message(ConditionType::Ready).contains("spec.unmanaged: true"),
         "names what helps"
     );
+    assert_eq!(pass.events.len(), 1);
+    assert_eq!(
+        (pass.events[0].warning, pass.events[0].reason.as_str()),
+        (true, "NotManagedYet")
+    );
     assert_eq!(pass.calls, [""; 0]);
     assert_eq!(pass.cluster.finalizers(), [meta::CLUSTER_FINALIZER]);
 }

@@ -178,20 +178,6 @@ async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
 }
 
 #[tokio::test]
-async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
-    let scene = Scene::running().await;
-    scene.edit(|machine| machine.status = None);
-    let recovered = scene.pass().await;
-    assert_eq!(recovered.calls, ["write_status"]);
-    assert_eq!(recovered.says(READY), "True/Ready");
-    let in_use = recovered.status().network.as_ref().unwrap();
-    assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
-    assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));
-    assert_eq!(scene.pass().await.calls, [""; 0]);
-    assert_eq!(scene.tokens().len(), 1);
-}
-
-#[tokio::test]
 async fn a_changed_network_is_reported_and_touches_nothing() {
     let scene = Scene::running().await;
     let moved = NETWORK.replace("subnet-0000000a", "subnet-0000000c");

@@ -1,0 +1,157 @@
+"""Corrects moto where it differs from EC2 in what the tests look at."""
+
+import base64
+import copy
+import re
+import sys
+
+from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
+from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.tags import TagBackend
+from moto.ec2.responses._base_response import EC2BaseResponse
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
+
+MAX_TOKEN_LENGTH = 64
+MAX_USER_DATA = 16 * 1024
+MAX_FILTER_VALUES = 200
+
+
+def apply():
+    look_tags_up_by_id()
+    delete_interfaces_with_their_instance()
+    refuse_launches_as_ec2_does()
+    terminate_by_zone()
+    refuse_malformed_instance_ids()
+    refuse_filters_as_ec2_does()
+
+
+def look_tags_up_by_id():
+    """A resource asks for its tags by its own id; moto goes through all tags of the account each time."""
+    search = TagBackend.describe_tags
+
+    def describe_tags(self, filters=None):
+        ids = filters.get("resource-id") if filters and len(filters) == 1 else None
+        if not ids or any(wildcard in ids[0] for wildcard in "*?") or len(ids) > 1:
+            return search(self, filters)
+        resource_type = EC2_PREFIX_TO_RESOURCE.get(get_prefix(ids[0]), "")
+        tags = self.tags[ids[0]].items() if ids[0] in self.tags else ()
+        return [
+            {"resource_id": ids[0], "key": key, "value": value, "resource_type": resource_type} for key, value in tags
+        ]
+
+    TagBackend.describe_tags = describe_tags
+
+
+def delete_interfaces_with_their_instance():
+    """An interface that RunInstances makes goes with its instance unless the caller says otherwise; moto keeps it."""
+    prepare = Instance.prep_nics
+
+    def prep_nics(self, nic_spec, *args, **kwargs):
+        prepare(self, nic_spec, *args, **kwargs)
+        kept = {
+            int(spec["DeviceIndex"])
+            for spec in nic_spec
+            if "NetworkInterfaceId" in spec or spec.get("DeleteOnTermination") in (False, "false")
+        }
+        for index, interface in self.nics.items():
+            interface.delete_on_termination = int(index) not in kept
+
+    terminate = Instance.terminate
+
+    def terminate_once(self):
+        # A second termination changes nothing; moto would look for the interfaces it has deleted.
+        return copy.copy(self._state) if self._state.name == "terminated" else terminate(self)
+
+    Instance.prep_nics = prep_nics
+    Instance.terminate = terminate_once
+
+
+def refuse_launches_as_ec2_does():
+    """A token and user data have a size, and security groups belong to the VPC of their subnet."""
+    run = InstanceBackend.run_instances
+
+    def run_instances(self, image_id, count, user_data, security_group_names, **kwargs):
+        token = kwargs.get("client_token") or ""
+        if len(token) > MAX_TOKEN_LENGTH or not token.isascii():
+            raise EC2ClientError("InvalidParameterValue", "ClientToken takes up to 64 ASCII characters")
+        if user_data is not None and len(base64.b64decode(str(user_data))) > MAX_USER_DATA:
+            raise EC2ClientError("InvalidParameterValue", "User data is limited to 16384 bytes")
+        interfaces = [(nic.get("SubnetId"), nic.get("Groups") or []) for nic in kwargs.get("nics") or []]
+        for subnet_id, groups in [(kwargs.get("subnet_id"), kwargs.get("security_group_ids") or []), *interfaces]:
+            check_groups(self, subnet_id, groups)
+        return run(self, image_id, count, user_data, security_group_names, **kwargs)
+
+    InstanceBackend.run_instances = run_instances
+
+
+def check_groups(backend, subnet_id, group_ids):
+    if not subnet_id:
+        return
+    subnet = backend.get_subnet(subnet_id)
+    for group_id in group_ids:
+        group = backend.get_security_group_from_id(group_id)
+        if group is None:
+            raise InvalidSecurityGroupNotFoundError(group_id)
+        if group.vpc_id != subnet.vpc_id:
+            message = f"Security group {group_id} and subnet {subnet_id} belong to different networks."
+            raise EC2ClientError("InvalidParameter", message)
+
+
+def terminate_by_zone():
+    """A protected instance spares those of its zone and no others; moto terminates those named before it."""
+    terminate = InstanceBackend.terminate_instances
+
+    def terminate_instances(self, instance_ids):
+        instances = self.get_multi_instances_by_id(instance_ids) if instance_ids else []
+        zone_of = {instance.id: instance.placement.zone for instance in instances}
+        protected = [instance.id for instance in instances if instance.disable_api_termination]
+        spared = {zone_of[instance_id] for instance_id in protected}
+        others = [instance_id for instance_id in instance_ids if zone_of[instance_id] not in spared]
+        if not protected:
+            return terminate(self, instance_ids)
+        if others:
+            terminate(self, others)
+        # Refused with moto's own words.
+        return terminate(self, protected)
+
+    InstanceBackend.terminate_instances = terminate_instances
+
+
+def refuse_malformed_instance_ids():
+    find = InstanceBackend.get_multi_instances_by_id
+
+    def get_multi_instances_by_id(self, instance_ids, filters=None):
+        for instance_id in instance_ids:
+            if not re.fullmatch("i-[0-9a-f]+", instance_id):
+                raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
+        return find(self, instance_ids, filters)
+
+    InstanceBackend.get_multi_instances_by_id = get_multi_instances_by_id
+
+
+def refuse_filters_as_ec2_does():
+    """What moto does not know as a filter is refused with EC2's code, and so are too many values."""
+
+    class UnknownFilter(EC2ClientError):
+        def __init__(self, name, _action=None):
+            super().__init__("InvalidParameterValue", f"The filter '{name}' is invalid")
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("moto.ec2") and hasattr(module, "FilterNotImplementedError"):
+            module.FilterNotImplementedError = UnknownFilter
+
+    read = EC2BaseResponse._filters_from_querystring
+
+    def filters_from_querystring(self):
+        filters = read(self)
+        if self._get_action() == "DescribeInstances":
+            # moto looks at each instance only, and lets what is no filter pass where there is none.
+            for filter_name in filters:
+                if filter_name not in filter_dict_attribute_mapping and not is_tag_filter(filter_name):
+                    raise UnknownFilter(filter_name)
+        if sum(len(values) for values in filters.values()) > MAX_FILTER_VALUES:
+            message = "The maximum number of filter values specified on a single call is 200"
+            raise EC2ClientError("FilterLimitExceeded", message)
+        return filters
+
+    EC2BaseResponse._filters_from_querystring = filters_from_querystring
