@@ -10,6 +10,7 @@ mod components;
 mod contract;
 mod deletion;
 mod events;
+mod examples;
 mod fleet;
 mod foreign_kind;
 mod hot_loops;
