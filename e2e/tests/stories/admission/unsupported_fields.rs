@@ -1,11 +1,6 @@
 //! Fields without effect: none is introduced, and none that is there stands in the way.
 
-use capa_e2e::objects;
-use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-
-use super::{Table, dry_run, refusal};
+use super::Table;
 
 const POLICY: &str = "capa-rs-unsupported-fields";
 
@@ -156,43 +151,4 @@ async fn a_cluster_introduces_no_field_without_effect_and_keeps_those_it_has() -
         table.change(what, stored, &change, refused).await?;
     }
     table.environment.finish().await
-}
-
-#[tokio::test]
-async fn the_example_is_refused_with_its_fields_without_effect_and_admitted_without_them() -> anyhow::Result<()> {
-    let table = Table::of_users("AWSCluster", CLUSTER).await?;
-    let example = include_str!("../../../../api/tests/fixtures/unmanaged-awscluster.yaml");
-    let mut example = objects::parse(example)?.remove(0);
-    example.metadata.namespace = None;
-    let told = refusal(
-        table
-            .api
-            .create(&dry_run(), &example)
-            .await
-            .expect_err("it has such fields"),
-    )?;
-    let named: Vec<&str> = told
-        .match_indices("spec.")
-        .map(|(start, _)| word(&told[start..]))
-        .collect();
-    assert_eq!(
-        named,
-        [
-            "spec.controlPlaneTargets",
-            "spec.preflight.skipRules",
-            "spec.preflight.cni"
-        ],
-        "{told}"
-    );
-    example.data["spec"]["controlPlaneTargets"] = Value::Null;
-    example.data["spec"]["preflight"] = json!({"mode": "Report"});
-    let name = table.api.create(&PostParams::default(), &example).await?.name_any();
-    let status = Patch::Merge(json!({"status": example.data["status"]}));
-    table.api.patch_status(&name, &PatchParams::default(), &status).await?;
-    table.environment.finish().await
-}
-
-/// What stands before the first space.
-fn word(text: &str) -> &str {
-    text.split(' ').next().unwrap_or_default()
 }
