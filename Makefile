@@ -50,9 +50,9 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd and the table in README.md from the types and tables in api/
+generate: require-rust ## Write config/crd, a policy and the table in README.md from the types and tables in api/
 	$(CARGO) build --workspace --bins
-	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
+	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 
 # Where what a release consists of is written.

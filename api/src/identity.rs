@@ -117,8 +117,9 @@ pub struct AWSClusterRoleIdentitySpec {
     /// External id that the role's trust policy asks for, usually when the role is in somebody else's account.
     #[serde(default, rename = "externalID", skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// Identity whose credentials assume the role; a role again makes a chain, of at most five. Absent:
-    /// AWSClusterControllerIdentity `default`.
+    /// Identity whose credentials assume the role, for example `{kind: AWSClusterControllerIdentity, name: default}`; a
+    /// role again makes a chain, of at most five. Required when the object is created; may be changed, but not removed.
+    /// An object that is stored without it is assumed by AWSClusterControllerIdentity `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_identity_ref: Option<IdentityReference>,
 }

@@ -178,7 +178,8 @@ async fn clusters_and_identities_that_make_no_sense_are_refused() -> anyhow::Res
         (json!({"additionalTags": tags(51, 1)}), Some("spec.additionalTags")),
     ];
     judged(&environment, "AWSCluster", &json!({"region": "eu-west-1"}), cases).await?;
-    let role = json!({"roleARN": "arn:aws:iam::111122223333:role/a"});
+    let source = json!({"kind": "AWSClusterControllerIdentity", "name": "default"});
+    let role = json!({"roleARN": "arn:aws:iam::111122223333:role/a", "sourceIdentityRef": source});
     let cases: Vec<Case> = vec![
         (json!({"allowedNamespaces": null}), None),
         (json!({"allowedNamespaces": {"list": null, "selector": {}}}), None),
@@ -320,9 +321,9 @@ async fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Resul
     environment.finish().await
 }
 
-/// A namespace in a world that has our kinds.
+/// A namespace in a world that has our kinds. The schemas are judged, not which fields have their effect already.
 async fn installed(name: &str) -> anyhow::Result<TestEnvironment> {
-    let environment = World::shared().await?.test(name).await?;
+    let environment = World::shared().await?.test_of_stored_objects(name).await?;
     environment.world().install_provider().await?;
     Ok(environment)
 }

@@ -1,5 +1,6 @@
 //! One file per subject.
 
+mod admission;
 mod api;
 mod chaos;
 mod claimed_instances;
