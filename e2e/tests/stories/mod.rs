@@ -1,14 +1,17 @@
 //! One file per subject.
 
 mod api;
+mod chaos;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
 mod components;
 mod contract;
 mod deletion;
+mod events;
 mod fleet;
 mod foreign_kind;
+mod hot_loops;
 mod identities;
 mod launch;
 mod lifetime;
@@ -16,12 +19,15 @@ mod machine_deployment;
 mod machines;
 mod malformed;
 mod manager;
+mod metrics;
 mod paused_machines;
 mod permissions;
 mod placement;
 mod restart;
 mod scenario;
 mod scope;
+mod secrets;
+mod survival;
 mod templates;
 mod terminated;
 mod unmanaged;
