@@ -1,6 +1,7 @@
 //! One file per subject.
 
 mod api;
+mod attempts;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
