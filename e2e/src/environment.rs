@@ -1,6 +1,7 @@
 //! What one test works in.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc,
@@ -114,6 +115,11 @@ impl TestEnvironment {
             applied.push(objects::apply(&self.client, &object, &self.namespace).await?);
         }
         Ok(applied)
+    }
+
+    /// All objects of the namespace, and all cluster-scoped ones of our group, by the name of their kind (`secrets.core`).
+    pub async fn objects(&self) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {
+        evidence::objects(&self.client, &self.namespace).await
     }
 
     /// The API of a kind, e.g. `("cluster.x-k8s.io/v1beta2", "Machine")`, in the test's namespace if it has namespaces.

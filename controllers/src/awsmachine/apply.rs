@@ -1,6 +1,6 @@
 //! Executes a launch plan, each result stored before the next call.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::core::Machine;
 use capa_api::meta;
 use capa_api::network::NetworkSubnet;
@@ -109,7 +109,7 @@ async fn write_record(
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
 /// under way, and the answer may come back in vain because the object has changed meanwhile.
 async fn call(
-    mut draft: Draft,
+    draft: Draft,
     request: &LaunchRequest,
     prepared: &Prepared,
     world: &MachineWorld,
@@ -129,11 +129,7 @@ async fn call(
             world.memory.answered(&uid, instance.clone());
             let subnet = subnet_of(request, prepared);
             world.memory.found_capacity(&launch::pool(&draft, prepared), &subnet);
-            draft.events.push(Notice::normal(
-                "SuccessfulCreate",
-                format!("launched instance {}", instance.id),
-            ));
-            launched(draft, &instance, world).await
+            Box::pin(answered(draft, &instance, world)).await
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
@@ -168,12 +164,19 @@ fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
     }
 }
 
+/// Stores the id of an instance that this machine's own call has launched, and tells of it: not before it is stored,
+/// because the pass ends where that fails, and the one that repeats it would not tell again.
+pub(super) async fn answered(draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let mut draft = launched(draft, instance, world).await?;
+    draft.events.push(Notice::normal(
+        "SuccessfulCreate",
+        format!("launched instance {}", instance.id),
+    ));
+    Ok(draft)
+}
+
 /// Stores the id of the attempt's instance.
-pub(super) async fn launched(
-    mut draft: Draft,
-    instance: &Instance,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = Some(instance.id.clone());
     }
@@ -192,7 +195,7 @@ async fn adopt(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     if open_token(&draft).is_some_and(|token| instance.client_token.as_deref() == Some(token)) {
-        return launched(draft, instance, world).await;
+        return answered(draft, instance, world).await;
     }
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     request.client_token = instance
@@ -284,20 +287,18 @@ async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcil
     Ok(draft)
 }
 
-/// Terminates an instance and says so.
-pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instance_id: &str) -> Draft {
+/// Has an instance terminated and says so. Should nothing be heard of it, it is submitted again.
+pub(super) async fn terminate(
+    draft: Draft,
+    cloud: &dyn MachineCloud,
+    instance_id: &str,
+    world: &MachineWorld,
+) -> Draft {
     match cloud.terminate(&draft.key(), instance_id).await {
-        Ok(()) => {
-            draft.events.push(Notice::normal(
-                "SuccessfulTerminate",
-                format!("terminating instance {instance_id}"),
-            ));
-            let message = format!("instance {instance_id} is being terminated");
-            draft.stop(
-                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-                Next::AwaitChange,
-            )
-        }
+        Ok(()) => draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::Terminating, submitted(instance_id)),
+            Next::Requeue(world.timing.listing_interval),
+        ),
         Err(error) => {
             let reason = error.class.reason();
             draft.stop(
@@ -306,4 +307,21 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             )
         }
     }
+}
+
+/// Tells by an event that a termination of ours took effect.
+pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
+    let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
+    let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
+    if said.is_some_and(|condition| condition.message == submitted(instance_id)) {
+        draft.events.push(Notice::normal(
+            "SuccessfulTerminate",
+            format!("terminated instance {instance_id}"),
+        ));
+    }
+    draft
+}
+
+fn submitted(instance_id: &str) -> String {
+    format!("the termination of instance {instance_id} is submitted")
 }

@@ -54,6 +54,12 @@ async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_
     assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
     assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
+    assert_eq!(
+        again.reasons_of_events(),
+        ["SuccessfulCreate"],
+        "the pass that failed could not tell"
+    );
+    assert!(scene.pass().await.reasons_of_events().is_empty(), "told once");
 }
 
 #[tokio::test]
@@ -66,6 +72,7 @@ async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
     assert_eq!(found.calls[0], "DescribeInstances");
     assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
+    assert_eq!(found.reasons_of_events(), ["SuccessfulCreate"]);
 }
 
 #[tokio::test]

@@ -193,6 +193,10 @@ impl Scene {
 }
 
 impl Pass {
+    fn reasons_of_events(&self) -> Vec<&str> {
+        self.events.iter().map(|event| event.reason.as_str()).collect()
+    }
+
     fn machine(&self) -> &AWSMachine {
         self.machine.as_ref().expect("the machine is there")
     }
