@@ -228,6 +228,16 @@ impl Manager {
         self.process.terminate().await
     }
 
+    /// Stops it where it is: to others it looks as if its machine hung.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on after [`Manager::pause`].
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.process.resume()
+    }
+
     /// Ends it with SIGKILL and waits until it is gone.
     pub async fn kill(self) -> anyhow::Result<()> {
         self.process.kill().await

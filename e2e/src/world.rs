@@ -22,7 +22,7 @@ pub struct World {
     aws: AwsProxy,
     provider: OnceCell<()>,
     /// In the order in which they were started.
-    processes: Mutex<Vec<Supervised>>,
+    pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
 }
 

@@ -103,7 +103,8 @@ async fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
     scenario.environment.finish().await
 }
 
-async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
+/// Fails unless the manager leads, or does not, as expected.
+pub(crate) async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
     let status = manager.metrics().await?.sum("leader_election_master_status", &[]);
     ensure!(
         status == Some(f64::from(u8::from(expected))),

@@ -1,6 +1,7 @@
 //! One file per subject.
 
 mod api;
+mod chaos;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
@@ -10,6 +11,7 @@ mod deletion;
 mod events;
 mod fleet;
 mod foreign_kind;
+mod hot_loops;
 mod identities;
 mod launch;
 mod lifetime;

@@ -128,7 +128,16 @@ spec:
 
     /// Waits until the namespace has exactly this many AWSMachines and all are Ready, and gives them.
     pub(crate) async fn machines_ready(&self, count: usize) -> anyhow::Result<Vec<DynamicObject>> {
-        eventually(WITHIN, &format!("{count} AWSMachines to be Ready"), async || {
+        self.machines_ready_within(count, WITHIN).await
+    }
+
+    /// The same with another deadline.
+    pub(crate) async fn machines_ready_within(
+        &self,
+        count: usize,
+        within: Duration,
+    ) -> anyhow::Result<Vec<DynamicObject>> {
+        eventually(within, &format!("{count} AWSMachines to be Ready"), async || {
             let machines = self.machines().await?;
             ensure!(machines.len() == count, "there are {}", machines.len());
             for machine in &machines {
