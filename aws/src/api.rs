@@ -21,7 +21,7 @@ use crate::error::from_sdk;
 use crate::launch::run_instances;
 use crate::limits::{Gate, Permit};
 use crate::metrics::CONTROLLER;
-use crate::store::{InstancePage, ListInstances};
+use crate::store::{InstancePage, StoreCalls};
 
 /// Things a page. Unpaginated calls draw on a poorer limit of the account.
 const PAGE_SIZE: i32 = 1000;
@@ -85,13 +85,30 @@ impl Api {
         &self.gate
     }
 
-    /// All pages of an answer. The first waits for no turn: without one it fails. A page that comes twice is an error:
-    /// the list would not be whole.
-    async fn pages<T, F>(&self, turn: Turn, fetch: impl Fn(Permit, Option<String>) -> F) -> Result<Vec<T>, CloudError>
+    /// The answer to a question, whose turn it must be.
+    async fn describe<T, F>(
+        &self,
+        action: &'static str,
+        query: &Query,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let mut permit = self.gate.pass(&turn)?;
+        let permit = self.gate.pass(&describe(action, query, Priority::Describe))?;
+        self.pages(permit, fetch).await
+    }
+
+    /// All pages of an answer. A page that comes twice is an error: the list would not be whole.
+    async fn pages<T, F>(
+        &self,
+        mut permit: Permit,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
+    where
+        F: Future<Output = Result<Page<T>, CloudError>>,
+    {
+        let action = permit.action;
         let mut items = Vec::new();
         let mut token = None;
         loop {
@@ -102,10 +119,10 @@ impl Api {
                 return Ok(items);
             }
             if next == token {
-                return Err(CloudError::no_answer(turn.action, "the same page was answered twice"));
+                return Err(CloudError::no_answer(action, "the same page was answered twice"));
             }
             token = next;
-            permit = self.gate.go_on(turn.action);
+            permit = self.gate.go_on(action);
         }
     }
 
@@ -120,8 +137,7 @@ impl Api {
     }
 
     pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        let turn = describe("DescribeVpcs", query, Priority::Describe);
-        self.pages(turn, |permit, token| async move {
+        self.describe("DescribeVpcs", query, |permit, token| async move {
             let request = self
                 .ec2
                 .describe_vpcs()
@@ -137,8 +153,7 @@ impl Api {
     }
 
     pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        let turn = describe("DescribeSubnets", query, Priority::Describe);
-        self.pages(turn, |permit, token| async move {
+        self.describe("DescribeSubnets", query, |permit, token| async move {
             let request = self
                 .ec2
                 .describe_subnets()
@@ -154,8 +169,7 @@ impl Api {
     }
 
     pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        let turn = describe("DescribeSecurityGroups", query, Priority::Describe);
-        self.pages(turn, |permit, token| async move {
+        self.describe("DescribeSecurityGroups", query, |permit, token| async move {
             let request = self
                 .ec2
                 .describe_security_groups()
@@ -171,8 +185,7 @@ impl Api {
     }
 
     pub(crate) async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        let turn = describe("DescribeRouteTables", query, Priority::Describe);
-        self.pages(turn, |permit, token| async move {
+        self.describe("DescribeRouteTables", query, |permit, token| async move {
             let request = self.ec2.describe_route_tables().set_filters(filters(query));
             let request = request.max_results(ROUTE_TABLE_PAGE_SIZE).set_next_token(token);
             let answer = self.call(permit, request.send()).await?;
@@ -185,10 +198,9 @@ impl Api {
     }
 
     pub(crate) async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        let turn = describe("DescribeImages", query, Priority::Describe);
         // A search finds what is current; an image named by its id may be launched as long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
-        self.pages(turn, |permit, token| async move {
+        self.describe("DescribeImages", query, |permit, token| async move {
             let request = self.ec2.describe_images().set_filters(filters(query));
             let request = request.include_deprecated(by_id).max_results(PAGE_SIZE);
             let answer = self.call(permit, request.set_next_token(token).send()).await?;
@@ -203,7 +215,14 @@ impl Api {
     /// Looks instances up for a machine that is to be launched or deleted.
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let turn = describe(DESCRIBE_INSTANCES, query, Priority::Launch);
-        self.pages(turn, |permit, token| async move {
+        // By token is asked only after by tags, in one pass: turned away between the two it would begin anew, for ever.
+        let goes_on = query.filters.iter().any(|(name, _)| name == "client-token");
+        let permit = if goes_on {
+            self.gate.go_on(turn.action)
+        } else {
+            self.gate.pass(&turn)?
+        };
+        self.pages(permit, |permit, token| async move {
             let page = self.instances_page(permit, query, token).await?;
             Ok(Page {
                 items: page.instances,
@@ -252,36 +271,33 @@ impl Api {
         let instance = instance.ok_or_else(|| CloudError::no_answer(turn.action, "the answer shows no instance"))?;
         convert::instance(turn.action, instance)
     }
-
-    /// Terminates an instance and gives its new state, where the answer shows it.
-    pub(crate) async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<Option<InstanceState>, CloudError> {
-        let turn = Turn {
-            action: "TerminateInstances",
-            caller: Caller::Machine(machine.clone()),
-            priority: Priority::Terminate,
-            instances: 1,
-        };
-        let permit = self.gate.pass(&turn)?;
-        let request = self.ec2.terminate_instances().instance_ids(id);
-        let answer = self.call(permit, request.send()).await?;
-        let change = answer
-            .terminating_instances()
-            .iter()
-            .find(|change| change.instance_id() == Some(id));
-        let state = change
-            .and_then(|change| change.current_state())
-            .and_then(|state| state.name());
-        Ok(state.and_then(convert::state_name))
-    }
 }
 
-/// The store's own reads wait for their turn: no reconcile does.
+/// The store's own calls wait for their turn: no reconcile does.
 #[async_trait]
-impl ListInstances for Api {
+impl StoreCalls for Api {
     async fn page(&self, query: &Query, token: Option<String>) -> Result<InstancePage, CloudError> {
         let turn = describe(DESCRIBE_INSTANCES, query, Priority::Describe);
         let permit = self.gate.wait(&turn).await;
         self.instances_page(permit, query, token).await
+    }
+
+    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let turn = Turn {
+            action: "TerminateInstances",
+            caller: Caller::Task(ids.join(" ")),
+            priority: Priority::Terminate,
+            instances: ids.len() as u64,
+        };
+        let permit = self.gate.wait(&turn).await;
+        let request = self.ec2.terminate_instances().set_instance_ids(Some(ids.to_vec()));
+        let answer = self.call(permit, request.send()).await?;
+        let changes = answer.terminating_instances().iter();
+        let states = changes.filter_map(|change| {
+            let state = convert::state_name(change.current_state()?.name()?)?;
+            Some((change.instance_id()?.to_owned(), state))
+        });
+        Ok(states.collect())
     }
 }
 

@@ -215,11 +215,8 @@ impl MachineCloud for MachineClient {
     }
 
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
-        let state = self.api.terminate(machine, id).await?;
-        self.watch(machine, id);
-        if let Some(state) = state {
-            self.follower.with(|store| store.changed_state(id, state));
-        }
-        Ok(())
+        self.client.shared.owners.claim(machine, &self.follower);
+        let now = self.follower.now();
+        self.follower.with(|store| store.terminate(machine, id, now))
     }
 }

@@ -38,7 +38,7 @@ pub struct Timing {
     pub resolve_grace: Duration,
     /// How long answers about subnets, groups and images are shared between machines.
     pub lookup_cache: Duration,
-    /// The second of AWS's rates, which are so many calls a second.
+    /// The second of AWS's rates, which are so many calls a second. Terminations are collected for a fifth of it.
     pub rate_second: Duration,
 }
 

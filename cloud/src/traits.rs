@@ -80,7 +80,12 @@ pub trait MachineCloud: Send + Sync {
     }
     /// Launches one instance. The answer enters the store.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
-    /// Terminates an instance. Its new state enters the store.
+    /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state enters
+    /// the store, which wakes the machine; so does a failure, which the next submission gives.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
+    /// the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
 }
 

@@ -40,7 +40,8 @@ pub struct Field {
 pub enum When {
     /// Wherever it is set to a value that is not neutral: it may not be introduced.
     Set,
-    /// Where it is changed on an object that exists; what it says at creation has its effect. The change is refused.
+    /// Where it is changed on an object that exists; what it says at creation has its effect. The change is refused. A
+    /// template is not meant: its change is one of machines that are still to be made.
     Changed,
     /// It belongs to the managed mode of an AWSCluster, which is not there yet: such a cluster says `NotManagedYet`. An
     /// unmanaged one ignores the field by design and names it; it may be there, for instance because the cluster was

@@ -4,12 +4,18 @@
 //! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
 mod record;
+mod terminations;
+mod vanishing;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use record::Record;
+pub use terminations::Batch;
+use terminations::Terminations;
+pub use vanishing::Loss;
+use vanishing::{Doubt, Verdict};
 
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
@@ -46,6 +52,11 @@ pub enum Report {
     Failing(CloudError),
     /// Calls of one kind work again.
     Recovered,
+    /// A listing lost more at once than is believed of one: the store keeps what it knows until two more listings, and
+    /// lookups of their own, agree.
+    Suspicious(Loss),
+    /// That doubt is over: the instances show again, or are believed to be gone.
+    Settled,
 }
 
 /// The last complete listing.
@@ -83,6 +94,8 @@ pub struct Store {
     last_listing: Option<Listing>,
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
+    terminations: Terminations,
+    doubt: Doubt,
 }
 
 impl Store {
@@ -103,6 +116,8 @@ impl Store {
             last_listing: None,
             listing_failure: None,
             look_failure: None,
+            terminations: Terminations::new(timing.rate_second / 5),
+            doubt: Doubt::default(),
         }
     }
 
@@ -143,6 +158,9 @@ impl Store {
         };
         if let Some(record) = self.records.get_mut(&watch.id) {
             record.watchers.retain(|watcher| **watcher != *machine);
+            if record.watchers.is_empty() {
+                self.terminations.forget(&watch.id);
+            }
         }
         self.settle(&watch.id);
     }
@@ -160,6 +178,45 @@ impl Store {
         if let Some(known) = known {
             let instance = Instance { state, ..known.clone() };
             self.launched(instance);
+        }
+    }
+
+    /// Submits an instance to be terminated; doing so again changes nothing until AWS has answered. The new state, or a
+    /// failure, wakes the machine. Nothing is lost with a process that ends: the instance lives on, and whoever follows it
+    /// submits it again.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance: once after that call without submitting it, and then with each
+    /// new submission until one succeeds.
+    pub fn terminate(&mut self, machine: &MachineKey, id: &str, now: Duration) -> Result<(), CloudError> {
+        self.watch(machine, id);
+        let record = self.records.get(id).and_then(|record| record.instance.as_deref());
+        let zone = record.map_or("", |instance| instance.availability_zone.as_str());
+        self.terminations.submit(id, zone, now)
+    }
+
+    /// The next batch of instances that is due to be terminated. Call it until it gives none.
+    pub fn begin_termination(&mut self, now: Duration) -> Option<Batch> {
+        self.terminations.begin(now)
+    }
+
+    /// The answer to a termination: the new states that it shows. A refusal that may concern one instance splits the
+    /// batch, so that none is held up by another; a throttle repeats it.
+    pub fn terminated(&mut self, batch: Batch, answer: Result<Vec<(String, InstanceState)>, CloudError>) {
+        match answer {
+            Ok(states) => {
+                self.terminations.succeeded(&batch);
+                for (id, state) in states {
+                    self.changed_state(&id, state);
+                }
+            }
+            Err(error) => {
+                for id in self.terminations.failed(batch, &error) {
+                    let watchers = self.records.get(&id).map(|record| record.watchers.as_slice());
+                    let machines = watchers.into_iter().flatten().map(|machine| machine.as_ref().clone());
+                    self.woken.extend(machines);
+                }
+            }
         }
     }
 
@@ -202,22 +259,24 @@ impl Store {
         None
     }
 
-    /// When [`Store::begin`] will have a call if nothing happens before; a time in the past means now.
+    /// When [`Store::begin`] or [`Store::begin_termination`] will have a call if nothing happens before; a time in the past
+    /// means now.
     pub fn next_due(&self) -> Option<Duration> {
+        let termination = self.terminations.next_due();
         if self.watches.is_empty() {
-            return None;
+            return termination;
         }
         let listing = self.listing_began.is_none().then_some(self.next_listing);
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
-        [listing, look, wanted].into_iter().flatten().min()
+        [listing, look, wanted, termination].into_iter().flatten().min()
     }
 
     /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
-    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Option<Report> {
+    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         match call {
             Call::List { began } => self.listing_ended(began, answer, now),
-            Call::Look { began, ids } => self.look_ended(began, &ids, answer),
+            Call::Look { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
         }
     }
 
@@ -259,12 +318,7 @@ impl Store {
         }
     }
 
-    fn listing_ended(
-        &mut self,
-        began: Epoch,
-        answer: Result<Vec<Instance>, CloudError>,
-        now: Duration,
-    ) -> Option<Report> {
+    fn listing_ended(&mut self, began: Epoch, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         let since = self.listing_began.take().unwrap_or(now);
         let instances = match answer {
             Ok(instances) => instances,
@@ -275,17 +329,26 @@ impl Store {
                     self.woken
                         .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
                 }
-                return failing(&mut self.listing_failure, error);
+                return failing(&mut self.listing_failure, error).into_iter().collect();
             }
         };
         let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
         for instance in instances {
+            let id = instance.id.clone();
             self.saw(instance, began);
+            if let Some(record) = self.records.get_mut(&id) {
+                record.listed = true;
+            }
         }
         let missed: Vec<String> = self.records.keys().filter(|id| !shown.contains(*id)).cloned().collect();
+        let (loss, doubted) = (self.loss(began), self.doubt.is_cast());
+        let verdict = self.doubt.listed(loss);
         for id in missed {
             if let Some(record) = self.records.get_mut(&id) {
-                record.listing_missed = began;
+                match verdict {
+                    Verdict::Doubted if record.is_lost_to(began) => record.doubted = began,
+                    Verdict::Doubted | Verdict::Believed => record.listing_missed = began,
+                }
             }
             self.settle(&id);
         }
@@ -293,7 +356,32 @@ impl Store {
             ended: now,
             took: now.saturating_sub(since),
         });
-        self.listing_failure.take().map(|_| Report::Recovered)
+        let recovered = self.listing_failure.take().map(|_| Report::Recovered);
+        let doubt = match (doubted, self.doubt.is_cast()) {
+            (false, true) => Some(Report::Suspicious(loss)),
+            (true, false) => Some(Report::Settled),
+            _ => None,
+        };
+        recovered.into_iter().chain(doubt).collect()
+    }
+
+    /// What a listing that began then should have shown, and did not.
+    fn loss(&self, began: Epoch) -> Loss {
+        let expected = self.records.values().filter(|record| self.is_expected(record));
+        let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
+            (known + 1, lost + usize::from(record.is_lost_to(began)))
+        });
+        Loss { known, lost }
+    }
+
+    /// Whether listings have shown the instance and it lives as far as is known, or a machine says that it has it and
+    /// nothing says yet that it is there or gone.
+    fn is_expected(&self, record: &Record) -> bool {
+        let undecided = |machine: &Arc<MachineKey>| {
+            let watch = self.watches.get(machine);
+            watch.is_some_and(|watch| record.sighting(watch.since) == Sighting::Unknown)
+        };
+        (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }
 
     fn look_ended(
@@ -309,6 +397,9 @@ impl Store {
         };
         let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
         for instance in instances {
+            if let Some(record) = self.records.get_mut(&instance.id) {
+                record.contradicts_listings();
+            }
             self.saw(instance, began);
         }
         for id in ids.iter().filter(|id| !shown.contains(*id)) {

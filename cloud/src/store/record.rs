@@ -13,6 +13,10 @@ pub(super) struct Record {
     pub(super) seen: Epoch,
     /// Beginning of the last complete listing that did not show it.
     pub(super) listing_missed: Epoch,
+    /// Whether listings show it at all: a tag that somebody took off hides it from them and not from lookups.
+    pub(super) listed: bool,
+    /// Beginning of the last complete listing that did not show it and is not believed.
+    pub(super) doubted: Epoch,
     /// Beginning of the last lookup of its own that did not show it.
     pub(super) lookup_missed: Epoch,
     pub(super) watchers: Vec<Arc<MachineKey>>,
@@ -51,7 +55,26 @@ impl Record {
     /// Whether a listing missed the instance and only a lookup can tell, for a machine that watches since `since`.
     pub(super) fn wants_lookup(&self, since: Epoch) -> bool {
         let last = if self.instance.is_some() { self.seen } else { since };
-        self.listing_missed > last && self.lookup_missed <= last && !self.is_terminated()
+        let missed = self.listing_missed > last && self.lookup_missed <= last;
+        // What is doubted is looked up after each listing.
+        let doubted = self.doubted > last.max(self.listing_missed) && self.lookup_missed <= self.doubted;
+        (missed || doubted) && !self.is_terminated()
+    }
+
+    /// A lookup is about to show the instance: if listings miss it they cannot be relied on for it.
+    pub(super) fn contradicts_listings(&mut self) {
+        self.listed &= self.listing_missed.max(self.doubted) <= self.seen;
+    }
+
+    /// Whether EC2 should go on showing it.
+    pub(super) fn is_alive(&self) -> bool {
+        let state = self.instance.as_ref().map(|instance| instance.state);
+        state.is_some_and(|state| !matches!(state, InstanceState::ShuttingDown | InstanceState::Terminated))
+    }
+
+    /// Whether a listing that began then should have shown the instance and did not.
+    pub(super) fn is_lost_to(&self, listing: Epoch) -> bool {
+        self.seen < listing && (self.is_alive() || self.instance.is_none())
     }
 
     pub(super) fn is_watched_in_transition(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Executes a launch plan, each result stored before the next call.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::core::Machine;
 use capa_api::meta;
 use capa_api::network::NetworkSubnet;
@@ -287,20 +287,18 @@ async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcil
     Ok(draft)
 }
 
-/// Terminates an instance and says so.
-pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instance_id: &str) -> Draft {
+/// Has an instance terminated and says so. Should nothing be heard of it, it is submitted again.
+pub(super) async fn terminate(
+    draft: Draft,
+    cloud: &dyn MachineCloud,
+    instance_id: &str,
+    world: &MachineWorld,
+) -> Draft {
     match cloud.terminate(&draft.key(), instance_id).await {
-        Ok(()) => {
-            draft.events.push(Notice::normal(
-                "SuccessfulTerminate",
-                format!("terminating instance {instance_id}"),
-            ));
-            let message = format!("instance {instance_id} is being terminated");
-            draft.stop(
-                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-                Next::AwaitChange,
-            )
-        }
+        Ok(()) => draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::Terminating, submitted(instance_id)),
+            Next::Requeue(world.timing.listing_interval),
+        ),
         Err(error) => {
             let reason = error.class.reason();
             draft.stop(
@@ -309,4 +307,21 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             )
         }
     }
+}
+
+/// Tells by an event that a termination of ours took effect.
+pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
+    let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
+    let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
+    if said.is_some_and(|condition| condition.message == submitted(instance_id)) {
+        draft.events.push(Notice::normal(
+            "SuccessfulTerminate",
+            format!("terminated instance {instance_id}"),
+        ));
+    }
+    draft
+}
+
+fn submitted(instance_id: &str) -> String {
+    format!("the termination of instance {instance_id} is submitted")
 }

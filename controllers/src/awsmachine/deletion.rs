@@ -73,7 +73,7 @@ fn nothing_was_launched(draft: &Draft, world: &MachineWorld) -> bool {
 }
 
 async fn known_instance(
-    draft: Draft,
+    mut draft: Draft,
     id: &str,
     whereabouts: &Whereabouts,
     world: &MachineWorld,
@@ -103,10 +103,18 @@ async fn known_instance(
             Next::Retry,
         ));
     }
+    if let Sighting::Seen(instance) = &sighting
+        && plan::delete_seen(instance) != DeletionStep::Terminate
+    {
+        draft = apply::terminating(draft, id);
+    }
     let youth = observe::youth(&draft, world);
     let (message, next) = match plan::delete(&sighting, youth.is_none()) {
         DeletionStep::Release => return release(draft, world).await,
-        DeletionStep::Terminate => return Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), id).await),
+        DeletionStep::Terminate => {
+            let cloud = whereabouts.access.cloud.as_ref();
+            return Ok(apply::terminate(draft, cloud, id, world).await);
+        }
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
         DeletionStep::AwaitSighting => {
             if let Some(error) = whereabouts.access.cloud.listing_failure() {
@@ -168,8 +176,9 @@ async fn unknown_instance(
     world.kubernetes.confirm(&draft.machine).await?;
     for instance in &found {
         draft = if plan::delete_seen(instance) == DeletionStep::Terminate {
-            apply::terminate(draft, cloud, &instance.id).await
+            apply::terminate(draft, cloud, &instance.id, world).await
         } else {
+            draft = apply::terminating(draft, &instance.id);
             let message = format!("instance {} is being terminated", instance.id);
             draft.stop(
                 ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -178,7 +187,7 @@ async fn unknown_instance(
         };
     }
     // Not recorded, so the store does not follow it: looked up again until nothing is left.
-    if draft.next == Next::AwaitChange {
+    if draft.next != Next::Retry {
         draft.next = Next::Requeue(world.timing.transition_interval);
     }
     Ok(draft)

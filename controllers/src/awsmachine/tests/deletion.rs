@@ -128,7 +128,7 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
     let waiting = scene.pass().await;
     assert_eq!(
         waiting.calls,
-        ["DescribeInstances", "confirm"],
+        ["DescribeInstances", "confirm", "write_status"],
         "shutting down is not terminated"
     );
     scene
@@ -245,10 +245,14 @@ async fn a_known_instance_is_terminated_in_every_state_in_which_it_may_live() {
         let pass = scene.pass().await;
         assert_eq!(pass.calls, ["TerminateInstances", "write_status"], "{state}");
         assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
-        assert_eq!(pass.events[0].reason, "SuccessfulTerminate");
-        assert_eq!(pass.next, Next::AwaitChange);
+        assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
+        assert_eq!(pass.events, [], "{state}: nothing has happened yet");
         let waiting = scene.pass().await;
-        assert_eq!(waiting.calls, [""; 0], "{state}: the store wakes us");
+        assert_eq!(waiting.calls, ["write_status"], "{state}: the store wakes us");
+        assert_eq!(waiting.events[0].reason, "SuccessfulTerminate");
+        assert_eq!(waiting.next, Next::AwaitChange);
+        let unchanged = scene.pass().await;
+        assert_eq!((unchanged.calls.len(), unchanged.events.len()), (0, 0), "{state}");
         scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
         let pass = scene.pass().await;
         assert_released(&scene, &pass);

@@ -1,3 +1,6 @@
+mod terminations;
+mod vanishing;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -73,7 +76,7 @@ impl Rig {
         self.store.ended(call, Ok(instances.to_vec()), self.now);
     }
 
-    fn fail(&mut self, call: Call, error: CloudError) -> Option<Report> {
+    fn fail(&mut self, call: Call, error: CloudError) -> Vec<Report> {
         self.store.ended(call, Err(error), self.now)
     }
 
@@ -309,13 +312,13 @@ fn calls_that_fail_conclude_nothing() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let listing = rig.call();
-    assert!(rig.fail(listing, unreachable()).is_some());
+    assert_eq!(rig.fail(listing, unreachable()).len(), 1);
     assert_eq!(rig.due(), []);
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
     let look = rig.call();
-    assert!(rig.fail(look, unreachable()).is_some());
+    assert_eq!(rig.fail(look, unreachable()).len(), 1);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     assert_eq!(rig.woken(), [""; 0]);
     rig.pass(60);
@@ -360,11 +363,11 @@ fn a_failure_is_reported_once_per_error_and_its_end_once() {
         let call = rig.due().remove(0);
         rig.store.ended(call, answer, rig.now)
     };
-    assert_eq!(report(Err(unreachable())), Some(Report::Failing(unreachable())));
-    assert_eq!(report(Err(unreachable())), None);
-    assert_eq!(report(Err(unauthorized())), Some(Report::Failing(unauthorized())));
-    assert_eq!(report(Ok(vec![running("i-1")])), Some(Report::Recovered));
-    assert_eq!(report(Ok(vec![running("i-1")])), None);
+    assert_eq!(report(Err(unreachable())), [Report::Failing(unreachable())]);
+    assert_eq!(report(Err(unreachable())), []);
+    assert_eq!(report(Err(unauthorized())), [Report::Failing(unauthorized())]);
+    assert_eq!(report(Ok(vec![running("i-1")])), [Report::Recovered]);
+    assert_eq!(report(Ok(vec![running("i-1")])), []);
 }
 
 #[test]
