@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod attempts;
 mod chaos;
 mod claimed_instances;
 mod cluster_modes;
