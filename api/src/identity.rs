@@ -72,7 +72,7 @@ pub fn namespace_allowed(
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterControllerIdentitySpec {
     /// Namespaces whose clusters and machines may use the manager's own credentials: absent nobody, `{}` all, else
-    /// those that `list` or `selector` name.
+    /// those that `list` or `selector` name. Immutable: to change it, delete the object and create it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,

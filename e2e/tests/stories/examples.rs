@@ -165,7 +165,11 @@ async fn identity(scenario: &Scenario) -> anyhow::Result<String> {
         "apiVersion": OURS,
         "kind": "AWSClusterRoleIdentity",
         "metadata": {"name": name},
-        "spec": {"roleARN": role, "allowedNamespaces": {"list": [scenario.environment.namespace()]}},
+        "spec": {
+            "roleARN": role,
+            "sourceIdentityRef": {"kind": "AWSClusterControllerIdentity", "name": "default"},
+            "allowedNamespaces": {"list": [scenario.environment.namespace()]},
+        },
     });
     scenario.environment.apply(&identity.to_string()).await?;
     Ok(name)
