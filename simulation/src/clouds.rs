@@ -427,7 +427,7 @@ impl MachineCloud for CloudClient {
             .await?;
         let mut state = self.manager.state();
         let store = state.clouds.follow(&self.key, machine);
-        store.launched(instance.clone());
+        store.launched(&instance);
         store.watch(machine, &instance.id);
         Ok(instance)
     }
