@@ -1,5 +1,11 @@
 //! Histories of the controllers under faults: nothing doubled, leaked, foreign or stuck.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "all of this is test code, where a panic is a failed test"
+)]
+
 use std::fmt::Write;
 
 use capa_simulation::campaign::{self, End, Tally};
@@ -54,8 +60,13 @@ fn two_hundred_fresh_seeds_pass() {
 #[test]
 fn every_fault_at_every_call_of_a_life_and_every_two_within_a_launch_pass() {
     let plans = sweep::plans();
-    let play = |number: usize| sweep::run(&plans[number], false);
-    let tally = campaign::run(plans.len(), THREADS, End::Last, play, |_| ());
+    let tally = campaign::run(
+        plans.len(),
+        THREADS,
+        End::Last,
+        |number| sweep::run(&plans[number], false),
+        |_| (),
+    );
     expect_all_passed(&tally, |number| {
         let plan = &plans[number];
         (
