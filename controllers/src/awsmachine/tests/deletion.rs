@@ -138,7 +138,7 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
 }
 
 #[tokio::test]
-async fn a_restored_object_without_a_record_is_released_only_after_a_lookup() {
+async fn a_restored_object_without_a_record_is_released_only_once_its_instance_would_have_shown() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     scene.delete();
@@ -150,8 +150,12 @@ async fn a_restored_object_without_a_record_is_released_only_after_a_lookup() {
     assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(blocked.says(ConditionType::Ready), "False/DeletionBlocked");
     assert_eq!(blocked.next, Next::Retry);
-    let pass = scene.pass().await;
-    assert_released(&scene, &pass);
+    let empty = scene.pass().await;
+    assert_eq!(empty.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert!(empty.message(INSTANCE_READY).contains("without its launch record"));
+    assert!(scene.after(Duration::from_secs(599)).await.machine.is_some());
+    let old = scene.after(Duration::from_secs(1)).await;
+    assert_released(&scene, &old);
 }
 
 #[tokio::test]
