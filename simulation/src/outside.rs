@@ -17,6 +17,14 @@ pub(crate) struct Outside {
     pub(crate) aws: Aws,
 }
 
+impl Outside {
+    /// Moves all clocks, never back.
+    pub(crate) fn set_now(&mut self, at: Timestamp) {
+        self.now = at.max(self.now);
+        self.server.now = self.now;
+    }
+}
+
 /// Time since the beginning of the history.
 pub(crate) fn since_start(now: Timestamp) -> Duration {
     now.duration_since(START).unsigned_abs()

@@ -90,6 +90,8 @@ pub(crate) struct Stored {
 /// The API server.
 #[derive(Default)]
 pub(crate) struct Server {
+    /// The server's clock, for `creationTimestamp`.
+    pub(crate) now: Timestamp,
     pub(crate) stored: Stored,
     version: u64,
     uids: u64,
@@ -130,7 +132,9 @@ impl Server {
     /// Creates an object under a new UID.
     pub(crate) fn create<K: Watched>(&mut self, mut object: K) -> Arc<K> {
         self.uids += 1;
+        let created = Time(self.now);
         let metadata = object.meta_mut();
+        metadata.creation_timestamp = Some(created);
         metadata.uid = Some(format!(
             "uid-{}-{}",
             metadata.name.clone().unwrap_or_default(),

@@ -150,10 +150,10 @@ impl World {
             && entry.key().0 <= end
         {
             let ((at, _), event) = entry.remove_entry();
-            self.outside.now = at.max(self.outside.now);
+            self.outside.set_now(at);
             self.happen(event);
         }
-        self.outside.now = end.max(self.outside.now);
+        self.outside.set_now(end);
     }
 
     /// All processes end; new ones come after so long.

@@ -173,7 +173,7 @@ async fn unknown_instance(
         if proven {
             return release(draft, world).await;
         }
-        let token = open_token.unwrap_or_else(|| launch::next_token(&draft));
+        let token = open_token.unwrap_or_else(|| launch::search_token(&draft));
         return unconfirmed(draft, &token, world).await;
     }
     // Another object may carry the name, and with it the tags, by now: then this one is gone.

@@ -55,7 +55,13 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     let request = match (plan.then, recorded) {
         (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, Some(recorded)) => recorded,
         (Then::Record(_) | Then::LookOnly, _) => match new_placement(&draft, owner, &prepared, world) {
-            Ok(placement) => request(&draft, owner, &prepared, &placement, next_token(&draft)),
+            Ok(placement) => {
+                let client_token = match plan.then {
+                    Then::Record(attempt) => format!("{}-{attempt}", draft.uid()),
+                    _ => search_token(&draft),
+                };
+                request(&draft, owner, &prepared, &placement, client_token)
+            }
             Err(problem) => return Ok(not_placed(draft, &problem, &prepared, world)),
         },
         (Then::Claim | Then::Verify | Then::Repeat, None) => return Ok(draft),
@@ -68,11 +74,20 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     }
 }
 
-/// The token of the attempt that would follow. What is remembered of looking for an instance that came without a record
-/// goes by it.
-pub(super) fn next_token(draft: &Draft) -> String {
-    let attempt = draft.status.launch.as_ref().map_or(0, |record| record.attempt);
-    format!("{}-{}", draft.uid(), attempt.saturating_add(1))
+/// What the search for the instance of a machine without a recorded attempt goes by: no attempt has the number 0.
+pub(super) fn search_token(draft: &Draft) -> String {
+    format!("{}-0", draft.uid())
+}
+
+/// Number of the first attempt of an object that came without a record. Its status may have been lost, and a token that
+/// was used before must not come back in another zone: attempts are more than a second apart, so the age of the object in
+/// seconds is a number that it has not come to.
+fn first_attempt(draft: &Draft, world: &MachineWorld) -> i32 {
+    let created = draft.machine.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(Duration::ZERO, |created| {
+        observe::age(created.0, world.kubernetes.now())
+    });
+    i32::try_from(age.as_secs()).unwrap_or(i32::MAX).max(1)
 }
 
 /// Where nothing was launched nothing is recorded: a corrected identity or region must not be held against the record.
@@ -227,7 +242,7 @@ fn plan(
         request(draft, owner, prepared, &placement, recorded.client_token.clone())
     });
     let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
-    let token = recorded.map_or_else(|| next_token(draft), |recorded| recorded.client_token.clone());
+    let token = recorded.map_or_else(|| search_token(draft), |recorded| recorded.client_token.clone());
     let remembered = world.memory.attempt(draft.uid(), &token);
     let attempt = Attempt {
         progress: remembered.progress,
@@ -235,6 +250,7 @@ fn plan(
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
         search: remembered.search,
+        first_number: first_attempt(draft, world),
     };
     (
         plan::launch(record, &attempt, world.kubernetes.now(), &world.timing),

@@ -109,6 +109,8 @@ pub(in crate::awsmachine) struct Attempt {
     pub(in crate::awsmachine) confirmed_at: Option<Timestamp>,
     /// How long its instance has been looked for.
     pub(in crate::awsmachine) search: Option<Search>,
+    /// Number of the first attempt where no record tells of an earlier one.
+    pub(in crate::awsmachine) first_number: i32,
 }
 
 /// The launch protocol. A token never changes its subnet, no call is made that is not recorded, and no attempt follows
@@ -119,7 +121,7 @@ pub(in crate::awsmachine) fn launch(
     now: Timestamp,
     timing: &Timing,
 ) -> LaunchPlan {
-    let next_attempt = Then::Record(record.map_or(0, |record| record.attempt).saturating_add(1));
+    let next_attempt = Then::Record(record.map_or(attempt.first_number, |record| record.attempt.saturating_add(1)));
     let absence_proven = attempt.search.is_some_and(|search| search.rest(now, timing).is_zero());
     let Some(request) = record.and_then(|record| record.request.as_ref()) else {
         // New, if our own finalizer came with the record of no attempt; else restored, moved or taken over, and an

@@ -34,6 +34,7 @@ fn attempt(progress: Progress) -> Attempt {
         same_parameters: true,
         confirmed_at: Some(Timestamp::UNIX_EPOCH),
         search: None,
+        first_number: 1,
     }
 }
 

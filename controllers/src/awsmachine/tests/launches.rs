@@ -7,6 +7,8 @@ use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{FIRST, LAUNCH, NETWORK, SPEC, Scene};
@@ -336,11 +338,18 @@ async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_t
     scene.aws.put_instance(shown);
     scene.after(Duration::from_secs(1)).await;
     assert!(scene.aws.launches().is_empty(), "adopted");
-    let empty = Scene::new();
-    empty.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
-    empty.pass().await;
-    empty.after(Duration::from_secs(600)).await;
-    assert_eq!(empty.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
+async fn a_machine_that_lost_its_record_is_launched_with_a_token_that_it_cannot_have_used() {
+    let scene = Scene::new();
+    scene.edit(|machine| {
+        machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into());
+        machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    });
+    scene.pass().await;
+    scene.after(Duration::from_secs(600)).await;
+    assert_eq!(scene.tokens(), ["uid-m-600"]);
 }
 
 #[tokio::test]
