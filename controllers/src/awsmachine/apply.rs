@@ -313,7 +313,7 @@ pub(super) async fn terminate(
 pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
     let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
     let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
-    if said.is_some_and(|condition| condition.message == submitted(instance_id)) {
+    if said.is_some_and(|condition| condition.message.starts_with(&submitted(instance_id))) {
         draft.events.push(Notice::normal(
             "SuccessfulTerminate",
             format!("terminated instance {instance_id}"),

@@ -16,7 +16,7 @@ use super::scenario::{FASTER, OURS, Scenario, WITHIN};
 const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
 
 /// Shown once there was something to count.
-const AT_NEED: [&str; 1] = ["capa_aws_throttle_wait_seconds"];
+const AT_NEED: [&str; 2] = ["capa_aws_throttle_wait_seconds", "capa_instances_without_machine"];
 
 /// Type and labels of each metric.
 type Families = BTreeMap<String, (String, BTreeSet<String>)>;

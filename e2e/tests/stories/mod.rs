@@ -15,6 +15,7 @@ mod hot_loops;
 mod identities;
 mod launch;
 mod lifetime;
+mod limits;
 mod machine_deployment;
 mod machines;
 mod malformed;

@@ -63,7 +63,9 @@ async fn a_value_that_does_not_match_is_named_and_the_deletion_goes_on() {
     );
     assert!(pass.calls.contains(&"TerminateInstances".to_owned()));
     let again = scene.pass().await;
-    assert_eq!(again.calls, [""; 0]);
+    assert_eq!(again.calls, ["write_status"]);
+    assert_eq!(again.events[0].reason, "SuccessfulTerminate");
+    assert_eq!(scene.pass().await.calls, [""; 0]);
 }
 
 #[tokio::test]
