@@ -28,6 +28,7 @@ mod restart;
 mod scenario;
 mod scope;
 mod secrets;
+mod strays;
 mod survival;
 mod templates;
 mod terminated;
