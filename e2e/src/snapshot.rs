@@ -1,4 +1,4 @@
-//! A world's etcd, put back to what it was.
+//! A world's control plane taken away: put back to what it was, or without its API for a while.
 
 use std::{
     fs,
@@ -9,8 +9,10 @@ use anyhow::{Context, ensure};
 
 use crate::{api_server::DATA_FLAG, cluster_api, supervised::Supervised, world::World};
 
+const API_SERVER: &str = "kube-apiserver";
+
 /// The programs that know what is in etcd, in the order in which they start.
-const CONTROL_PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "cluster-api-core"];
+const CONTROL_PLANE: [&str; 4] = ["etcd", API_SERVER, "kube-controller-manager", "cluster-api-core"];
 
 /// What etcd held at some moment.
 #[derive(Debug)]
@@ -58,7 +60,7 @@ impl World {
         for program in stopped.into_iter().rev() {
             let mut process = program.start()?;
             match process.name() {
-                "kube-apiserver" => self.server.ready(&mut process).await?,
+                API_SERVER => self.server.ready(&mut process).await?,
                 "cluster-api-core" => cluster_api::ready(&mut process).await?,
                 _ => {}
             }
@@ -69,6 +71,26 @@ impl World {
             processes.extend(started);
             Ok(())
         })
+    }
+
+    /// Kills kube-apiserver, does something while nobody answers, and starts it again; returns when it serves.
+    pub async fn without_api_server<T>(&self, meanwhile: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        let (place, api_server) = self.with(|processes| {
+            let mut names = processes.iter().map(Supervised::name);
+            let place = names
+                .position(|name| name == API_SERVER)
+                .context("kube-apiserver does not run")?;
+            Ok((place, processes.remove(place)))
+        })?;
+        let stopped = api_server.kill_to_restart().await?;
+        let done = meanwhile.await;
+        let mut started = stopped.start()?;
+        self.server.ready(&mut started).await?;
+        self.with(|processes| {
+            processes.insert(place, started);
+            Ok(())
+        })?;
+        done
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Supervised>) -> anyhow::Result<T>) -> anyhow::Result<T> {

@@ -340,9 +340,9 @@ async fn launches_are_counted_by_what_came_of_them() {
     .await;
     let (clouds, registry) = fake.clouds_and_metrics().await;
     let machines = clouds.machines(&identity("A"), REGION);
-    let (key, request) = (machine("m"), request());
+    let (machine, request) = (machine("m"), request());
     for _ in codes {
-        let launch = || machines.launch(&key, &request);
+        let launch = || machines.launch(&machine, &request);
         let mut error = launch().await.unwrap_err();
         while let Some(turn) = error.retry_after {
             // Deferred: no call was made, and nothing is counted.

@@ -13,6 +13,10 @@ use super::plan::{self, Adoption, LaunchPlan, LookUp, Progress, Then};
 use super::{Draft, MachineWorld, lookup};
 use crate::retry;
 
+/// What is said of an object that came with our finalizer and without a launch record.
+pub(super) const UNRECORDED: &str =
+    "the object came without its launch record (restored or moved): an instance that it may have is looked for first";
+
 pub(super) async fn launch(
     mut draft: Draft,
     owner: &Machine,
@@ -68,7 +72,10 @@ pub(super) fn open_token(draft: &Draft) -> Option<&str> {
 fn unconfirmed(draft: Draft, request: &LaunchRequest, world: &MachineWorld) -> Draft {
     let now = world.kubernetes.now();
     world.memory.found_nothing(draft.uid(), &request.client_token, now);
-    let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated";
+    let message = match draft.status.launch {
+        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated",
+        None => UNRECORDED,
+    };
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     draft.stop(unconfirmed, Next::Requeue(launch::lookup_interval(world)))
 }
@@ -179,6 +186,10 @@ pub(super) async fn answered(draft: Draft, instance: &Instance, world: &MachineW
 async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = Some(instance.id.clone());
+        // A call may have been repeated long after its record was written, and the instance is no older than its launch.
+        if let (Some(request), Some(launched_at)) = (&mut record.request, instance.launch_time) {
+            request.requested_at.0 = request.requested_at.0.max(launched_at);
+        }
     }
     draft = store(draft, world).await?;
     world.memory.launched(draft.uid());
@@ -313,7 +324,8 @@ pub(super) async fn terminate(
 pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
     let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
     let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
-    if said.is_some_and(|condition| condition.message.starts_with(&submitted(instance_id))) {
+    // More may be said beside it, of an annotation for instance.
+    if said.is_some_and(|condition| condition.message.contains(&submitted(instance_id))) {
         draft.events.push(Notice::normal(
             "SuccessfulTerminate",
             format!("terminated instance {instance_id}"),

@@ -127,10 +127,13 @@ async fn known_instance(
                 Next::Retry,
             )
         }
-        DeletionStep::AwaitAge => (
-            format!("instance {id} does not show in AWS, which is no proof while it is this young"),
-            youth.map_or(Next::Retry, Next::Requeue),
-        ),
+        DeletionStep::AwaitAge => {
+            observe::watch_anew(&draft, id, whereabouts, world);
+            (
+                format!("instance {id} does not show in AWS, which is no proof while it is this young"),
+                youth.map_or(Next::Retry, Next::Requeue),
+            )
+        }
     };
     Ok(draft.stop(
         ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -167,10 +170,11 @@ async fn unknown_instance(
     let proven = never_launched || found.iter().any(|instance| ended(instance) && of_attempt(instance));
     found.retain(|instance| !ended(instance));
     if found.is_empty() {
-        return match open_token.filter(|_| !proven) {
-            Some(token) => unconfirmed(draft, &token, world).await,
-            None => release(draft, world).await,
-        };
+        if proven {
+            return release(draft, world).await;
+        }
+        let token = open_token.unwrap_or_else(|| launch::next_token(&draft));
+        return unconfirmed(draft, &token, world).await;
     }
     // Another object may carry the name, and with it the tags, by now: then this one is gone.
     world.kubernetes.confirm(&draft.machine).await?;
@@ -206,7 +210,10 @@ async fn unconfirmed(draft: Draft, token: &str, world: &MachineWorld) -> Result<
     world.memory.found_nothing(draft.uid(), token, now);
     let interval = launch::lookup_interval(world);
     let next = rest(&draft).map_or(interval, |rest| rest.min(interval));
-    let message = "a launch was asked for without an answer, and no instance shows yet: it is looked up";
+    let message = match draft.status.launch {
+        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up",
+        None => apply::UNRECORDED,
+    };
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Ok(draft.stop(update, Next::Requeue(next)))
 }

@@ -54,14 +54,11 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     let (plan, recorded) = plan(&draft, owner, &prepared, world);
     let request = match (plan.then, recorded) {
         (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, Some(recorded)) => recorded,
-        (Then::Record(attempt), _) => match new_placement(&draft, owner, &prepared, world) {
-            Ok(placement) => {
-                let client_token = format!("{}-{attempt}", draft.uid());
-                request(&draft, owner, &prepared, &placement, client_token)
-            }
+        (Then::Record(_) | Then::LookOnly, _) => match new_placement(&draft, owner, &prepared, world) {
+            Ok(placement) => request(&draft, owner, &prepared, &placement, next_token(&draft)),
             Err(problem) => return Ok(not_placed(draft, &problem, &prepared, world)),
         },
-        (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, None) => return Ok(draft),
+        (Then::Claim | Then::Verify | Then::Repeat, None) => return Ok(draft),
     };
     draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
@@ -69,6 +66,13 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
         Some(_) => observe::reconcile(draft, owners, world).await,
         None => Ok(draft),
     }
+}
+
+/// The token of the attempt that would follow. What is remembered of looking for an instance that came without a record
+/// goes by it.
+pub(super) fn next_token(draft: &Draft) -> String {
+    let attempt = draft.status.launch.as_ref().map_or(0, |record| record.attempt);
+    format!("{}-{}", draft.uid(), attempt.saturating_add(1))
 }
 
 /// Where nothing was launched nothing is recorded: a corrected identity or region must not be held against the record.
@@ -223,8 +227,8 @@ fn plan(
         request(draft, owner, prepared, &placement, recorded.client_token.clone())
     });
     let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
-    let token = recorded.map(|recorded| recorded.client_token.as_str());
-    let remembered = world.memory.attempt(draft.uid(), token.unwrap_or_default());
+    let token = recorded.map_or_else(|| next_token(draft), |recorded| recorded.client_token.clone());
+    let remembered = world.memory.attempt(draft.uid(), &token);
     let attempt = Attempt {
         progress: remembered.progress,
         refusal_stored: draft.status.network.is_none(),

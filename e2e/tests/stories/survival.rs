@@ -1,18 +1,75 @@
-//! What a manager survives: AWS out of reach, a rotated Secret.
+//! What a manager survives: an API server that goes and comes back, AWS out of reach, a rotated Secret.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::aws_proxy::{AccessKey, Fault, Journal};
-use capa_e2e::eventually;
+use capa_e2e::aws_proxy::{AccessKey, Fault, Journal, Mark};
+use capa_e2e::{World, eventually};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::machines::{INLINE, counts};
+use super::machines::{INLINE, counts, text};
 use super::scenario::{CORE, FASTER, OURS, REGION, Scenario, WITHIN};
 
 /// Where the manager looks for the Secrets of static identities.
 const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+
+#[tokio::test]
+async fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
+    // A world of its own: no other test could bear this.
+    let world = Arc::new(World::start().await?);
+    let scenario = Scenario::in_world(&world, "api-server").await?;
+    // The Lease outlives the outage on a busy machine; with the usual one, whoever leads ends after 10 s.
+    let manager = scenario.environment.manager().leader_election().flag(FASTER);
+    let manager = manager
+        .flag("--leader-elect-lease-duration=3m")
+        .flag("--leader-elect-renew-deadline=2m");
+    let mut manager = manager.start().await?;
+    scenario.cluster("dev").await?;
+    for name in ["stays", "leaves"] {
+        scenario.machine(name, "dev", INLINE).await?;
+        scenario.machine_ready(name).await?;
+    }
+    let leaves = scenario.get(OURS, "AWSMachine", "leaves").await?;
+    let id = text(&leaves, "/spec/instanceID").to_owned();
+    let aws = scenario.environment.aws();
+    let ours = |mark: Mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
+
+    let mark = aws.mark();
+    world
+        .without_api_server(async {
+            scenario.user.terminate(&id).await?;
+            // AWS is still listened to, and what it tells cannot be written down.
+            eventually(WITHIN, "three listings", async || {
+                let listings = ours(mark).of("DescribeInstances").len();
+                ensure!(listings >= 3, "{listings} so far");
+                Ok(())
+            })
+            .await
+        })
+        .await?;
+    assert!(manager.ended()?.is_none(), "it has ended");
+    assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
+    scenario
+        .condition("AWSMachine", "leaves", "InstanceReady", "False", "Terminated")
+        .await?;
+
+    // Every watch works: of Machines, of their Secrets' users, and of our own kinds.
+    scenario.machine("comes", "dev", INLINE).await?;
+    scenario.machine_ready("comes").await?;
+    scenario.looked_again("stays", &manager).await?;
+    scenario.begin_deletion(CORE, "Machine", "stays").await?;
+    scenario.begin_deletion(CORE, "Machine", "leaves").await?;
+    scenario.gone(OURS, "AWSMachine", &["stays", "leaves"]).await?;
+    assert_eq!(
+        scenario.mutating(),
+        counts(&[("RunInstances", 3), ("TerminateInstances", 1)])
+    );
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await?;
+    world.stop().await
+}
 
 #[tokio::test]
 async fn aws_out_of_reach_is_waited_out_without_a_stampede_afterwards() -> anyhow::Result<()> {

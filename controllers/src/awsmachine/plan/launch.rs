@@ -120,11 +120,18 @@ pub(in crate::awsmachine) fn launch(
     timing: &Timing,
 ) -> LaunchPlan {
     let next_attempt = Then::Record(record.map_or(0, |record| record.attempt).saturating_add(1));
+    let absence_proven = attempt.search.is_some_and(|search| search.rest(now, timing).is_zero());
     let Some(request) = record.and_then(|record| record.request.as_ref()) else {
-        // Restored, moved, or taken over, or simply new: an instance may be there already.
+        // New, if our own finalizer came with the record of no attempt; else restored, moved or taken over, and an
+        // instance that is too young to show may be there already.
+        let is_new = record.is_some_and(|record| record.attempt == 0);
         return LaunchPlan {
             look_up: LookUp::ByTags,
-            then: next_attempt,
+            then: if is_new || absence_proven {
+                next_attempt
+            } else {
+                Then::LookOnly
+            },
         };
     };
     if attempt.progress == Progress::Refused || attempt.refusal_stored {
@@ -155,10 +162,7 @@ pub(in crate::awsmachine) fn launch(
         // The call can neither be repeated nor be taken as refused.
         _ => LaunchPlan {
             look_up: LookUp::ByTagsAndToken,
-            then: match attempt.search {
-                Some(search) if search.rest(now, timing).is_zero() => next_attempt,
-                _ => Then::LookOnly,
-            },
+            then: if absence_proven { next_attempt } else { Then::LookOnly },
         },
     }
 }

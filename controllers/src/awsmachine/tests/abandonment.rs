@@ -62,9 +62,9 @@ async fn a_value_that_does_not_match_is_named_and_the_deletion_goes_on() {
         "{message}"
     );
     assert!(pass.calls.contains(&"TerminateInstances".to_owned()));
-    let again = scene.pass().await;
-    assert_eq!(again.calls, ["write_status"]);
-    assert_eq!(again.events[0].reason, "SuccessfulTerminate");
+    let ending = scene.pass().await;
+    let terminated = ending.events.iter().any(|event| event.reason == "SuccessfulTerminate");
+    assert!(terminated, "the annotation does not hide what was done: {:?}", ending.events);
     assert_eq!(scene.pass().await.calls, [""; 0]);
 }
 

@@ -324,6 +324,26 @@ async fn a_restored_object_without_a_record_is_looked_up_as_well() {
 }
 
 #[tokio::test]
+async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_to_show() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert!(pass.message(INSTANCE_READY).contains("without its launch record"));
+    scene.after(Duration::from_secs(599)).await;
+    assert!(scene.aws.launches().is_empty());
+    let shown = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
+    scene.aws.put_instance(shown);
+    scene.after(Duration::from_secs(1)).await;
+    assert!(scene.aws.launches().is_empty(), "adopted");
+    let empty = Scene::new();
+    empty.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    empty.pass().await;
+    empty.after(Duration::from_secs(600)).await;
+    assert_eq!(empty.tokens(), ["uid-m-1"]);
+}
+
+#[tokio::test]
 async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
