@@ -64,7 +64,11 @@ async fn a_value_that_does_not_match_is_named_and_the_deletion_goes_on() {
     assert!(pass.calls.contains(&"TerminateInstances".to_owned()));
     let ending = scene.pass().await;
     let terminated = ending.events.iter().any(|event| event.reason == "SuccessfulTerminate");
-    assert!(terminated, "the annotation does not hide what was done: {:?}", ending.events);
+    assert!(
+        terminated,
+        "the annotation does not hide what was done: {:?}",
+        ending.events
+    );
     assert_eq!(scene.pass().await.calls, [""; 0]);
 }
 
