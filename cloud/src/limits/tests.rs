@@ -302,6 +302,23 @@ fn a_batch_costs_as_many_instances_as_it_names() {
     );
 }
 
+#[test]
+fn what_a_turn_that_nobody_used_had_paid_for_is_there_again() {
+    let mut limiter = half();
+    let batch = |name: &str, instances| Turn {
+        instances,
+        ..call("TerminateInstances", name, Priority::Terminate)
+    };
+    assert_eq!(limiter.take(&batch("first", 1), Duration::ZERO), Ok(()));
+    let full = seconds(3600.0);
+    assert_eq!(limiter.turn(&batch("gone", 900), full), Ok(()));
+    assert!(
+        limiter.take(&batch("next", 1000), full + seconds(9.0)).is_err(),
+        "it is kept"
+    );
+    assert_eq!(limiter.take(&batch("next", 1000), full + seconds(10.5)), Ok(()));
+}
+
 /// EC2's own bucket, which other users of the account draw on as well.
 struct Server {
     level: f64,

@@ -69,7 +69,8 @@ async fn a_machine_whose_status_was_lost_finds_its_instance_again() -> anyhow::R
     scenario.environment.finish().await
 }
 
-async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String> {
+/// An instance of the user, without any tag of ours.
+pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String> {
     let zone = scenario.network.zones.first().context("no zone")?;
     let launch = scenario.user.ec2().run_instances().image_id(moto::IMAGE_ID);
     let launched = launch
