@@ -209,7 +209,7 @@ impl MachineCloud for MachineClient {
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let instance = self.api.launch(machine, request).await?;
-        self.follower.with(|store| store.launched(instance.clone()));
+        self.follower.with(|store| store.launched(&instance));
         self.watch(machine, &instance.id);
         Ok(instance)
     }

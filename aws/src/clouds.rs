@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use capa_cloud::limits::{Caller, Shares};
+use capa_cloud::store::View;
 use capa_cloud::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, Timing};
 use futures::Stream;
 use prometheus_client::collector::Collector;
@@ -118,6 +119,14 @@ impl Clouds {
         }
     }
 
+    /// Every store that follows a machine, with its region.
+    pub fn stores(&self) -> Vec<(String, View)> {
+        let clients: Vec<_> = lock(&self.inner.clients).values().cloned().collect();
+        let followers = clients.iter().filter_map(|client| Some((client, client.follower()?)));
+        let views = followers.map(|(client, follower)| (client.region.clone(), follower.with(|store| store.view())));
+        views.filter(|(_, view)| !view.machines.is_empty()).collect()
+    }
+
     /// Ends all background work. Clients still answer, but stores learn nothing more.
     pub fn shut_down(&self) {
         self.inner.shared.stop.cancel();
@@ -170,6 +179,7 @@ impl fmt::Debug for StoreMetrics {
 #[derive(Default)]
 struct RegionStores {
     instances: u32,
+    suspicious: u32,
     age: Option<Duration>,
     took: Option<Duration>,
 }
@@ -186,13 +196,20 @@ impl StoreMetrics {
                 continue;
             };
             let now = follower.now();
-            let (watched, instances, listing) =
-                follower.with(|store| (store.is_watched(), store.instances(), store.last_listing()));
+            let (watched, instances, listing, suspicious) = follower.with(|store| {
+                (
+                    store.is_watched(),
+                    store.instances(),
+                    store.last_listing(),
+                    store.is_suspicious(),
+                )
+            });
             if !watched {
                 continue;
             }
             let region = regions.entry(client.region.clone()).or_default();
             region.instances += u32::try_from(instances).unwrap_or(u32::MAX);
+            region.suspicious += u32::from(suspicious);
             // An absent value is the smallest, so that the worst store of a region shows.
             region.age = region.age.max(listing.map(|listing| now.saturating_sub(listing.ended)));
             region.took = region.took.max(listing.map(|listing| listing.took));
@@ -219,6 +236,11 @@ impl Collector for StoreMetrics {
             "capa_instance_store_instances",
             "Instances that the stores know",
             |stores| Some(f64::from(stores.instances)),
+        )?;
+        gauge(
+            "capa_instance_store_suspicious",
+            "Stores whose last listing lost more instances at once than is believed of one",
+            |stores| Some(f64::from(stores.suspicious)),
         )?;
         gauge(
             "capa_instance_store_age_seconds",

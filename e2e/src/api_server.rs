@@ -24,6 +24,14 @@ use crate::{directory::Directory, pki::Pki, ports::free_port, programs, supervis
 /// On a busy machine with cold disk caches; usually it is a tenth of this.
 const START_WITHIN: Duration = Duration::from_mins(1);
 
+/// Controllers of kube-controller-manager that run.
+const CONTROLLERS: [&str; 4] = [
+    "namespace-controller",
+    "garbage-collector-controller",
+    "clusterrole-aggregation-controller",
+    "validatingadmissionpolicy-status-controller",
+];
+
 /// What stands before the folder in the argument that tells etcd where its data lies.
 pub(crate) const DATA_FLAG: &str = "--data-dir=";
 
@@ -105,12 +113,12 @@ impl ApiServer {
     }
 
     /// Namespaces that end, garbage collection by owner references and aggregated ClusterRoles: without these three
-    /// Cluster API leaves things behind or has no permissions.
+    /// Cluster API leaves things behind or has no permissions. The fourth checks the types in admission policies.
     fn controllers_command(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(programs::tool("kube-controller-manager")?);
         command
             .arg(format!("--kubeconfig={}", self.admin_kubeconfig.display()))
-            .arg("--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
+            .arg(format!("--controllers={}", CONTROLLERS.join(",")))
             .arg(format!("--secure-port={}", free_port()?))
             .args([
                 "--bind-address=127.0.0.1",

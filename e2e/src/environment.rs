@@ -51,11 +51,13 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    pub(crate) async fn new(world: Arc<World>, name: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(world: Arc<World>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let client = world.admin().await?;
+        let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
         let metadata = ObjectMeta {
             generate_name: Some(format!("{name}-")),
+            labels: Some(labels.collect()),
             ..ObjectMeta::default()
         };
         let namespace = Api::<Namespace>::all(client.clone())

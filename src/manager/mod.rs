@@ -2,6 +2,7 @@
 
 mod controllers;
 mod flags;
+mod oversight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,11 +68,13 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
     awsmachine::count_phases(caches.aws_machines.store().clone(), &mut registry);
+    let strays = oversight::StrayCounts::register(&mut registry);
     serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
     let controllers = controllers::Wiring {
         runtime,
         caches,
         clouds: clouds.clone(),
+        strays,
         flags: flags.clone(),
     };
     let election = if flags.leader_elect {

@@ -5,6 +5,7 @@
 
 mod explain;
 mod fields;
+mod policy;
 mod readme;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::conditions::{ConditionType, Reason};
 
 pub(crate) use explain::explain;
+pub use policy::{binding, policy};
 pub use readme::table;
 
 /// A field without effect yet, or a block of which no field has any.

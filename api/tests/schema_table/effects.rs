@@ -101,7 +101,7 @@ fn the_tests_that_show_effects_exist_and_speak_of_their_fields() {
             Err(why) => wrong.push(format!("{kind} {path}: {why}")),
             Ok(test) if !test.speaks_of(below) => {
                 wrong.push(format!(
-                    "{kind} {path}: {name} does not name all of it, or asserts nothing"
+                    "{kind} {path}: {name} does not have it as a string, or asserts nothing"
                 ));
             }
             Ok(_) => {}

@@ -341,7 +341,13 @@ async fn launches_are_counted_by_what_came_of_them() {
     let (clouds, registry) = fake.clouds_and_metrics().await;
     let machines = clouds.machines(&identity("A"), REGION);
     for _ in codes {
-        machines.launch(&machine("m"), &request()).await.unwrap_err();
+        let launch = || machines.launch(&machine("m"), &request());
+        let mut error = launch().await.unwrap_err();
+        while let Some(turn) = error.retry_after {
+            // Deferred: no call was made, and nothing is counted.
+            tokio::time::sleep(turn).await;
+            error = launch().await.unwrap_err();
+        }
     }
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();

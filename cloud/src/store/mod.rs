@@ -3,19 +3,23 @@
 //! [`Store`] is the whole logic without time, calls or tasks of its own. Whoever drives it asks for the calls that are
 //! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
+mod kept;
 mod record;
 mod terminations;
 mod vanishing;
+mod view;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use record::Record;
+use kept::Kept;
+use record::{Record, Told};
 pub use terminations::Batch;
 use terminations::Terminations;
 pub use vanishing::Loss;
 use vanishing::{Doubt, Verdict};
+pub use view::View;
 
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
@@ -69,17 +73,17 @@ pub struct Listing {
 }
 
 struct Watch {
-    id: String,
+    id: Arc<str>,
     since: Epoch,
     /// What the machine was told last; it is woken when this changes.
-    told: Sighting,
+    told: Told,
 }
 
 /// What AWS shows of the instances of one identity in one region. Time is passed in, counted from any fixed origin.
 pub struct Store {
     timing: Timing,
     epoch: Epoch,
-    records: HashMap<String, Record>,
+    records: HashMap<Arc<str>, Record>,
     watches: HashMap<Arc<MachineKey>, Watch>,
     woken: BTreeSet<MachineKey>,
     /// Watched instances whose state is about to change.
@@ -129,25 +133,25 @@ impl Store {
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
     /// watches one instance: another id replaces the first.
     pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Sighting {
-        if let Some(watch) = self.watches.get(machine).filter(|watch| watch.id == id) {
-            return watch.told.clone();
+        if let Some(watch) = self.watches.get(machine).filter(|watch| *watch.id == *id) {
+            let record = self.records.get(id);
+            return record.map_or(Sighting::Unknown, |record| record.sighting(id, watch.since));
         }
         self.forget(machine);
         let since = self.tick();
-        let record = self.records.entry(id.to_owned()).or_default();
+        let id = self.shared(id);
+        let record = self.records.entry(id.clone()).or_default();
         let machine = Arc::new(machine.clone());
         record.watchers.push(machine.clone());
-        let told = record.sighting(since);
-        self.watches.insert(
-            machine,
-            Watch {
-                id: id.to_owned(),
-                since,
-                told: told.clone(),
-            },
-        );
-        self.settle(id);
-        told
+        let (told, sighting) = (record.tells(since), record.sighting(&id, since));
+        let watch = Watch {
+            id: id.clone(),
+            since,
+            told,
+        };
+        self.watches.insert(machine, watch);
+        self.settle(&id);
+        sighting
     }
 
     /// Ends a machine's interest.
@@ -166,7 +170,7 @@ impl Store {
     }
 
     /// An instance as a launch answered it.
-    pub fn launched(&mut self, instance: Instance) {
+    pub fn launched(&mut self, instance: &Instance) {
         let at = self.tick();
         self.saw(instance, at);
     }
@@ -174,10 +178,10 @@ impl Store {
     /// The state of an instance as a write answered it. An instance that was never seen stays so: nothing but its state
     /// is known.
     pub fn changed_state(&mut self, id: &str, state: InstanceState) {
-        let known = self.records.get(id).and_then(|record| record.instance.as_deref());
+        let known = self.records.get(id).and_then(|record| record.kept().cloned());
         if let Some(known) = known {
-            let instance = Instance { state, ..known.clone() };
-            self.launched(instance);
+            let at = self.tick();
+            self.keep(id, known.in_state(state), at);
         }
     }
 
@@ -190,8 +194,8 @@ impl Store {
     /// new submission until one succeeds.
     pub fn terminate(&mut self, machine: &MachineKey, id: &str, now: Duration) -> Result<(), CloudError> {
         self.watch(machine, id);
-        let record = self.records.get(id).and_then(|record| record.instance.as_deref());
-        let zone = record.map_or("", |instance| instance.availability_zone.as_str());
+        let kept = self.records.get(id).and_then(Record::kept);
+        let zone = kept.map_or("", Kept::availability_zone);
         self.terminations.submit(id, zone, now)
     }
 
@@ -212,7 +216,7 @@ impl Store {
             }
             Err(error) => {
                 for id in self.terminations.failed(batch, &error) {
-                    let watchers = self.records.get(&id).map(|record| record.watchers.as_slice());
+                    let watchers = self.records.get(id.as_str()).map(|record| record.watchers.as_slice());
                     let machines = watchers.into_iter().flatten().map(|machine| machine.as_ref().clone());
                     self.woken.extend(machines);
                 }
@@ -228,7 +232,7 @@ impl Store {
     /// Instances that a lookup outside the store showed. What it did not show means nothing.
     pub fn observed(&mut self, began: Epoch, instances: &[Instance]) {
         for instance in instances {
-            self.saw(instance.clone(), began);
+            self.saw(instance, began);
         }
     }
 
@@ -287,7 +291,7 @@ impl Store {
 
     /// How many instances are known.
     pub fn instances(&self) -> usize {
-        self.records.values().filter(|record| record.instance.is_some()).count()
+        self.records.values().filter(|record| record.kept().is_some()).count()
     }
 
     /// Whether any machine watches an instance.
@@ -332,15 +336,19 @@ impl Store {
                 return failing(&mut self.listing_failure, error).into_iter().collect();
             }
         };
-        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
-        for instance in instances {
-            let id = instance.id.clone();
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
             self.saw(instance, began);
-            if let Some(record) = self.records.get_mut(&id) {
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
                 record.listed = true;
             }
         }
-        let missed: Vec<String> = self.records.keys().filter(|id| !shown.contains(*id)).cloned().collect();
+        let missed: Vec<Arc<str>> = self
+            .records
+            .keys()
+            .filter(|id| !shown.contains(&***id))
+            .cloned()
+            .collect();
         let (loss, doubted) = (self.loss(began), self.doubt.is_cast());
         let verdict = self.doubt.listed(loss);
         for id in missed {
@@ -379,7 +387,7 @@ impl Store {
     fn is_expected(&self, record: &Record) -> bool {
         let undecided = |machine: &Arc<MachineKey>| {
             let watch = self.watches.get(machine);
-            watch.is_some_and(|watch| record.sighting(watch.since) == Sighting::Unknown)
+            watch.is_some_and(|watch| record.tells(watch.since) == Told::Unknown)
         };
         (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }
@@ -395,15 +403,15 @@ impl Store {
             Ok(instances) => instances,
             Err(error) => return failing(&mut self.look_failure, error),
         };
-        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
-        for instance in instances {
-            if let Some(record) = self.records.get_mut(&instance.id) {
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
                 record.contradicts_listings();
             }
             self.saw(instance, began);
         }
-        for id in ids.iter().filter(|id| !shown.contains(*id)) {
-            if let Some(record) = self.records.get_mut(id) {
+        for id in ids.iter().filter(|id| !shown.contains(id.as_str())) {
+            if let Some(record) = self.records.get_mut(id.as_str()) {
                 record.lookup_missed = began;
             }
             self.settle(id);
@@ -411,10 +419,20 @@ impl Store {
         self.look_failure.take().map(|_| Report::Recovered)
     }
 
-    fn saw(&mut self, instance: Instance, at: Epoch) {
-        let id = instance.id.clone();
+    fn saw(&mut self, instance: &Instance, at: Epoch) {
+        self.keep(&instance.id, Kept::new(instance), at);
+    }
+
+    fn keep(&mut self, id: &str, instance: Kept, at: Epoch) {
+        let id = self.shared(id);
         self.records.entry(id.clone()).or_default().saw(instance, at);
         self.settle(&id);
+    }
+
+    /// The one copy of an id.
+    fn shared(&self, id: &str) -> Arc<str> {
+        let known = self.records.get_key_value(id);
+        known.map_or_else(|| id.into(), |(id, _)| id.clone())
     }
 
     /// Brings everything that follows from one record up to date: who is woken, what is looked up, whether it is kept.
@@ -427,9 +445,9 @@ impl Store {
             let Some(watch) = self.watches.get_mut(machine) else {
                 continue;
             };
-            let sighting = record.sighting(watch.since);
-            if watch.told != sighting {
-                watch.told = sighting;
+            let told = record.tells(watch.since);
+            if watch.told != told {
+                watch.told = told;
                 self.woken.insert(machine.as_ref().clone());
             }
         }

@@ -179,6 +179,10 @@ pub(super) async fn answered(draft: Draft, instance: &Instance, world: &MachineW
 async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = Some(instance.id.clone());
+        // A call may have been repeated long after its record was written, and the instance is no older than its launch.
+        if let (Some(request), Some(launched_at)) = (&mut record.request, instance.launch_time) {
+            request.requested_at.0 = request.requested_at.0.max(launched_at);
+        }
     }
     draft = store(draft, world).await?;
     world.memory.launched(draft.uid());

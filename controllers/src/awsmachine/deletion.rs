@@ -127,10 +127,13 @@ async fn known_instance(
                 Next::Retry,
             )
         }
-        DeletionStep::AwaitAge => (
-            format!("instance {id} does not show in AWS, which is no proof while it is this young"),
-            youth.map_or(Next::Retry, Next::Requeue),
-        ),
+        DeletionStep::AwaitAge => {
+            observe::watch_anew(&draft, id, whereabouts, world);
+            (
+                format!("instance {id} does not show in AWS, which is no proof while it is this young"),
+                youth.map_or(Next::Retry, Next::Requeue),
+            )
+        }
     };
     Ok(draft.stop(
         ConditionType::InstanceReady.is_false(Reason::Terminating, message),

@@ -31,6 +31,7 @@ use capa_cloud::{MachineClouds, MachineKey, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
+pub(crate) use dereference::machine_name;
 pub use memory::LaunchMemory;
 pub use phases::count_phases;
 pub(crate) use sources::publishes_network;

@@ -66,10 +66,7 @@ impl Phase {
             Some(InstanceState::ShuttingDown | InstanceState::Terminated) => Self::Terminated,
             None if dereference::instance_id(machine).is_some() => Self::Pending,
             None => {
-                let record = status.and_then(|status| status.launch.as_ref());
-                // The record of an attempt that was refused is kept without its network.
-                let asked = record.is_some_and(capa_api::machine::LaunchRecord::is_open)
-                    && status.is_some_and(|status| status.network.is_some());
+                let asked = status.is_some_and(capa_api::machine::AWSMachineStatus::has_open_attempt);
                 if asked { Self::Launching } else { Self::Waiting }
             }
         }

@@ -43,6 +43,7 @@ struct State {
     listed: bool,
     listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
+    launch_time: Option<Timestamp>,
     /// What asking for a turn to launch answers, before it is always granted.
     launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
@@ -147,6 +148,11 @@ impl FakeAws {
     /// Says that EC2 accepted the launch of an instance at the beginning of time.
     pub(crate) fn set_launch_time(&self, id: &str) {
         self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
+    }
+
+    /// Says when EC2 will have accepted the launches to come.
+    pub(crate) fn launch_at(&self, at: Timestamp) {
+        self.state().launch_time = Some(at);
     }
 
     /// Takes all tags off an instance.
@@ -419,6 +425,7 @@ impl State {
             availability_zone: zone.map_or("eu-west-1a", |subnet| &subnet.availability_zone).into(),
             subnet_id: Some(request.subnet_id.clone()),
             client_token: token,
+            launch_time: self.launch_time,
             tags: request.tags.clone(),
             ..instance(
                 &format!("i-{:017x}", self.instances.len() + 1),

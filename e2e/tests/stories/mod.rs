@@ -1,6 +1,8 @@
 //! One file per subject.
 
+mod admission;
 mod api;
+mod attempts;
 mod chaos;
 mod claimed_instances;
 mod cluster_modes;
@@ -9,6 +11,7 @@ mod components;
 mod contract;
 mod deletion;
 mod events;
+mod examples;
 mod fleet;
 mod foreign_kind;
 mod hot_loops;

@@ -162,3 +162,25 @@ fn what_is_doubted_stays_known_even_if_nobody_watches_it() {
     rig.minute(&[], &[]);
     assert_eq!(rig.store.instances(), 0);
 }
+
+#[test]
+fn a_view_shows_the_doubt_the_machines_and_the_live_instances_that_none_of_them_has() {
+    let mut rig = Rig::listed(&fleet(2));
+    rig.minute(
+        &[
+            running("i-000"),
+            running("i-001"),
+            running("i-other"),
+            super::instance("i-ended", InstanceState::Terminated),
+        ],
+        &[],
+    );
+    let view = rig.store.view();
+    assert!(!view.suspicious);
+    let unwatched: Vec<_> = view.unwatched.iter().map(|instance| instance.id.as_str()).collect();
+    assert_eq!(unwatched, ["i-other"]);
+    assert_eq!(view.machines.len(), 2);
+    let mut rig = Rig::listed(&fleet(20));
+    rig.minute(&[], &[]);
+    assert!(rig.store.view().suspicious);
+}

@@ -1,5 +1,6 @@
 //! What each field of an AWSMachine's spec does. `api/tests/data/effects.tsv` names these tests field by field.
 
+use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use serde_json::{Value, json};
 
@@ -322,4 +323,27 @@ async fn an_instance_that_the_spec_names_is_followed_and_none_is_launched() {
         assert_effect(&row, &without, &with);
         assert!(without["call"].is_object() && with["call"].is_null(), "{with:#}");
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_runs_names_what_has_no_effect_and_is_followed_to_its_end() {
+    let scene = Scene::running().await;
+    assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
+    scene.edit(|machine| {
+        machine.spec.placement_group_name = Some("near".into());
+        machine.spec.image_lookup_org = Some("123456789012".into());
+    });
+    let named = scene.pass().await;
+    assert_eq!(named.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(
+        named.message(ConditionType::Ready),
+        "without effect yet: imageLookupOrg, placementGroupName"
+    );
+    scene.delete();
+    let deleting = scene.pass().await;
+    assert!(
+        deleting.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        deleting.calls
+    );
 }

@@ -8,10 +8,11 @@ use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::{StateReason, Timing};
 use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Scene};
-use crate::testing::{instance, read};
+use crate::testing::{instance, read, refused};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -122,10 +123,30 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.says(READY), "True/Ready");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    assert_eq!(
+        scene.aws.forgotten().len(),
+        1,
+        "what was seen of it while it was young is no proof later"
+    );
     let old = scene.after(Duration::from_secs(200)).await;
     assert_eq!(old.says(INSTANCE_READY), "False/NotFound");
     assert_eq!(old.says(READY), "False/NotFound");
     assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn an_instance_is_no_older_than_its_launch() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
+    scene.pass().await;
+    scene.aws.launch_at(Timestamp::UNIX_EPOCH + Duration::from_secs(290));
+    scene.after(Duration::from_secs(290)).await;
+    scene.aws.remove_instance(FIRST);
+    let young = scene.after(Duration::from_secs(100)).await;
+    assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    assert_eq!(young.says(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]
