@@ -9,6 +9,7 @@ mod contract;
 mod deletion;
 mod fleet;
 mod foreign_kind;
+mod hostile;
 mod identities;
 mod launch;
 mod lifetime;
