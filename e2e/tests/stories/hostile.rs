@@ -84,8 +84,12 @@ async fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
             assert_eq!(object.metadata.generation, Some(1), "{kind} {}", object.name_any());
         }
     }
-    is_unharmed(&scenario, &manager, hundreds * 100).await?;
+    is_unharmed(&manager).await?;
+    was_not_busied(&scenario, &manager, hundreds * 100)?;
+    assert!(manager.stop().await?.success());
 
+    // Hurried: what became of a launch without an answer takes ten minutes to find out.
+    let manager = scenario.manager().await?;
     for (api_version, kind) in [
         (CORE, "Machine"),
         (OURS, "AWSMachine"),
@@ -94,7 +98,7 @@ async fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     ] {
         delete_all(&scenario, api_version, kind).await?;
     }
-    is_unharmed(&scenario, &manager, hundreds * 100).await?;
+    is_unharmed(&manager).await?;
     assert!(scenario.user.live_instances().await?.is_empty());
     for (kind, _) in OBJECTS {
         delete_all(&scenario, OURS, kind).await?;
@@ -315,8 +319,8 @@ async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str) -> anyhow::Re
     .await
 }
 
-/// The manager is ready, has not panicked, and was not busied: neither by AWS calls nor by passes over any one object.
-async fn is_unharmed(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
+/// The manager is ready and has not panicked.
+async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
     manager.ready().await?;
     let metrics = manager.metrics().await?;
     let panics = metrics.sum("controller_runtime_reconcile_panics_total", &[]);
@@ -324,7 +328,12 @@ async fn is_unharmed(scenario: &Scenario, manager: &Manager, objects: usize) -> 
     let log = manager.log()?;
     let panicked = log.lines().find(|line| line.contains("panicked"));
     assert_eq!(panicked, None);
-    let passes = passes_by_object(&log);
+    Ok(())
+}
+
+/// No object was looked at over and over, and AWS was not called more than there are objects to ask about.
+fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
+    let passes = passes_by_object(&manager.log()?);
     let busiest = passes
         .iter()
         .max_by_key(|(_, passes)| **passes)
