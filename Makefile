@@ -50,9 +50,9 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd and the table in README.md from the types and tables in api/
+generate: require-rust ## Write config/crd, a policy and the table in README.md from the types and tables in api/
 	$(CARGO) build --workspace --bins
-	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd
+	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 
 # Where what a release consists of is written.
@@ -84,8 +84,20 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools build ## Run `make test` and the long stories too
+test-all: check-format tools build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
 	$(call run_tests,--all-targets)
+
+# SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
+SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--seeds $(or $(SEEDS),1000)))
+
+.PHONY: sim
+sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one with its trace
+	@$(CARGO) build --workspace --bins
+	@"$(PROGRAMS)/sim" $(SIM_ARGUMENTS)
+
+.PHONY: sim-mutants
+sim-mutants: require-rust ## Break the launch protocol in five ways and see the simulation find each
+	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
 quickstart: require-rust tools ## Bring machines up and away again on the local world (KEEP=1 leaves it running)

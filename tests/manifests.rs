@@ -66,6 +66,88 @@ fn config_crd_holds_what_the_types_generate() {
     );
 }
 
+/// The policies and their bindings, each pair in a file of its own.
+fn policies() -> Vec<(String, Value, Value)> {
+    let mut all = Vec::new();
+    for file in fs::read_dir(repository("config/policy")).unwrap() {
+        let file = file.unwrap().file_name().to_string_lossy().into_owned();
+        if file != "kustomization.yaml" {
+            let documents: [Value; 2] = documents(&format!("config/policy/{file}")).try_into().unwrap();
+            let [policy, binding] = documents;
+            all.push((file, policy, binding));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_policy_is_in_force_everywhere_and_stops_nothing_that_goes() {
+    let kustomization = read("config/policy/kustomization.yaml");
+    let explained = read("docs/admission.md");
+    let policies = policies();
+    assert_eq!(policies.len(), 6);
+    for (file, policy, binding) in policies {
+        assert!(kustomization.contains(&file), "{file}");
+        let name = policy["metadata"]["name"].as_str().unwrap();
+        assert_eq!(format!("{name}.yaml"), format!("capa-rs-{}", file.replace('_', "-")));
+        assert!(
+            explained.contains(&format!("| `{name}` |")),
+            "docs/admission.md lacks {name}"
+        );
+        assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
+        let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
+        let conditions: Vec<&Value> = conditions.iter().map(|condition| &condition["expression"]).collect();
+        assert_eq!(conditions[0], "!has(object.metadata.deletionTimestamp)", "{name}");
+        assert_eq!(
+            conditions[1],
+            "!('clusterctl.cluster.x-k8s.io/delete-for-move' in object.metadata.?annotations.orValue({}))",
+            "{name}"
+        );
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap() {
+            let resources = rule["resources"].to_string();
+            assert!(
+                !resources.contains('/') && !resources.contains('*'),
+                "{name}: {resources}"
+            );
+        }
+        for validation in policy["spec"]["validations"].as_array().unwrap() {
+            assert_eq!(validation["reason"], "Invalid", "{name}: {validation}");
+            assert!(
+                validation["message"].as_str().is_some_and(|text| text.len() > 20),
+                "{name}: {validation}"
+            );
+        }
+        assert_eq!(binding["metadata"]["name"], name);
+        assert_eq!(
+            binding["spec"],
+            serde_json::json!({"policyName": name, "validationActions": ["Deny"]})
+        );
+    }
+}
+
+/// Two blocks of a machine are mutable in part, so the policy must know each of their fields.
+#[test]
+fn a_field_that_joins_a_mutable_block_is_immutable_until_somebody_says_otherwise() {
+    let machine = documents("config/crd/infrastructure.cluster.x-k8s.io_awsmachines.yaml").remove(0);
+    let spec = &machine["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    let policy = read("config/policy/machine_immutable.yaml");
+    for (block, mutable) in [
+        (
+            "cloudInit",
+            &["secretPrefix", "secretCount", "secureSecretsBackend"][..],
+        ),
+        (
+            "privateDnsName",
+            &["enableResourceNameDnsARecord", "enableResourceNameDnsAAAARecord"],
+        ),
+    ] {
+        for field in spec[block]["properties"].as_object().unwrap().keys() {
+            let compared = policy.contains(&format!("variables.after.?{block}.?{field}"));
+            assert_eq!(compared, !mutable.contains(&field.as_str()), "{block}.{field}");
+        }
+    }
+}
+
 #[test]
 fn the_contract_of_the_release_is_the_one_on_the_crds() {
     let metadata = &documents("metadata.yaml")[0];

@@ -72,7 +72,7 @@ pub fn namespace_allowed(
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterControllerIdentitySpec {
     /// Namespaces whose clusters and machines may use the manager's own credentials: absent nobody, `{}` all, else
-    /// those that `list` or `selector` name.
+    /// those that `list` or `selector` name. Immutable: to change it, delete the object and create it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
@@ -117,8 +117,9 @@ pub struct AWSClusterRoleIdentitySpec {
     /// External id that the role's trust policy asks for, usually when the role is in somebody else's account.
     #[serde(default, rename = "externalID", skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// Identity whose credentials assume the role; a role again makes a chain, of at most five. Absent:
-    /// AWSClusterControllerIdentity `default`.
+    /// Identity whose credentials assume the role, for example `{kind: AWSClusterControllerIdentity, name: default}`; a
+    /// role again makes a chain, of at most five. Required when the object is created; may be changed, but not removed.
+    /// An object that is stored without it is assumed by AWSClusterControllerIdentity `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_identity_ref: Option<IdentityReference>,
 }

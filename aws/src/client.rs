@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
+use crate::limits::Gate;
 use crate::lookups::SharedAnswers;
 use crate::store::{Follower, Owners, StoreHandle, Wakes};
 use crate::sync::lock;
@@ -73,6 +74,11 @@ impl Client {
                 .is_some_and(|follower| follower.with(|store| store.is_watched()))
     }
 
+    /// What its calls pass.
+    pub(crate) fn gate(&self) -> &Gate {
+        self.api.gate()
+    }
+
     /// The store, once a machine used this client.
     pub(crate) fn follower(&self) -> Option<&Arc<Follower>> {
         self.store.get().map(|store| &store.follower)
@@ -80,9 +86,12 @@ impl Client {
 
     async fn account_id(&self, api: &Api) -> Result<String, CloudError> {
         let api = api.clone();
-        self.account
+        let account = self
+            .account
             .get((), || async move { api.account_id().await }.boxed())
-            .await
+            .await?;
+        self.api.gate().belongs_to(&account);
+        Ok(account)
     }
 }
 
@@ -194,19 +203,20 @@ impl MachineCloud for MachineClient {
         self.follower.with(|store| store.listing_failure().cloned())
     }
 
+    fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {
+        self.api.launch_turn(machine)
+    }
+
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let instance = self.api.launch(request).await?;
-        self.follower.with(|store| store.launched(instance.clone()));
+        let instance = self.api.launch(machine, request).await?;
+        self.follower.with(|store| store.launched(&instance));
         self.watch(machine, &instance.id);
         Ok(instance)
     }
 
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
-        let state = self.api.terminate(id).await?;
-        self.watch(machine, id);
-        if let Some(state) = state {
-            self.follower.with(|store| store.changed_state(id, state));
-        }
-        Ok(())
+        self.client.shared.owners.claim(machine, &self.follower);
+        let now = self.follower.now();
+        self.follower.with(|store| store.terminate(machine, id, now))
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use capa_cloud::limits::{Caller, Shares};
+use capa_cloud::store::View;
 use capa_cloud::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, Timing};
 use futures::Stream;
 use prometheus_client::collector::Collector;
@@ -18,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Api;
 use crate::client::{Client, ClusterClient, MachineClient, Shared};
 use crate::endpoints::ServiceEndpoints;
-use crate::metrics::CallMetrics;
+use crate::limits::{Gate, Limits};
+use crate::metrics::{CallMetrics, ThrottleWaits};
 use crate::setup::Setup;
 use crate::store::{Owners, Wakes};
 use crate::sync::lock;
@@ -34,6 +37,8 @@ pub struct Options {
     pub service_endpoints: ServiceEndpoints,
     /// Periods and ages.
     pub timing: Timing,
+    /// How much of AWS's published request rates is ours.
+    pub shares: Shares,
     /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
@@ -65,6 +70,7 @@ pub struct Clouds {
 
 struct Inner {
     setup: Setup,
+    limits: Arc<Limits>,
     shared: Arc<Shared>,
     clients: Mutex<HashMap<(String, String), Arc<Client>>>,
 }
@@ -79,6 +85,8 @@ impl Clouds {
     /// Reads the SDK's configuration from environment and profile and registers the metrics. Makes no AWS call.
     pub async fn new(options: Options, registry: &mut Registry) -> Self {
         let metrics = CallMetrics::register(registry);
+        let waits = ThrottleWaits::register(registry);
+        let limits = Limits::new(options.shares, options.timing.rate_second, waits);
         let setup = Setup::load(options.service_endpoints, metrics, options.controller_key).await;
         let shared = Shared {
             timing: options.timing,
@@ -89,6 +97,7 @@ impl Clouds {
         };
         let inner = Arc::new(Inner {
             setup,
+            limits: Arc::new(limits),
             shared: Arc::new(shared),
             clients: Mutex::default(),
         });
@@ -110,6 +119,14 @@ impl Clouds {
         }
     }
 
+    /// Every store that follows a machine, with its region.
+    pub fn stores(&self) -> Vec<(String, View)> {
+        let clients: Vec<_> = lock(&self.inner.clients).values().cloned().collect();
+        let followers = clients.iter().filter_map(|client| Some((client, client.follower()?)));
+        let views = followers.map(|(client, follower)| (client.region.clone(), follower.with(|store| store.view())));
+        views.filter(|(_, view)| !view.machines.is_empty()).collect()
+    }
+
     /// Ends all background work. Clients still answer, but stores learn nothing more.
     pub fn shut_down(&self) {
         self.inner.shared.stop.cancel();
@@ -121,7 +138,8 @@ impl Clouds {
         let key = (identity.key.clone(), region.to_owned());
         let client = clients.entry(key).or_insert_with(|| {
             let (ec2, sts) = self.inner.setup.clients(&identity.source, region, &identity.key);
-            Arc::new(Client::new(region, Api::new(ec2, sts), self.inner.shared.clone()))
+            let gate = Arc::new(Gate::new(self.inner.limits.clone(), &identity.key, region));
+            Arc::new(Client::new(region, Api::new(ec2, sts, gate), self.inner.shared.clone()))
         });
         client.touch();
         client.clone()
@@ -141,6 +159,10 @@ impl MachineClouds for Clouds {
 
     fn forget(&self, machine: &MachineKey) {
         self.inner.shared.owners.release(machine);
+        let caller = Caller::Machine(machine.clone());
+        for client in lock(&self.inner.clients).values() {
+            client.gate().forget(&caller);
+        }
     }
 }
 
@@ -157,6 +179,7 @@ impl fmt::Debug for StoreMetrics {
 #[derive(Default)]
 struct RegionStores {
     instances: u32,
+    suspicious: u32,
     age: Option<Duration>,
     took: Option<Duration>,
 }
@@ -173,13 +196,20 @@ impl StoreMetrics {
                 continue;
             };
             let now = follower.now();
-            let (watched, instances, listing) =
-                follower.with(|store| (store.is_watched(), store.instances(), store.last_listing()));
+            let (watched, instances, listing, suspicious) = follower.with(|store| {
+                (
+                    store.is_watched(),
+                    store.instances(),
+                    store.last_listing(),
+                    store.is_suspicious(),
+                )
+            });
             if !watched {
                 continue;
             }
             let region = regions.entry(client.region.clone()).or_default();
             region.instances += u32::try_from(instances).unwrap_or(u32::MAX);
+            region.suspicious += u32::from(suspicious);
             // An absent value is the smallest, so that the worst store of a region shows.
             region.age = region.age.max(listing.map(|listing| now.saturating_sub(listing.ended)));
             region.took = region.took.max(listing.map(|listing| listing.took));
@@ -206,6 +236,11 @@ impl Collector for StoreMetrics {
             "capa_instance_store_instances",
             "Instances that the stores know",
             |stores| Some(f64::from(stores.instances)),
+        )?;
+        gauge(
+            "capa_instance_store_suspicious",
+            "Stores whose last listing lost more instances at once than is believed of one",
+            |stores| Some(f64::from(stores.suspicious)),
         )?;
         gauge(
             "capa_instance_store_age_seconds",

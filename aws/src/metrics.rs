@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use aws_sdk_ec2::config::interceptors::{BeforeSerializationInterceptorContextRef, FinalizerInterceptorContextRef};
 use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
@@ -12,6 +13,7 @@ use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::retries::RequestAttempts;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
 use aws_smithy_types::error::ErrorMetadata;
+use capa_cloud::{ErrorClass, classify};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,8 +26,12 @@ tokio::task_local! {
     pub(crate) static CONTROLLER: &'static str;
 }
 
+/// The operation that launches.
+const LAUNCH: &str = "RunInstances";
+
 /// Upper bounds in seconds.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const WAITS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 const RETRIES: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,6 +58,37 @@ pub(crate) struct CallMetrics {
     requests: Family<AnswerLabels, Counter>,
     durations: Family<CallLabels, Histogram, fn() -> Histogram>,
     retries: Family<CallLabels, Histogram, fn() -> Histogram>,
+    launches: Family<LaunchLabels, Counter>,
+}
+
+/// What came of a launch: `success`, or what kind of error it met.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaunchLabels {
+    result: &'static str,
+}
+
+const SUCCESS: &str = "success";
+
+/// Every class of error under its label, so that an alert finds the series before the first failure.
+const FAILURES: [(ErrorClass, &str); 8] = [
+    (ErrorClass::NotFound, "not_found"),
+    (ErrorClass::Throttled, "throttled"),
+    (ErrorClass::Unauthorized, "unauthorized"),
+    (ErrorClass::InsufficientCapacity, "insufficient_capacity"),
+    (ErrorClass::QuotaExceeded, "quota_exceeded"),
+    (ErrorClass::IdempotentParameterMismatch, "parameter_mismatch"),
+    (ErrorClass::Invalid, "invalid"),
+    (ErrorClass::NoAnswer, "no_answer"),
+];
+
+/// The label of a launch that was answered with this code; AWS gives none for success.
+fn launch_result(code: &str) -> &'static str {
+    if code.is_empty() {
+        return SUCCESS;
+    }
+    let class = classify(code);
+    let known = FAILURES.iter().find(|(failure, _)| *failure == class);
+    known.map_or("no_answer", |(_, label)| label)
 }
 
 impl CallMetrics {
@@ -61,6 +98,7 @@ impl CallMetrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(DURATIONS)),
             retries: Family::new_with_constructor(|| Histogram::new(RETRIES)),
+            launches: Family::default(),
         };
         registry.register("aws_api_requests", "AWS calls by answer", metrics.requests.clone());
         registry.register(
@@ -73,6 +111,14 @@ impl CallMetrics {
             "Retries by the SDK in one AWS call",
             metrics.retries.clone(),
         );
+        registry.register(
+            "capa_launch_attempts",
+            "RunInstances calls by what came of them",
+            metrics.launches.clone(),
+        );
+        for result in FAILURES.into_iter().map(|(_, label)| label).chain([SUCCESS]) {
+            let _ = metrics.launches.get_or_create(&LaunchLabels { result });
+        }
         metrics
     }
 
@@ -82,6 +128,35 @@ impl CallMetrics {
             metrics: self.clone(),
             region: region.to_owned(),
         }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActionLabel {
+    action: &'static str,
+}
+
+/// How long calls were deferred by our own limits.
+#[derive(Clone, Debug)]
+pub(crate) struct ThrottleWaits(Family<ActionLabel, Histogram, fn() -> Histogram>);
+
+impl ThrottleWaits {
+    /// Registers the metric.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let waits = Self(Family::new_with_constructor(|| Histogram::new(WAITS)));
+        registry.register(
+            "capa_aws_throttle_wait_seconds",
+            "Time for which calls were deferred to stay within the request rate of their account and region",
+            waits.0.clone(),
+        );
+        waits
+    }
+
+    /// A call was deferred for that long.
+    pub(crate) fn observe(&self, action: &'static str, wait: Duration) {
+        self.0
+            .get_or_create(&ActionLabel { action })
+            .observe(wait.as_secs_f64());
     }
 }
 
@@ -155,6 +230,10 @@ impl Intercept for CountCalls {
                 .to_string(),
             error_code: error_code(context),
         };
+        if answer.operation == LAUNCH {
+            let result = launch_result(&answer.error_code);
+            self.metrics.launches.get_or_create(&LaunchLabels { result }).inc();
+        }
         self.metrics.requests.get_or_create(&answer).inc();
         Ok(())
     }
@@ -172,7 +251,7 @@ fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
 }
 
 /// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata.
-fn code(error: &context::Error) -> Option<String> {
+pub(crate) fn code(error: &context::Error) -> Option<String> {
     if let Some(error) = error.downcast_ref::<AssumeRoleError>() {
         return error.meta().code().map(str::to_owned);
     }

@@ -15,10 +15,12 @@ use crate::clouds::AccessKey;
 use crate::credentials::{ControllerCredentials, Role, RoleCredentials};
 use crate::endpoints::ServiceEndpoints;
 use crate::metrics::CallMetrics;
+use crate::retries::ThrottlesAreNotRetried;
 
 /// How our calls are marked in the user agent, and with it in CloudTrail.
 const APP_NAME: &str = "cluster-api-provider-aws-rs";
-/// Tries of one call inside the SDK. Few: the reconciler's own backoff is the real retry.
+/// Tries of one call inside the SDK. Few: the reconciler's own backoff is the real retry. Those after the first take no
+/// turn of our own limits, so a throttle is never among what they answer to ([`ThrottlesAreNotRetried`]).
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,7 +73,8 @@ impl Setup {
     }
 
     /// Clients that sign with the credentials of `source`. `name` keeps their retry quota apart from others: the
-    /// SDK's default is one quota a service and region, whatever the account.
+    /// SDK's default is one quota a service and region, whatever the account. An identity belongs to one account, so a
+    /// quota for each never lets one account use up another's.
     pub(crate) fn clients(
         &self,
         source: &CredentialSource,
@@ -85,6 +88,7 @@ impl Setup {
             .build();
         let mut ec2 = aws_sdk_ec2::config::Builder::from(&config)
             .retry_partition(RetryPartition::custom(format!("ec2-{region}-{name}")).build())
+            .retry_classifier(ThrottlesAreNotRetried)
             .interceptor(self.metrics.interceptor(region));
         if let Some(url) = self.endpoints.get(region, "ec2") {
             ec2 = ec2.endpoint_url(url);
@@ -147,6 +151,7 @@ impl Setup {
     fn sts(&self, config: &SdkConfig, region: &str, name: &str) -> aws_sdk_sts::Client {
         let mut sts = aws_sdk_sts::config::Builder::from(config)
             .retry_partition(RetryPartition::custom(format!("sts-{region}-{name}")).build())
+            .retry_classifier(ThrottlesAreNotRetried)
             .interceptor(self.metrics.interceptor(region));
         if let Some(url) = self.endpoints.get(region, "sts") {
             sts = sts.endpoint_url(url);

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::store::{Call, Report, Store};
-use capa_cloud::{CloudError, Instance, MachineKey, Query, Timing};
+use capa_cloud::store::{Batch, Call, Loss, Report, Store};
+use capa_cloud::{CloudError, Instance, InstanceState, MachineKey, Query, Timing};
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, Stream};
 use tokio::sync::{Notify, mpsc, watch};
@@ -29,11 +30,13 @@ pub struct InstancePage {
     pub next: Option<String>,
 }
 
-/// The one call that a store makes.
+/// The calls that a store makes. They wait for their turn within the request rate.
 #[async_trait]
-pub trait ListInstances: Send + Sync {
+pub trait StoreCalls: Send + Sync {
     /// One page of the instances that match `query`. `token` is the one that the page before answered.
     async fn page(&self, query: &Query, token: Option<String>) -> Result<InstancePage, CloudError>;
+    /// Terminates instances; gives their new states as far as the answer shows them.
+    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError>;
 }
 
 /// Where stores send the machines to wake.
@@ -135,7 +138,7 @@ impl StoreHandle {
     /// Starts the task of a store. `died` receives the region's name if the task ends before `stop` says so.
     pub(crate) fn start(
         follower: Arc<Follower>,
-        lister: Arc<dyn ListInstances>,
+        aws: Arc<dyn StoreCalls>,
         timing: Timing,
         region: String,
         stop: CancellationToken,
@@ -144,7 +147,7 @@ impl StoreHandle {
         let guard = stop.clone().drop_guard();
         let running = follower.clone();
         tokio::spawn(async move {
-            let ended = AssertUnwindSafe(run(&running, &lister, timing, &region, &stop))
+            let ended = AssertUnwindSafe(run(&running, &aws, timing, &region, &stop))
                 .catch_unwind()
                 .await;
             if ended.is_err() || !stop.is_cancelled() {
@@ -156,38 +159,46 @@ impl StoreHandle {
     }
 }
 
-async fn run(
-    follower: &Follower,
-    lister: &Arc<dyn ListInstances>,
-    timing: Timing,
-    region: &str,
-    stop: &CancellationToken,
-) {
+/// A call that has ended.
+enum Ended {
+    Read(Call, Result<Vec<Instance>, CloudError>),
+    Termination(Batch, Result<Vec<(String, InstanceState)>, CloudError>),
+}
+
+async fn run(follower: &Follower, aws: &Arc<dyn StoreCalls>, timing: Timing, region: &str, stop: &CancellationToken) {
     // One page a second at most: a listing is not urgent, and other callers share the account's limits.
-    let pause = timing.listing_interval / 60;
-    let mut calls = FuturesUnordered::new();
+    let pause = timing.rate_second;
+    let mut calls: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
     loop {
         while let Some(call) = follower.act(|store| store.begin(follower.now())) {
-            let lister = lister.clone();
-            calls.push(async move {
-                let answer = perform(lister.as_ref(), &call, pause).await;
-                (call, answer)
-            });
+            calls.push(Box::pin(async move {
+                let answer = perform(aws.as_ref(), &call, pause).await;
+                Ended::Read(call, answer)
+            }));
+        }
+        while let Some(batch) = follower.act(|store| store.begin_termination(follower.now())) {
+            calls.push(Box::pin(async move {
+                let answer = aws.terminate(batch.ids()).await;
+                Ended::Termination(batch, answer)
+            }));
         }
         let due = follower.act(|store| store.next_due());
         let due = due.map(|due| follower.origin + due);
         tokio::select! {
             () = stop.cancelled() => return,
             () = follower.changed.notified() => {}
-            Some((call, answer)) = calls.next(), if !calls.is_empty() => {
-                report(region, follower.act(|store| store.ended(call, answer, follower.now())));
-            }
+            Some(ended) = calls.next(), if !calls.is_empty() => match ended {
+                Ended::Read(call, answer) => {
+                    report(region, follower.act(|store| store.ended(call, answer, follower.now())));
+                }
+                Ended::Termination(batch, answer) => follower.act(|store| store.terminated(batch, answer)),
+            },
             () = tokio::time::sleep_until(due.unwrap_or(follower.origin)), if due.is_some() => {}
         }
     }
 }
 
-async fn perform(lister: &dyn ListInstances, call: &Call, pause: Duration) -> Result<Vec<Instance>, CloudError> {
+async fn perform(aws: &dyn StoreCalls, call: &Call, pause: Duration) -> Result<Vec<Instance>, CloudError> {
     let query = match call {
         Call::List { .. } => Query::filter("tag-key", [ROLE_TAG]),
         Call::Look { ids, .. } => Query::filter("instance-id", ids.iter().cloned()),
@@ -195,7 +206,7 @@ async fn perform(lister: &dyn ListInstances, call: &Call, pause: Duration) -> Re
     let mut instances = Vec::new();
     let mut token = None;
     loop {
-        let page = lister.page(&query, token.clone()).await?;
+        let page = aws.page(&query, token.clone()).await?;
         instances.extend(page.instances);
         if page.next.is_none() {
             return Ok(instances);
@@ -211,11 +222,20 @@ async fn perform(lister: &dyn ListInstances, call: &Call, pause: Duration) -> Re
     }
 }
 
-fn report(region: &str, report: Option<Report>) {
-    match report {
-        Some(Report::Failing(error)) => tracing::warn!(%region, %error, "instances cannot be listed"),
-        Some(Report::Recovered) => tracing::info!(%region, "instances can be listed again"),
-        None => {}
+fn report(region: &str, reports: Vec<Report>) {
+    for report in reports {
+        match report {
+            Report::Failing(error) => tracing::warn!(%region, %error, "instances cannot be listed"),
+            Report::Recovered => tracing::info!(%region, "instances can be listed again"),
+            Report::Suspicious(Loss { known, lost }) => tracing::warn!(
+                %region,
+                known,
+                lost,
+                "a listing of instances lost too many at once to be believed: nothing is concluded until two more agree; \
+                 have identity or endpoint changed?"
+            ),
+            Report::Settled => tracing::info!(%region, "listings of instances are believed again"),
+        }
     }
 }
 
@@ -226,8 +246,12 @@ mod tests {
     struct Broken;
 
     #[async_trait]
-    impl ListInstances for Broken {
+    impl StoreCalls for Broken {
         async fn page(&self, _query: &Query, _token: Option<String>) -> Result<InstancePage, CloudError> {
+            panic!("broken")
+        }
+
+        async fn terminate(&self, _ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
             panic!("broken")
         }
     }
@@ -238,7 +262,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl ListInstances for Endless {
+    impl StoreCalls for Endless {
         async fn page(&self, _query: &Query, token: Option<String>) -> Result<InstancePage, CloudError> {
             let page: usize = token.map_or(0, |token| token.parse().unwrap());
             if page == self.fails_at {
@@ -248,6 +272,10 @@ mod tests {
                 instances: vec![],
                 next: (page < 2).then(|| (page + 1).to_string()),
             })
+        }
+
+        async fn terminate(&self, _ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+            Ok(vec![])
         }
     }
 

@@ -1,5 +1,5 @@
 //! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes, and the pure logic of the
-//! instance store. No SDK.
+//! instance store and of the call rates. No SDK.
 //!
 //! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, the latter
 //! over the EC2 in [`sim`].
@@ -7,6 +7,7 @@
 mod error;
 mod identity;
 mod launch;
+pub mod limits;
 mod model;
 pub mod sim;
 pub mod store;

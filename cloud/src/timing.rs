@@ -38,6 +38,8 @@ pub struct Timing {
     pub resolve_grace: Duration,
     /// How long answers about subnets, groups and images are shared between machines.
     pub lookup_cache: Duration,
+    /// The second of AWS's rates, which are so many calls a second. Terminations are collected for a fifth of it.
+    pub rate_second: Duration,
 }
 
 impl Default for Timing {
@@ -58,6 +60,7 @@ impl Default for Timing {
             resolve_retry_cap: Duration::from_secs(300),
             resolve_grace: Duration::from_secs(60),
             lookup_cache: Duration::from_secs(60),
+            rate_second: Duration::from_secs(1),
         }
     }
 }
@@ -83,6 +86,7 @@ impl Timing {
             resolve_retry_cap: self.resolve_retry_cap / factor,
             resolve_grace: self.resolve_grace / factor,
             lookup_cache: self.lookup_cache / factor,
+            rate_second: self.rate_second / factor,
         }
     }
 }

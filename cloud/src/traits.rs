@@ -69,9 +69,23 @@ pub trait MachineCloud: Send + Sync {
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
     /// Why the store cannot list instances, while its listings fail.
     fn listing_failure(&self) -> Option<CloudError>;
+    /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
+    /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
+    /// uses it. Default: it is always the machine's turn.
+    ///
+    /// # Errors
+    /// [`CloudError::deferred`], which says when the turn comes.
+    fn launch_turn(&self, _machine: &MachineKey) -> Result<(), CloudError> {
+        Ok(())
+    }
     /// Launches one instance. The answer enters the store.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
-    /// Terminates an instance. Its new state enters the store.
+    /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state enters
+    /// the store, which wakes the machine; so does a failure, which the next submission gives.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
+    /// the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
 }
 

@@ -214,6 +214,8 @@ fn session_name(request: &IdentityRequest<'_>) -> String {
 }
 
 #[cfg(test)]
+mod fields;
+#[cfg(test)]
 mod tests {
     use secrecy::ExposeSecret;
 

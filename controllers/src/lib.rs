@@ -6,6 +6,7 @@ pub mod awscluster;
 pub mod awsmachine;
 pub mod identity;
 pub mod kubernetes;
+pub mod oversight;
 mod resync;
 mod retry;
 #[cfg(test)]

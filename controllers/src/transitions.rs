@@ -20,12 +20,18 @@ const EXPECTED: [Reason; 12] = [
     Reason::NotPaused,
 ];
 
-/// A warning for every condition that has turned False, or False for another reason, since `before`. `Ready` only sums
-/// up and is left out.
+/// A warning for every condition that has turned False, or False for another reason, since `before`. `Ready` is left
+/// out where it repeats another condition.
 pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<Notice> {
+    let ready = ConditionType::Ready.as_str();
+    let repeats = |reason: &str| {
+        let mut others = after.iter().filter(|other| other.type_ != ready);
+        others.any(|other| other.reason == reason)
+    };
     after
         .iter()
-        .filter(|condition| condition.status == "False" && condition.type_ != ConditionType::Ready.as_str())
+        .filter(|condition| condition.status == "False")
+        .filter(|condition| condition.type_ != ready || !repeats(&condition.reason))
         .filter(|condition| !EXPECTED.iter().any(|reason| reason.as_str() == condition.reason))
         .filter(|condition| {
             before
@@ -64,5 +70,23 @@ mod tests {
         );
         assert_eq!(warnings(&lost, &worded), []);
         assert_eq!(warnings(&fine, &waiting), []);
+    }
+
+    #[test]
+    fn ready_is_an_event_only_where_no_other_condition_tells_the_same() {
+        let summed_up = conditions(vec![
+            ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist"),
+            ConditionType::Ready.is_false(Reason::NotFound, "subnet-1 does not exist"),
+        ]);
+        assert_eq!(warnings(&[], &summed_up).len(), 1);
+        let alone = conditions(vec![
+            ConditionType::Paused.is_false(Reason::NotPaused, ""),
+            ConditionType::Ready.is_false(Reason::NotManagedYet, "set spec.unmanaged: true"),
+        ]);
+        assert_eq!(
+            warnings(&[], &alone),
+            [Notice::warning("NotManagedYet", "set spec.unmanaged: true")]
+        );
+        assert_eq!(warnings(&alone, &alone), []);
     }
 }

@@ -24,6 +24,17 @@ use crate::{directory::Directory, pki::Pki, ports::free_port, programs, supervis
 /// On a busy machine with cold disk caches; usually it is a tenth of this.
 const START_WITHIN: Duration = Duration::from_mins(1);
 
+/// Controllers of kube-controller-manager that run.
+const CONTROLLERS: [&str; 4] = [
+    "namespace-controller",
+    "garbage-collector-controller",
+    "clusterrole-aggregation-controller",
+    "validatingadmissionpolicy-status-controller",
+];
+
+/// What stands before the folder in the argument that tells etcd where its data lies.
+pub(crate) const DATA_FLAG: &str = "--data-dir=";
+
 /// Longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
@@ -53,14 +64,7 @@ impl ApiServer {
 
         let (etcd, etcd_url) = start_etcd(directory, &logs).await?;
         let mut api = Supervised::start(directory, &logs, "kube-apiserver", &server.command(port, &etcd_url)?)?;
-        let client = server.admin().await?;
-        api.ready(START_WITHIN, async || {
-            client
-                .request_text(http::Request::get("/readyz").body(Vec::new())?)
-                .await?;
-            Ok(())
-        })
-        .await?;
+        server.ready(&mut api).await?;
         let controllers = Supervised::start(
             directory,
             &logs,
@@ -68,6 +72,17 @@ impl ApiServer {
             &server.controllers_command()?,
         )?;
         Ok((server, vec![etcd, api, controllers]))
+    }
+
+    /// Waits until kube-apiserver serves.
+    pub(crate) async fn ready(&self, process: &mut Supervised) -> anyhow::Result<()> {
+        let client = self.admin().await?;
+        let probe = async || {
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            client.request_text(request).await?;
+            Ok(())
+        };
+        process.ready(START_WITHIN, probe).await
     }
 
     fn command(&self, port: u16, etcd: &str) -> anyhow::Result<Command> {
@@ -98,12 +113,12 @@ impl ApiServer {
     }
 
     /// Namespaces that end, garbage collection by owner references and aggregated ClusterRoles: without these three
-    /// Cluster API leaves things behind or has no permissions.
+    /// Cluster API leaves things behind or has no permissions. The fourth checks the types in admission policies.
     fn controllers_command(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(programs::tool("kube-controller-manager")?);
         command
             .arg(format!("--kubeconfig={}", self.admin_kubeconfig.display()))
-            .arg("--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
+            .arg(format!("--controllers={}", CONTROLLERS.join(",")))
             .arg(format!("--secure-port={}", free_port()?))
             .args([
                 "--bind-address=127.0.0.1",
@@ -143,7 +158,7 @@ async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Super
     );
     let mut command = Command::new(programs::tool("etcd")?);
     command
-        .arg(format!("--data-dir={}", directory.path().join("etcd").display()))
+        .arg(format!("{DATA_FLAG}{}", directory.path().join("etcd").display()))
         .arg(format!("--listen-client-urls={clients}"))
         .arg(format!("--advertise-client-urls={clients}"))
         .arg(format!("--listen-peer-urls={peers}"))

@@ -54,11 +54,15 @@ pub(crate) async fn start(
         .arg("--insecure-diagnostics")
         .arg("--feature-gates=ClusterTopology=true,MachinePool=true,MachineTaintPropagation=true");
     let mut core = Supervised::start(directory, &directory.folder("logs")?, "cluster-api-core", &command)?;
-    core.ready(START_WITHIN, async || {
-        http_get(&format!("http://{health}/readyz")).await.map(drop)
-    })
-    .await?;
+    ready(&mut core).await?;
     Ok(core)
+}
+
+/// Waits until core is ready.
+pub(crate) async fn ready(core: &mut Supervised) -> anyhow::Result<()> {
+    let health = core.argument("--health-addr=").context("core has no health address")?;
+    let url = format!("http://{health}/readyz");
+    core.ready(START_WITHIN, async || http_get(&url).await.map(drop)).await
 }
 
 /// The manifests that `make tools` made.

@@ -1,6 +1,7 @@
 //! What is kept of a test that failed: logs, AWS calls, objects.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -66,6 +67,20 @@ pub(crate) fn write_objects(kubeconfig: String, namespace: String, folder: PathB
 }
 
 async fn collect(client: &Client, namespace: &str, folder: &Path) -> anyhow::Result<()> {
+    for (name, objects) in objects(client, namespace).await? {
+        let documents = objects
+            .iter()
+            .map(|object| objects::to_yaml(object).with_context(|| format!("write {}", object.name_any())));
+        let documents = documents.collect::<anyhow::Result<Vec<_>>>()?;
+        fs::write(folder.join(format!("{name}.yaml")), documents.join("\n---\n"))?;
+    }
+    Ok(())
+}
+
+/// The objects of a namespace and the cluster-scoped ones of our group by the name of their kind, `secrets.core` for
+/// instance. Kinds without an object are left out.
+pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {
+    let mut found = BTreeMap::new();
     let discovery = Discovery::new(client.clone()).run().await.context("list the kinds")?;
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
@@ -74,39 +89,35 @@ async fn collect(client: &Client, namespace: &str, folder: &Path) -> anyhow::Res
                 Scope::Cluster if resource.group == OUR_GROUP => Api::all_with(client.clone(), &resource),
                 Scope::Cluster => continue,
             };
-            if capabilities.supports_operation(verbs::LIST) {
-                write_kind(&api, &resource, folder).await?;
+            if !capabilities.supports_operation(verbs::LIST) {
+                continue;
+            }
+            let objects = list(&api, &resource).await?;
+            if !objects.is_empty() {
+                let group = if resource.group.is_empty() {
+                    "core"
+                } else {
+                    &resource.group
+                };
+                found.insert(format!("{}.{group}", resource.plural), objects);
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
-async fn write_kind(api: &Api<DynamicObject>, resource: &ApiResource, folder: &Path) -> anyhow::Result<()> {
+async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> anyhow::Result<Vec<DynamicObject>> {
     let listed = api
         .list(&ListParams::default())
         .await
         .with_context(|| format!("list {}", resource.plural))?;
-    if listed.items.is_empty() {
-        return Ok(());
-    }
-    let mut documents = Vec::new();
-    for mut object in listed.items {
+    let mut objects = listed.items;
+    for object in &mut objects {
         // The items of a list do not say what they are.
         object.types = Some(TypeMeta {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
         });
-        documents.push(objects::to_yaml(&object).with_context(|| format!("write {}", object.name_any()))?);
     }
-    let name = if resource.group.is_empty() {
-        "core"
-    } else {
-        &resource.group
-    };
-    fs::write(
-        folder.join(format!("{}.{name}.yaml", resource.plural)),
-        documents.join("\n---\n"),
-    )?;
-    Ok(())
+    Ok(objects)
 }

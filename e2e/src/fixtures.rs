@@ -49,8 +49,8 @@ spec:
     )
 }
 
-/// A control plane that somebody else runs, as far as Cluster API looks at it.
-fn control_plane(name: &str) -> String {
+/// A control plane that somebody else runs, as far as Cluster API looks at it, and its kind.
+pub fn control_plane(name: &str) -> String {
     format!(
         "
 apiVersion: apiextensions.k8s.io/v1

@@ -168,9 +168,17 @@ pub struct Manager {
 impl Manager {
     /// What it counts, as Prometheus would read it.
     pub async fn metrics(&self) -> anyhow::Result<Metrics> {
-        Ok(Metrics::parse(
-            &http_get(&format!("http://{}/metrics", self.diagnostics)).await?,
-        ))
+        Ok(Metrics::parse(&self.scrape().await?))
+    }
+
+    /// What it counts, word by word.
+    pub async fn scrape(&self) -> anyhow::Result<String> {
+        http_get(&format!("http://{}/metrics", self.diagnostics)).await
+    }
+
+    /// Host and port of its diagnostics.
+    pub fn diagnostics(&self) -> &str {
+        &self.diagnostics
     }
 
     /// How many passes one of its controllers, e.g. `awscluster`, has finished.
@@ -218,6 +226,16 @@ impl Manager {
     /// Asks it to end, as Kubernetes would, and waits until it has.
     pub async fn stop(self) -> anyhow::Result<ExitStatus> {
         self.process.terminate().await
+    }
+
+    /// Stops it where it is: to others it looks as if its machine hung.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on after [`Manager::pause`].
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.process.resume()
     }
 
     /// Ends it with SIGKILL and waits until it is gone.

@@ -1,6 +1,6 @@
 //! Metrics as Prometheus reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One scrape.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,12 @@ impl Metrics {
     /// Reads the text format. Lines that are no samples are skipped.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter_map(Sample::parse).collect())
+    }
+
+    /// The names of the labels that samples of this name have.
+    pub fn labels(&self, name: &str) -> BTreeSet<String> {
+        let samples = self.0.iter().filter(|sample| sample.name == name);
+        samples.flat_map(|sample| sample.labels.keys().cloned()).collect()
     }
 
     /// The sum over all samples of this name that have these labels (and perhaps more), `None` if there are none.

@@ -1,14 +1,15 @@
 //! Our own provider in a world: what an administrator would install, except the Deployment.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use kube::{
-    Client,
-    api::{ObjectMeta, TypeMeta},
+    Client, ResourceExt as _,
+    api::{DynamicObject, ObjectMeta, PostParams, TypeMeta},
 };
+use serde_json::{Value, json};
 
-use crate::{objects, programs};
+use crate::{objects, programs, wait::eventually};
 
 /// The namespace of the manager's ServiceAccount.
 pub(crate) const NAMESPACE: &str = "capa-rs-system";
@@ -19,14 +20,72 @@ pub(crate) const SERVICE_ACCOUNT: &str = "capa-controller-manager";
 /// The Role and the RoleBinding for the Lease are both called this.
 const LEASE_ROLE: &str = "capa-rs-leader-election";
 
-/// Applies `config/default` of this repository without what is about the manager's pod.
+/// The label of namespaces whose objects stand for such as were stored before a field became refused.
+pub(crate) const UNSUPPORTED_FIELDS_LABEL: &str = "capa-e2e/unsupported-fields";
+
+/// The policy that refuses fields without effect.
+const UNSUPPORTED_FIELDS: &str = "capa-rs-unsupported-fields";
+
+/// The policy that is installed last and asked whether it is enforced: it refuses an object by its name alone.
+const LAST_POLICY: &str = "capa-rs-create-only";
+
+/// The API server looks for new policies every second.
+const ENFORCED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Applies `config/default` of this repository without what is about the manager's pod, and waits until the policies
+/// are enforced.
 pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
     let mut manifests = objects::parse(&kustomize()?).context("read our own manifests")?;
     // The Deployment and the Secret with its AWS credentials are about the pod.
     manifests.retain(|object| !["Deployment", "Secret"].iter().any(|kind| objects::is(object, kind)));
-    objects::apply_all(client, manifests, NAMESPACE)
-        .await
-        .context("install our own manifests")
+    manifests.iter_mut().for_each(except_namespaces);
+    let (last, others): (Vec<_>, Vec<_>) = manifests
+        .into_iter()
+        .partition(|object| object.name_any() == LAST_POLICY);
+    for objects in [others, last] {
+        objects::apply_all(client, objects, NAMESPACE)
+            .await
+            .context("install our own manifests")?;
+    }
+    enforced(client).await
+}
+
+/// Keeps the policy about fields without effect away from labelled namespaces. All else is installed as it is.
+fn except_namespaces(object: &mut DynamicObject) {
+    if !objects::is(object, "ValidatingAdmissionPolicyBinding") || object.name_any() != UNSUPPORTED_FIELDS {
+        return;
+    }
+    if let Some(Value::Object(spec)) = object.data.get_mut("spec") {
+        let unlabelled = json!({"key": UNSUPPORTED_FIELDS_LABEL, "operator": "DoesNotExist"});
+        let elsewhere = json!({"namespaceSelector": {"matchExpressions": [unlabelled]}});
+        spec.insert("matchResources".to_owned(), elsewhere);
+    }
+}
+
+/// Waits until the policy that was installed last is enforced. The API server sees policies in the order in which they
+/// were written, as it does the bindings, so that all others are enforced as well.
+async fn enforced(client: &Client) -> anyhow::Result<()> {
+    let identity = objects::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "kind": "AWSClusterControllerIdentity",
+        "metadata": {"name": "not-default"},
+        "spec": {},
+    }))?;
+    let types = identity.types.clone().context("a kind")?;
+    let identities = objects::api_of(client, &types, "").await?;
+    let judge = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    eventually(
+        ENFORCED_WITHIN,
+        "our admission policies to be enforced",
+        async || match identities.create(&judge, &identity).await {
+            Err(kube::Error::Api(refusal)) if refusal.message.contains(LAST_POLICY) => Ok(()),
+            answer => bail!("an identity that is to be refused: {:?}", answer.map(|_| "accepted")),
+        },
+    )
+    .await
 }
 
 /// Gives the manager in another namespace what our manifests give it in its own: its Lease.

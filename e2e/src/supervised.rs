@@ -1,6 +1,7 @@
 //! A program that ends with the process that started it.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::File,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
@@ -27,38 +28,76 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 pub struct Supervised {
     name: String,
     log: PathBuf,
+    recipe: Recipe,
     program: Pid,
     supervisor: Child,
+}
+
+/// All that it takes to start a program, once or again.
+#[derive(Clone, Debug)]
+struct Recipe {
+    directory: PathBuf,
+    register: PathBuf,
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Supervised {
     /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH`): nothing of the
     /// developer's own AWS or Kubernetes settings reaches it. Its output goes to `<name>.log` in `logs`.
     pub fn start(directory: &Directory, logs: &Path, name: &str, command: &Command) -> anyhow::Result<Self> {
-        let log = logs.join(format!("{name}.log"));
+        let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let recipe = Recipe {
+            directory: directory.path().to_owned(),
+            register: directory.register(),
+            program: command.get_program().to_owned(),
+            arguments: command.get_args().map(OsStr::to_owned).collect(),
+            environment: environment
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        };
+        Self::run(name.to_owned(), logs.join(format!("{name}.log")), recipe)
+    }
+
+    fn run(name: String, log: PathBuf, recipe: Recipe) -> anyhow::Result<Self> {
+        let output = File::options().create(true).append(true).open(&log);
         let mut supervisor = Command::new(programs::supervisor()?)
             .arg("run")
-            .arg(directory.register())
-            .arg(command.get_program())
-            .args(command.get_args())
+            .args([recipe.register.as_os_str(), &recipe.program])
+            .args(&recipe.arguments)
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .current_dir(directory.path())
+            .envs(recipe.environment.clone())
+            .current_dir(&recipe.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(File::create(&log).with_context(|| format!("create {}", log.display()))?)
+            .stderr(output.with_context(|| format!("open {}", log.display()))?)
             .process_group_of_its_own()
             .spawn()
             .with_context(|| format!("start the supervisor of {name}"))?;
         let program =
             read_process_id(&mut supervisor).with_context(|| format!("{name} did not start; {}", last_words(&log)))?;
         Ok(Self {
-            name: name.to_owned(),
+            name,
             log,
+            recipe,
             program,
             supervisor,
         })
+    }
+
+    /// Ends the program with SIGKILL and gives what starts it again, in the same way and with the same log.
+    pub(crate) async fn kill_to_restart(self) -> anyhow::Result<Stopped> {
+        let (name, log, recipe) = (self.name.clone(), self.log.clone(), self.recipe.clone());
+        self.kill().await?;
+        Ok(Stopped { name, log, recipe })
+    }
+
+    /// The rest of the argument that begins with this.
+    pub(crate) fn argument(&self, prefix: &str) -> Option<&str> {
+        let mut arguments = self.recipe.arguments.iter().filter_map(|argument| argument.to_str());
+        arguments.find_map(|argument| argument.strip_prefix(prefix))
     }
 
     /// The process id of the program itself, not of its supervisor.
@@ -138,6 +177,16 @@ impl Supervised {
         self.ended().await
     }
 
+    /// Stops the program where it is (SIGSTOP): to others it looks as if its machine hung.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        kill_process(self.program, Signal::STOP).with_context(|| format!("pause {}", self.name))
+    }
+
+    /// Lets a paused program go on.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        kill_process(self.program, Signal::CONT).with_context(|| format!("resume {}", self.name))
+    }
+
     /// Ends the program with SIGKILL, as a crash of its machine would, and waits until it is gone.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         kill_process(self.program, Signal::KILL).with_context(|| format!("kill {}", self.name))?;
@@ -152,6 +201,19 @@ impl Supervised {
             self.supervisor.try_wait()?.context("still running")
         })
         .await
+    }
+}
+
+/// A program that has ended and can be started again.
+pub(crate) struct Stopped {
+    name: String,
+    log: PathBuf,
+    recipe: Recipe,
+}
+
+impl Stopped {
+    pub(crate) fn start(self) -> anyhow::Result<Supervised> {
+        Supervised::run(self.name, self.log, self.recipe)
     }
 }
 

@@ -22,7 +22,7 @@ pub struct World {
     aws: AwsProxy,
     provider: OnceCell<()>,
     /// In the order in which they were started.
-    processes: Mutex<Vec<Supervised>>,
+    pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
 }
 
@@ -80,7 +80,13 @@ impl World {
 
     /// A namespace and an AWS account for the test or story of this name.
     pub async fn test(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
-        TestEnvironment::new(self.clone(), name).await
+        TestEnvironment::new(self.clone(), name, &[]).await
+    }
+
+    /// The same, but objects in the namespace may have fields without effect: they stand for objects that were stored
+    /// before there was a policy against it.
+    pub async fn test_of_stored_objects(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
+        TestEnvironment::new(self.clone(), name, &[provider::UNSUPPORTED_FIELDS_LABEL]).await
     }
 
     /// A client with all permissions. It belongs to the runtime it is made on.

@@ -429,6 +429,39 @@ mod tests {
         running.await.unwrap().unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_expired_is_begun_anew_and_nothing_that_happened_meanwhile_is_missed() {
+        let server = FakeServer::default();
+        server.put_widget(&widget("stays"));
+        server.put_widget(&widget("goes"));
+        let (runtime, _) = runtime(&server);
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone(), std::time::Duration::from_secs(5));
+        let api = Api::all(server.client());
+        let cache = ObjectCache::<Widget>::start(&runtime, &mut tasks, api, watcher::Config::default());
+        let running = tokio::spawn(tasks.run());
+        runtime.readiness.all_open().await;
+        let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
+        assert_eq!(told(&mut changes), ["+goes", "+stays"]);
+        let listed = server.gets("/apis/test.example.org/v1/widgets");
+
+        server.hold_watches(true);
+        server.delete(&format!("{WIDGETS}/goes"));
+        server.put_widget(&widget("comes"));
+        server.expire_watches();
+        eventually("another list", || {
+            server.gets("/apis/test.example.org/v1/widgets") > listed + 1
+        })
+        .await;
+        eventually("the object that came", || cache.store().len() == 2).await;
+        assert_eq!(told(&mut changes), ["+comes", "-goes"]);
+        server.put_widget(&widget("later"));
+        eventually("the watch to go on", || cache.store().len() == 3).await;
+        assert_eq!(told(&mut changes), ["+later"]);
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
+
     #[tokio::test]
     async fn the_gate_opens_when_the_first_list_is_complete() {
         let (runtime, _, mut filler) = cache();

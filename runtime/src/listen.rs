@@ -1,7 +1,6 @@
 //! Listening on addresses written as Go programs take them.
 
 use std::io;
-use std::net::IpAddr;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -39,12 +38,6 @@ pub async fn bind(address: &str) -> Result<TcpListener, ListenError> {
         address: address.to_owned(),
         source,
     })
-}
-
-/// Whether an address is reachable from this host alone.
-pub(crate) fn is_loopback(address: &str) -> Result<bool, ListenError> {
-    let (host, _) = split(address)?;
-    Ok(host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
 }
 
 fn split(address: &str) -> Result<(&str, u16), ListenError> {

@@ -185,6 +185,19 @@ impl FakeServer {
         }
     }
 
+    /// Ends all watches as a server does that has forgotten what came after their versions (410), and with them the
+    /// news that were held back.
+    pub(crate) fn expire_watches(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.held = None;
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
+                            "reason": "Expired", "message": "too old resource version"});
+        let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
+        for (_, watcher) in state.watchers.drain(..) {
+            let _ = watcher.unbounded_send(Ok(line.clone()));
+        }
+    }
+
     /// Every request but reads.
     pub(crate) fn writes(&self) -> Vec<Recorded> {
         let state = self.state.lock().unwrap();

@@ -29,6 +29,7 @@ use kube::{Api, Resource, ResourceExt};
 use tracing::{info, warn};
 
 use super::Flags;
+use super::oversight::{self, StrayCounts};
 
 /// Starts a watch for every kind that is read from a cache.
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
@@ -51,6 +52,7 @@ pub(super) struct Wiring {
     pub(super) runtime: Runtime,
     pub(super) caches: Caches,
     pub(super) clouds: Clouds,
+    pub(super) strays: StrayCounts,
     pub(super) flags: Flags,
 }
 
@@ -63,6 +65,15 @@ impl Wiring {
         let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&world);
         let machines = self.machine_controller(&world);
+        let overseer = oversight::watch_over(
+            self.clouds.clone(),
+            world,
+            self.runtime.clone(),
+            self.strays.clone(),
+            self.flags.timing().listing_interval,
+            tasks.stop(),
+        );
+        tasks.spawn("oversight of instance stores", overseer);
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
+use capa_cloud::limits::{AccountShares, Share, Shares};
+use capa_runtime::diagnostics::TlsVersion;
 use capa_runtime::lease::LEASE_NAME;
 use capa_runtime::logging::LogFormat;
 use clap::Args;
@@ -70,6 +72,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
 
+    /// Part of AWS's published request rates that is used, 0.001 to 1. RunInstances and TerminateInstances use all of theirs.
+    #[arg(long, value_name = "SHARE", default_value = "0.5")]
+    pub(crate) aws_rate_share: Share,
+
+    /// The part for single accounts: <account id>=<share>[,…].
+    #[arg(long, value_name = "SHARES", default_value = "")]
+    pub(crate) aws_account_rate_share: AccountShares,
+
     /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
@@ -83,11 +93,15 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub(crate) health_addr: String,
 
-    /// Address of /metrics; served only with --insecure-diagnostics.
+    /// Address of /metrics, served with TLS to users who may get nonResourceURL /metrics; 0 serves none.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     pub(crate) diagnostics_address: String,
 
-    /// Serve metrics without TLS and authorization. Refused on any address but loopback.
+    /// Oldest version of TLS for metrics: VersionTLS12 or VersionTLS13.
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
+    pub(crate) tls_min_version: TlsVersion,
+
+    /// Serve metrics over plain HTTP to everybody who reaches the address.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub(crate) insecure_diagnostics: bool,
 
@@ -106,6 +120,14 @@ pub(crate) struct Flags {
     /// See `webhook_port`.
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) webhook_cert_dir: Option<String>,
+
+    /// See `webhook_port`.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) webhook_cert_name: Option<String>,
+
+    /// See `webhook_port`.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) webhook_key_name: Option<String>,
 
     /// Divides every period and age of AWS access. For tests over real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
@@ -138,6 +160,14 @@ impl Flags {
         timing.divided_by(self.timing_divisor)
     }
 
+    /// How much of AWS's published request rates is used.
+    pub(crate) fn rate_shares(&self) -> Shares {
+        Shares {
+            default: self.aws_rate_share,
+            accounts: self.aws_account_rate_share.clone(),
+        }
+    }
+
     /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
     pub(crate) fn creates_controller_identity(&self) -> bool {
         self.feature_gates
@@ -152,6 +182,8 @@ impl Flags {
         for (name, value) in [
             ("--webhook-port", &self.webhook_port),
             ("--webhook-cert-dir", &self.webhook_cert_dir),
+            ("--webhook-cert-name", &self.webhook_cert_name),
+            ("--webhook-key-name", &self.webhook_key_name),
         ] {
             if value.is_some() {
                 warn!(flag = name, "there are no webhooks: the flag has no effect");
@@ -248,6 +280,53 @@ mod tests {
     }
 
     #[test]
+    fn the_flags_of_the_go_providers_are_taken_as_they_are() {
+        let given = flags(&[
+            "--namespace=team-a",
+            "--watch-filter=blue",
+            "--leader-elect=true",
+            "--leader-elect-lease-duration=1m30s",
+            "--leader-elect-renew-deadline=40s",
+            "--leader-elect-retry-period=5s",
+            "--awscluster-concurrency=3",
+            "--awsmachine-concurrency=7",
+            "--sync-period=5m",
+            "--health-addr=127.0.0.1:9440",
+            "--diagnostics-address=127.0.0.1:8080",
+            "--insecure-diagnostics=true",
+            "--tls-min-version=VersionTLS13",
+            "--feature-gates=EKS=true,MachinePool=false",
+            "--service-endpoints=eu-west-1:ec2=http://127.0.0.1:1",
+            "--kubeconfig=/tmp/kubeconfig",
+            "--aws-rate-share=0.3",
+            "--aws-account-rate-share=123456789012=0.2",
+            "--identity-namespace=capa-system",
+            "--instance-poll-interval=30s",
+            "-v=4",
+            "--webhook-port=9443",
+            "--webhook-cert-dir=/tmp/certs",
+            "--webhook-cert-name=tls.crt",
+            "--webhook-key-name=tls.key",
+        ]);
+        assert_eq!((given.awscluster_concurrency, given.awsmachine_concurrency), (3, 7));
+        assert_eq!((given.verbosity, given.tls_min_version), (4, TlsVersion::Tls13));
+        assert!(given.insecure_diagnostics && given.leader_elect);
+
+        let defaults = flags(&[]);
+        assert_eq!(
+            (defaults.awscluster_concurrency, defaults.awsmachine_concurrency),
+            (5, 10)
+        );
+        assert_eq!(defaults.sync_period, GoDuration(Duration::from_mins(10)));
+        assert_eq!(defaults.tls_min_version, TlsVersion::Tls12);
+        assert_eq!(
+            (defaults.health_addr.as_str(), defaults.diagnostics_address.as_str()),
+            (":9440", ":8443")
+        );
+        assert!(!defaults.insecure_diagnostics && defaults.namespace.is_none());
+    }
+
+    #[test]
     fn durations_are_read_as_go_writes_them() {
         for (text, expected) in [("90s", 90_000), ("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250)] {
             assert_eq!(text.parse::<GoDuration>().unwrap().0.as_millis(), expected, "{text}");
@@ -309,6 +388,31 @@ mod tests {
         for gates in ["EKS=true,Creator", "Creator=", "Creator=no", "Creator=tRUE"] {
             let refusal = gates.parse::<FeatureGates>().unwrap_err();
             assert!(refusal.contains("Creator"), "{gates}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_published_rates_is_used_unless_an_account_has_its_own_share() {
+        assert_eq!(flags(&[]).rate_shares(), Shares::default());
+        let given = flags(&["--aws-rate-share=0.25", "--aws-account-rate-share=123456789012=0.1"]).rate_shares();
+        assert_eq!(given.of(None), "0.25".parse().unwrap());
+        assert_eq!(given.of(Some("123456789012")), "0.1".parse().unwrap());
+    }
+
+    #[test]
+    fn a_share_that_is_none_is_refused_by_the_name_of_its_flag() {
+        let table = [
+            ("--aws-rate-share", "0"),
+            ("--aws-rate-share", "1.5"),
+            ("--aws-account-rate-share", "0.5"),
+            ("--aws-account-rate-share", "prod=0.5"),
+        ];
+        for (flag, value) in table {
+            let refused = Only::try_parse_from(["manager", flag, value])
+                .err()
+                .unwrap()
+                .to_string();
+            assert!(refused.contains(flag), "{value}: {refused}");
         }
     }
 

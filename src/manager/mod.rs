@@ -2,13 +2,16 @@
 
 mod controllers;
 mod flags;
+mod oversight;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use capa_aws::{AccessKey, Clouds};
+use capa_controllers::awsmachine;
 use capa_runtime::Runtime;
+use capa_runtime::diagnostics::{Protection, Tls};
 use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
@@ -17,10 +20,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 pub(crate) use flags::Flags;
 
+/// The address at which controller-runtime serves nothing.
+const NO_ADDRESS: &str = "0";
 /// How long controllers may take to finish their passes once the process is asked to end.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
 /// How long everything may take; longer than the controllers, which live inside.
@@ -50,6 +55,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let options = capa_aws::Options {
         service_endpoints: flags.service_endpoints.clone(),
         timing: flags.timing(),
+        shares: flags.rate_shares(),
         controller_key,
     };
     let clouds = Clouds::new(options, &mut registry).await;
@@ -59,19 +65,16 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
         "health server",
         health::serve(health_address, runtime.readiness.clone(), tasks.stop()),
     );
-    let insecure = flags.insecure_diagnostics;
-    if let Some(listener) = diagnostics::bind(&flags.diagnostics_address, insecure).await? {
-        tasks.spawn(
-            "diagnostics server",
-            diagnostics::serve(listener, Arc::new(registry), tasks.stop()),
-        );
-    }
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
+    awsmachine::count_phases(caches.aws_machines.store().clone(), &mut registry);
+    let strays = oversight::StrayCounts::register(&mut registry);
+    serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
     let controllers = controllers::Wiring {
         runtime,
         caches,
         clouds: clouds.clone(),
+        strays,
         flags: flags.clone(),
     };
     let election = if flags.leader_elect {
@@ -96,6 +99,28 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let ended = tasks.run().await;
     clouds.shut_down();
     Ok(ended?)
+}
+
+/// Metrics, unless the address is 0. Everything must be registered by now.
+async fn serve_diagnostics(flags: &Flags, client: &Client, registry: Registry, tasks: &mut Tasks) -> Result<()> {
+    if flags.diagnostics_address == NO_ADDRESS {
+        return Ok(());
+    }
+    let protection = if flags.insecure_diagnostics {
+        warn!(
+            address = flags.diagnostics_address,
+            "metrics are served to everybody who reaches the address"
+        );
+        Protection::None
+    } else {
+        Protection::Secure(client.clone(), Tls::self_signed(flags.tls_min_version)?)
+    };
+    let listener = listen::bind(&flags.diagnostics_address)
+        .await
+        .context("--diagnostics-address")?;
+    let served = diagnostics::serve(listener, Arc::new(registry), protection, tasks.stop());
+    tasks.spawn("diagnostics server", served);
+    Ok(())
 }
 
 /// The controllers, under the Lease where `--leader-elect` asks for it.

@@ -91,7 +91,8 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightSpec>,
 
-    /// Load balancer of the Kubernetes API in managed mode. Absent: an internet-facing one of type `classic`.
+    /// Load balancer of the Kubernetes API in managed mode. Absent: an internet-facing one of type `classic`
+    /// (`effective_control_plane_load_balancer`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
@@ -177,6 +178,11 @@ impl AWSClusterSpec {
         self.identity_ref
             .clone()
             .unwrap_or_else(IdentityReference::controller_default)
+    }
+
+    /// The load balancer of the Kubernetes API in managed mode: a classic, internet-facing one where the spec has none.
+    pub fn effective_control_plane_load_balancer(&self) -> LoadBalancerSpec {
+        self.control_plane_load_balancer.clone().unwrap_or_default()
     }
 
     /// How much of the infrastructure is looked at in AWS.

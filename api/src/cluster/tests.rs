@@ -1,7 +1,7 @@
 use kube::CustomResourceExt as _;
 
 use super::*;
-use crate::cluster::load_balancer::{HealthCheckProtocol, LoadBalancerType};
+use crate::cluster::load_balancer::{HealthCheckProtocol, LoadBalancerScheme, LoadBalancerType};
 use crate::cluster::preflight::PodNetwork;
 use crate::common::IdentityKind;
 
@@ -168,4 +168,13 @@ fn the_kind_is_named_as_cluster_api_expects() {
     );
     assert_eq!(crd.spec.names.short_names, Some(vec!["awsc".to_owned()]));
     assert_eq!(crd.spec.names.categories, Some(vec!["cluster-api".to_owned()]));
+}
+
+#[test]
+fn the_load_balancer_of_a_silent_spec_is_classic_and_internet_facing() {
+    let silent = spec("{}").effective_control_plane_load_balancer();
+    assert_eq!(silent.load_balancer_type, LoadBalancerType::Classic);
+    assert_eq!(silent.scheme, LoadBalancerScheme::InternetFacing);
+    let given = spec("{controlPlaneLoadBalancer: {loadBalancerType: nlb}}").effective_control_plane_load_balancer();
+    assert_eq!(given.load_balancer_type, LoadBalancerType::Nlb);
 }

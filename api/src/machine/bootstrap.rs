@@ -54,7 +54,7 @@ pub enum SecretsBackend {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ignition {
-    /// Ignition version of the configuration in user data. Absent: `2.3`.
+    /// Ignition version of the configuration in user data. Absent: `2.3` (`effective_version`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<IgnitionVersion>,
     /// Where the bootstrap data is kept: `ClusterObjectStore` is the cluster's S3 bucket, to which user data refers;
@@ -67,6 +67,17 @@ pub struct Ignition {
     /// TLS settings with which Ignition itself fetches configuration. Needs version 3.1 or newer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<IgnitionTls>,
+}
+
+impl Ignition {
+    /// The version of the configuration that user data refers to the bootstrap data with; `None` where user data is the
+    /// bootstrap data, which says its own version.
+    pub fn effective_version(&self) -> Option<IgnitionVersion> {
+        match self.storage_type {
+            IgnitionStorageType::UnencryptedUserData => self.version,
+            IgnitionStorageType::ClusterObjectStore => Some(self.version.unwrap_or_default()),
+        }
+    }
 }
 
 /// Version of the Ignition configuration.
@@ -136,4 +147,26 @@ pub struct IgnitionTls {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 65536)))]
     pub certificate_authorities: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_ignition_defaults_where_user_data_only_refers_to_the_data() {
+        let cases = [
+            ("{}", Some(IgnitionVersion::V2_3)),
+            ("{version: '3.1'}", Some(IgnitionVersion::V3_1)),
+            ("{storageType: UnencryptedUserData}", None),
+            (
+                "{storageType: UnencryptedUserData, version: '3.4'}",
+                Some(IgnitionVersion::V3_4),
+            ),
+        ];
+        for (yaml, expected) in cases {
+            let ignition: Ignition = serde_saphyr::from_str(yaml).expect("ignition");
+            assert_eq!(ignition.effective_version(), expected, "{yaml}");
+        }
+    }
 }

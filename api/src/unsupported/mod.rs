@@ -5,6 +5,7 @@
 
 mod explain;
 mod fields;
+mod policy;
 mod readme;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::conditions::{ConditionType, Reason};
 
 pub(crate) use explain::explain;
+pub use policy::{binding, policy};
 pub use readme::table;
 
 /// A field without effect yet, or a block of which no field has any.
@@ -40,7 +42,8 @@ pub struct Field {
 pub enum When {
     /// Wherever it is set to a value that is not neutral: it may not be introduced.
     Set,
-    /// Where it is changed on an object that exists; what it says at creation has its effect. The change is refused.
+    /// Where it is changed on an object that exists; what it says at creation has its effect. The change is refused. A
+    /// template is not meant: its change is one of machines that are still to be made.
     Changed,
     /// It belongs to the managed mode of an AWSCluster, which is not there yet: such a cluster says `NotManagedYet`. An
     /// unmanaged one ignores the field by design and names it; it may be there, for instance because the cluster was

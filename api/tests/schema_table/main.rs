@@ -2,6 +2,8 @@
 //!
 //! `tests/data/capa-v1beta2.tsv` holds the other side as facts. Every difference is listed, with its reason, in
 //! `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
+//! Every field of a spec is either without effect, by the table of those, or named in `tests/data/effects.tsv` with the
+//! test that shows its effect.
 
 #![allow(
     clippy::indexing_slicing,
@@ -11,7 +13,9 @@
 )]
 
 mod differences;
+mod effects;
 mod rows;
+mod sources;
 
 use std::collections::BTreeMap;
 

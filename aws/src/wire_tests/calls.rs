@@ -37,7 +37,7 @@ fn volume(device: &str) -> LaunchVolume {
     }
 }
 
-fn request() -> LaunchRequest {
+pub(super) fn request() -> LaunchRequest {
     LaunchRequest {
         client_token: "uid-1".into(),
         image_id: "ami-1".into(),
@@ -326,6 +326,40 @@ async fn calls_are_counted_under_their_controller_and_code() {
     ];
     for line in expected {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn launches_are_counted_by_what_came_of_them() {
+    let codes = ["InsufficientInstanceCapacity", "InternalError", "VcpuLimitExceeded"];
+    let left = Arc::new(Mutex::new(codes.to_vec()));
+    let fake = Fake::start(move |_| match lock(&left).pop() {
+        Some(code) => ec2_error(500, code, "no"),
+        None => panic!("one call more than there are codes"),
+    })
+    .await;
+    let (clouds, registry) = fake.clouds_and_metrics().await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    for _ in codes {
+        let launch = || machines.launch(&machine("m"), &request());
+        let mut error = launch().await.unwrap_err();
+        while let Some(turn) = error.retry_after {
+            // Deferred: no call was made, and nothing is counted.
+            tokio::time::sleep(turn).await;
+            error = launch().await.unwrap_err();
+        }
+    }
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for (result, count) in [
+        ("insufficient_capacity", 1),
+        ("no_answer", 1),
+        ("quota_exceeded", 1),
+        ("success", 0),
+        ("throttled", 0),
+    ] {
+        let line = format!("capa_launch_attempts_total{{result=\"{result}\"}} {count}\n");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
     }
 }
 

@@ -93,25 +93,35 @@ impl Fake {
     }
 
     pub(super) async fn clouds_and_metrics(&self) -> (Clouds, Registry) {
-        clouds(&self.url, &self.url).await
+        clouds(&self.url, &self.url, fast()).await
+    }
+
+    /// Clouds with AWS's own timing.
+    pub(super) async fn clouds_in_real_time(&self) -> (Clouds, Registry) {
+        clouds(&self.url, &self.url, Timing::default()).await
     }
 
     /// Clouds whose STS does not exist.
     pub(super) async fn clouds_without_sts(&self) -> Clouds {
-        clouds(&self.url, "http://127.0.0.1:1").await.0
+        clouds(&self.url, "http://127.0.0.1:1", fast()).await.0
     }
 }
 
-async fn clouds(ec2: &str, sts: &str) -> (Clouds, Registry) {
+/// A listing interval of 600 ms, a poll every 50 ms.
+fn fast() -> Timing {
+    Timing::default().divided_by(100)
+}
+
+async fn clouds(ec2: &str, sts: &str, timing: Timing) -> (Clouds, Registry) {
     let mut registry = Registry::default();
     let options = Options {
         service_endpoints: format!("{REGION}:ec2={ec2},sts={sts}").parse().unwrap(),
-        // A listing interval of 600 ms, a poll every 50 ms.
-        timing: Timing::default().divided_by(100),
+        timing,
         controller_key: Some(AccessKey {
             id: "AKIACONTROLLER".to_owned(),
             secret: "controller-secret".to_owned().into(),
         }),
+        ..Options::default()
     };
     (Clouds::new(options, &mut registry).await, registry)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use capa_cloud::{InstanceState, MachineClouds, MachineKey, Query, Sighting};
+use capa_cloud::{ErrorClass, InstanceState, MachineClouds, MachineKey, Query, Sighting};
 use futures::{Stream, StreamExt};
 use prometheus_client::encoding::text::encode;
 
@@ -29,15 +29,17 @@ fn set(world: &World, id: &str, state: InstanceState) {
 fn serve(world: &World, call: &Call) -> Answer {
     let known = lock(world).clone();
     if call.action == "TerminateInstances" {
-        let id = call.field("InstanceId.1");
-        let item = format!(
-            "<item><instanceId>{id}</instanceId><currentState><name>shutting-down</name></currentState></item>"
-        );
-        return answer(
-            "TerminateInstances",
-            &format!("<instancesSet>{item}</instancesSet>"),
-            None,
-        );
+        let ids = terminated(call);
+        if let Some(unknown) = ids.iter().find(|id| !known.iter().any(|(known, _)| known == id)) {
+            let message = format!("The instance ID '{unknown}' does not exist");
+            return ec2_error(400, "InvalidInstanceID.NotFound", &message);
+        }
+        let item = |id: &String| {
+            format!("<item><instanceId>{id}</instanceId><currentState><name>shutting-down</name></currentState></item>")
+        };
+        let items: String = ids.iter().map(item).collect();
+        let content = format!("<instancesSet>{items}</instancesSet>");
+        return answer("TerminateInstances", &content, None);
     }
     if call.field("Filter.1.Name") == "instance-id" {
         let wanted = call.filter_values();
@@ -48,6 +50,12 @@ fn serve(world: &World, call: &Call) -> Answer {
     let next = (page + 1 < known.len()).then(|| (page + 1).to_string());
     let shown: Vec<_> = known.get(page).into_iter().copied().collect();
     instances(&shown, next.as_deref())
+}
+
+/// Which instances a TerminateInstances call names.
+fn terminated(call: &Call) -> Vec<String> {
+    let ids = (1..).map(|index| call.field(&format!("InstanceId.{index}")).to_owned());
+    ids.take_while(|id| !id.is_empty()).collect()
 }
 
 async fn fake(world: &World) -> Fake {
@@ -114,7 +122,7 @@ async fn an_instance_that_disappears_is_absent_after_a_listing_and_a_lookup() {
 }
 
 #[tokio::test]
-async fn a_termination_is_known_at_once_and_followed() {
+async fn a_termination_is_known_with_its_answer_and_followed() {
     let world = world(&[("i-1", InstanceState::Running)]);
     let fake = fake(&world).await;
     let clouds = fake.clouds().await;
@@ -123,17 +131,55 @@ async fn a_termination_is_known_at_once_and_followed() {
     machines.instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
     machines.terminate(&machine("one"), "i-1").await.unwrap();
+    assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
         state(&machines.instance(&machine("one"), "i-1")),
         Some(InstanceState::ShuttingDown)
     );
-    assert_eq!(woken(&mut changes).await, "one");
     set(&world, "i-1", InstanceState::Terminated);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
         state(&machines.instance(&machine("one"), "i-1")),
         Some(InstanceState::Terminated)
     );
+}
+
+#[tokio::test]
+async fn terminations_of_a_moment_are_one_call_and_an_unknown_instance_holds_up_no_other() {
+    let ids = ["i-1", "i-2", "i-3", "i-4"];
+    let world = world(&[
+        ("i-1", InstanceState::Running),
+        ("i-3", InstanceState::Running),
+        ("i-4", InstanceState::Running),
+    ]);
+    let fake = fake(&world).await;
+    let clouds = fake.clouds().await;
+    let mut changes = clouds.changes();
+    let machines = clouds.machines(&identity("A"), REGION);
+    machines.instance(&machine("i-1"), "i-1");
+    assert_eq!(woken(&mut changes).await, "i-1", "the zone of each is known");
+    for id in ids {
+        assert_eq!(machines.terminate(&machine(id), id).await, Ok(()));
+    }
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        told.push(woken(&mut changes).await);
+        told.sort();
+        told.dedup();
+    }
+    let mut calls: Vec<_> = fake.calls_of("TerminateInstances").iter().map(terminated).collect();
+    calls.sort();
+    assert_eq!(
+        calls,
+        [vec!["i-1", "i-3", "i-4"], vec!["i-2"]],
+        "the zone of the unknown instance is unknown as well"
+    );
+    let refused = machines.terminate(&machine("i-2"), "i-2").await.unwrap_err();
+    assert_eq!(refused.class, ErrorClass::NotFound);
+    for id in ["i-1", "i-3", "i-4"] {
+        let sighting = machines.instance(&machine(id), id);
+        assert_eq!(state(&sighting), Some(InstanceState::ShuttingDown), "{id}");
+    }
 }
 
 #[tokio::test]

@@ -4,3 +4,4 @@ mod calls;
 mod credentials;
 mod fake;
 mod following;
+mod limits;

@@ -65,6 +65,9 @@ fn check(operation: &'static str, query: &Query, known: &[&str]) -> Result<(), C
 /// Whether a value is like a pattern in which `*` stands for any text, `?` for any one character, and a backslash takes
 /// the meaning from what follows it.
 fn is_like(value: &str, pattern: &str) -> bool {
+    if !pattern.contains(['*', '?', '\\']) {
+        return value == pattern;
+    }
     let value: Vec<char> = value.chars().collect();
     // For each part of the pattern, which beginnings of the value it can have used up.
     let mut reached = vec![false; value.len() + 1];

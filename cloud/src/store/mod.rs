@@ -3,13 +3,23 @@
 //! [`Store`] is the whole logic without time, calls or tasks of its own. Whoever drives it asks for the calls that are
 //! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
+mod kept;
 mod record;
+mod terminations;
+mod vanishing;
+mod view;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use record::Record;
+use kept::Kept;
+use record::{Record, Told};
+pub use terminations::Batch;
+use terminations::Terminations;
+pub use vanishing::Loss;
+use vanishing::{Doubt, Verdict};
+pub use view::View;
 
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
@@ -46,6 +56,11 @@ pub enum Report {
     Failing(CloudError),
     /// Calls of one kind work again.
     Recovered,
+    /// A listing lost more at once than is believed of one: the store keeps what it knows until two more listings, and
+    /// lookups of their own, agree.
+    Suspicious(Loss),
+    /// That doubt is over: the instances show again, or are believed to be gone.
+    Settled,
 }
 
 /// The last complete listing.
@@ -58,17 +73,17 @@ pub struct Listing {
 }
 
 struct Watch {
-    id: String,
+    id: Arc<str>,
     since: Epoch,
     /// What the machine was told last; it is woken when this changes.
-    told: Sighting,
+    told: Told,
 }
 
 /// What AWS shows of the instances of one identity in one region. Time is passed in, counted from any fixed origin.
 pub struct Store {
     timing: Timing,
     epoch: Epoch,
-    records: HashMap<String, Record>,
+    records: HashMap<Arc<str>, Record>,
     watches: HashMap<Arc<MachineKey>, Watch>,
     woken: BTreeSet<MachineKey>,
     /// Watched instances whose state is about to change.
@@ -83,6 +98,8 @@ pub struct Store {
     last_listing: Option<Listing>,
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
+    terminations: Terminations,
+    doubt: Doubt,
 }
 
 impl Store {
@@ -103,6 +120,8 @@ impl Store {
             last_listing: None,
             listing_failure: None,
             look_failure: None,
+            terminations: Terminations::new(timing.rate_second / 5),
+            doubt: Doubt::default(),
         }
     }
 
@@ -114,25 +133,25 @@ impl Store {
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
     /// watches one instance: another id replaces the first.
     pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Sighting {
-        if let Some(watch) = self.watches.get(machine).filter(|watch| watch.id == id) {
-            return watch.told.clone();
+        if let Some(watch) = self.watches.get(machine).filter(|watch| *watch.id == *id) {
+            let record = self.records.get(id);
+            return record.map_or(Sighting::Unknown, |record| record.sighting(id, watch.since));
         }
         self.forget(machine);
         let since = self.tick();
-        let record = self.records.entry(id.to_owned()).or_default();
+        let id = self.shared(id);
+        let record = self.records.entry(id.clone()).or_default();
         let machine = Arc::new(machine.clone());
         record.watchers.push(machine.clone());
-        let told = record.sighting(since);
-        self.watches.insert(
-            machine,
-            Watch {
-                id: id.to_owned(),
-                since,
-                told: told.clone(),
-            },
-        );
-        self.settle(id);
-        told
+        let (told, sighting) = (record.tells(since), record.sighting(&id, since));
+        let watch = Watch {
+            id: id.clone(),
+            since,
+            told,
+        };
+        self.watches.insert(machine, watch);
+        self.settle(&id);
+        sighting
     }
 
     /// Ends a machine's interest.
@@ -143,12 +162,15 @@ impl Store {
         };
         if let Some(record) = self.records.get_mut(&watch.id) {
             record.watchers.retain(|watcher| **watcher != *machine);
+            if record.watchers.is_empty() {
+                self.terminations.forget(&watch.id);
+            }
         }
         self.settle(&watch.id);
     }
 
     /// An instance as a launch answered it.
-    pub fn launched(&mut self, instance: Instance) {
+    pub fn launched(&mut self, instance: &Instance) {
         let at = self.tick();
         self.saw(instance, at);
     }
@@ -156,10 +178,49 @@ impl Store {
     /// The state of an instance as a write answered it. An instance that was never seen stays so: nothing but its state
     /// is known.
     pub fn changed_state(&mut self, id: &str, state: InstanceState) {
-        let known = self.records.get(id).and_then(|record| record.instance.as_deref());
+        let known = self.records.get(id).and_then(|record| record.kept().cloned());
         if let Some(known) = known {
-            let instance = Instance { state, ..known.clone() };
-            self.launched(instance);
+            let at = self.tick();
+            self.keep(id, known.in_state(state), at);
+        }
+    }
+
+    /// Submits an instance to be terminated; doing so again changes nothing until AWS has answered. The new state, or a
+    /// failure, wakes the machine. Nothing is lost with a process that ends: the instance lives on, and whoever follows it
+    /// submits it again.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance: once after that call without submitting it, and then with each
+    /// new submission until one succeeds.
+    pub fn terminate(&mut self, machine: &MachineKey, id: &str, now: Duration) -> Result<(), CloudError> {
+        self.watch(machine, id);
+        let kept = self.records.get(id).and_then(Record::kept);
+        let zone = kept.map_or("", Kept::availability_zone);
+        self.terminations.submit(id, zone, now)
+    }
+
+    /// The next batch of instances that is due to be terminated. Call it until it gives none.
+    pub fn begin_termination(&mut self, now: Duration) -> Option<Batch> {
+        self.terminations.begin(now)
+    }
+
+    /// The answer to a termination: the new states that it shows. A refusal that may concern one instance splits the
+    /// batch, so that none is held up by another; a throttle repeats it.
+    pub fn terminated(&mut self, batch: Batch, answer: Result<Vec<(String, InstanceState)>, CloudError>) {
+        match answer {
+            Ok(states) => {
+                self.terminations.succeeded(&batch);
+                for (id, state) in states {
+                    self.changed_state(&id, state);
+                }
+            }
+            Err(error) => {
+                for id in self.terminations.failed(batch, &error) {
+                    let watchers = self.records.get(id.as_str()).map(|record| record.watchers.as_slice());
+                    let machines = watchers.into_iter().flatten().map(|machine| machine.as_ref().clone());
+                    self.woken.extend(machines);
+                }
+            }
         }
     }
 
@@ -171,7 +232,7 @@ impl Store {
     /// Instances that a lookup outside the store showed. What it did not show means nothing.
     pub fn observed(&mut self, began: Epoch, instances: &[Instance]) {
         for instance in instances {
-            self.saw(instance.clone(), began);
+            self.saw(instance, began);
         }
     }
 
@@ -202,22 +263,24 @@ impl Store {
         None
     }
 
-    /// When [`Store::begin`] will have a call if nothing happens before; a time in the past means now.
+    /// When [`Store::begin`] or [`Store::begin_termination`] will have a call if nothing happens before; a time in the past
+    /// means now.
     pub fn next_due(&self) -> Option<Duration> {
+        let termination = self.terminations.next_due();
         if self.watches.is_empty() {
-            return None;
+            return termination;
         }
         let listing = self.listing_began.is_none().then_some(self.next_listing);
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
-        [listing, look, wanted].into_iter().flatten().min()
+        [listing, look, wanted, termination].into_iter().flatten().min()
     }
 
     /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
-    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Option<Report> {
+    pub fn ended(&mut self, call: Call, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         match call {
             Call::List { began } => self.listing_ended(began, answer, now),
-            Call::Look { began, ids } => self.look_ended(began, &ids, answer),
+            Call::Look { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
         }
     }
 
@@ -228,7 +291,7 @@ impl Store {
 
     /// How many instances are known.
     pub fn instances(&self) -> usize {
-        self.records.values().filter(|record| record.instance.is_some()).count()
+        self.records.values().filter(|record| record.kept().is_some()).count()
     }
 
     /// Whether any machine watches an instance.
@@ -259,12 +322,7 @@ impl Store {
         }
     }
 
-    fn listing_ended(
-        &mut self,
-        began: Epoch,
-        answer: Result<Vec<Instance>, CloudError>,
-        now: Duration,
-    ) -> Option<Report> {
+    fn listing_ended(&mut self, began: Epoch, answer: Result<Vec<Instance>, CloudError>, now: Duration) -> Vec<Report> {
         let since = self.listing_began.take().unwrap_or(now);
         let instances = match answer {
             Ok(instances) => instances,
@@ -275,17 +333,30 @@ impl Store {
                     self.woken
                         .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
                 }
-                return failing(&mut self.listing_failure, error);
+                return failing(&mut self.listing_failure, error).into_iter().collect();
             }
         };
-        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
-        for instance in instances {
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
             self.saw(instance, began);
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
+                record.listed = true;
+            }
         }
-        let missed: Vec<String> = self.records.keys().filter(|id| !shown.contains(*id)).cloned().collect();
+        let missed: Vec<Arc<str>> = self
+            .records
+            .keys()
+            .filter(|id| !shown.contains(&***id))
+            .cloned()
+            .collect();
+        let (loss, doubted) = (self.loss(began), self.doubt.is_cast());
+        let verdict = self.doubt.listed(loss);
         for id in missed {
             if let Some(record) = self.records.get_mut(&id) {
-                record.listing_missed = began;
+                match verdict {
+                    Verdict::Doubted if record.is_lost_to(began) => record.doubted = began,
+                    Verdict::Doubted | Verdict::Believed => record.listing_missed = began,
+                }
             }
             self.settle(&id);
         }
@@ -293,7 +364,32 @@ impl Store {
             ended: now,
             took: now.saturating_sub(since),
         });
-        self.listing_failure.take().map(|_| Report::Recovered)
+        let recovered = self.listing_failure.take().map(|_| Report::Recovered);
+        let doubt = match (doubted, self.doubt.is_cast()) {
+            (false, true) => Some(Report::Suspicious(loss)),
+            (true, false) => Some(Report::Settled),
+            _ => None,
+        };
+        recovered.into_iter().chain(doubt).collect()
+    }
+
+    /// What a listing that began then should have shown, and did not.
+    fn loss(&self, began: Epoch) -> Loss {
+        let expected = self.records.values().filter(|record| self.is_expected(record));
+        let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
+            (known + 1, lost + usize::from(record.is_lost_to(began)))
+        });
+        Loss { known, lost }
+    }
+
+    /// Whether listings have shown the instance and it lives as far as is known, or a machine says that it has it and
+    /// nothing says yet that it is there or gone.
+    fn is_expected(&self, record: &Record) -> bool {
+        let undecided = |machine: &Arc<MachineKey>| {
+            let watch = self.watches.get(machine);
+            watch.is_some_and(|watch| record.tells(watch.since) == Told::Unknown)
+        };
+        (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }
 
     fn look_ended(
@@ -307,12 +403,15 @@ impl Store {
             Ok(instances) => instances,
             Err(error) => return failing(&mut self.look_failure, error),
         };
-        let shown: HashSet<String> = instances.iter().map(|instance| instance.id.clone()).collect();
-        for instance in instances {
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
+                record.contradicts_listings();
+            }
             self.saw(instance, began);
         }
-        for id in ids.iter().filter(|id| !shown.contains(*id)) {
-            if let Some(record) = self.records.get_mut(id) {
+        for id in ids.iter().filter(|id| !shown.contains(id.as_str())) {
+            if let Some(record) = self.records.get_mut(id.as_str()) {
                 record.lookup_missed = began;
             }
             self.settle(id);
@@ -320,10 +419,20 @@ impl Store {
         self.look_failure.take().map(|_| Report::Recovered)
     }
 
-    fn saw(&mut self, instance: Instance, at: Epoch) {
-        let id = instance.id.clone();
+    fn saw(&mut self, instance: &Instance, at: Epoch) {
+        self.keep(&instance.id, Kept::new(instance), at);
+    }
+
+    fn keep(&mut self, id: &str, instance: Kept, at: Epoch) {
+        let id = self.shared(id);
         self.records.entry(id.clone()).or_default().saw(instance, at);
         self.settle(&id);
+    }
+
+    /// The one copy of an id.
+    fn shared(&self, id: &str) -> Arc<str> {
+        let known = self.records.get_key_value(id);
+        known.map_or_else(|| id.into(), |(id, _)| id.clone())
     }
 
     /// Brings everything that follows from one record up to date: who is woken, what is looked up, whether it is kept.
@@ -336,9 +445,9 @@ impl Store {
             let Some(watch) = self.watches.get_mut(machine) else {
                 continue;
             };
-            let sighting = record.sighting(watch.since);
-            if watch.told != sighting {
-                watch.told = sighting;
+            let told = record.tells(watch.since);
+            if watch.told != told {
+                watch.told = told;
                 self.woken.insert(machine.as_ref().clone());
             }
         }

@@ -16,6 +16,7 @@ mod tests;
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::core::Cluster;
 use capa_api::meta;
 use capa_cloud::{ClusterClouds, Timing};
@@ -64,7 +65,7 @@ pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outc
     }
     if !cluster.spec.unmanaged {
         let not_yet = status::not_managed_yet(&cluster, world.kubernetes.now());
-        return Ok(Outcome::done(cluster).with_status(not_yet));
+        return Ok(outcome(cluster, not_yet));
     }
     let cluster = release(cluster, world).await?;
     // An unmanaged cluster has no finalizer and nothing of ours in AWS: its deletion needs nothing from us.
@@ -79,16 +80,18 @@ pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outc
     let facts = dereference::facts(&cluster, &owner, world).await?;
     let now = world.kubernetes.now();
     let (status, next) = status::unmanaged(&cluster, &owner, &facts, &world.timing, now);
+    Ok(outcome(cluster, status).with_next(next))
+}
+
+/// The status, and a warning for each condition in it that has turned bad.
+fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster> {
     let before = cluster
         .status
         .as_ref()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
     let warnings = transitions::warnings(before, &status.conditions);
-    Ok(Outcome::done(cluster)
-        .with_status(status)
-        .with_next(next)
-        .with_events(warnings))
+    Outcome::done(cluster).with_status(status).with_events(warnings)
 }
 
 /// Another controller owns the object: our only write is taking our own finalizer off.

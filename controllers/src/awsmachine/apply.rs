@@ -1,6 +1,6 @@
 //! Executes a launch plan, each result stored before the next call.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::core::Machine;
 use capa_api::meta;
 use capa_api::network::NetworkSubnet;
@@ -21,6 +21,13 @@ pub(super) async fn launch(
     plan: LaunchPlan,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
+    if plan.then != Then::LookOnly
+        && let Err(error) = prepared.access.cloud.launch_turn(&draft.key())
+    {
+        // What waits for its turn is no open attempt: nothing is looked up or recorded yet.
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Ok(draft.stop(waiting, retry::after(&error)));
+    }
     if plan.look_up != LookUp::No {
         let owner_name = owner.metadata.name.as_deref().unwrap_or_default();
         let tags = lookup::tagged(&prepared.cluster_tag, draft.namespace(), owner_name);
@@ -102,7 +109,7 @@ async fn write_record(
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
 /// under way, and the answer may come back in vain because the object has changed meanwhile.
 async fn call(
-    mut draft: Draft,
+    draft: Draft,
     request: &LaunchRequest,
     prepared: &Prepared,
     world: &MachineWorld,
@@ -122,11 +129,7 @@ async fn call(
             world.memory.answered(&uid, instance.clone());
             let subnet = subnet_of(request, prepared);
             world.memory.found_capacity(&launch::pool(&draft, prepared), &subnet);
-            draft.events.push(Notice::normal(
-                "SuccessfulCreate",
-                format!("launched instance {}", instance.id),
-            ));
-            launched(draft, &instance, world).await
+            Box::pin(answered(draft, &instance, world)).await
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
@@ -161,14 +164,25 @@ fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
     }
 }
 
+/// Stores the id of an instance that this machine's own call has launched, and tells of it: not before it is stored,
+/// because the pass ends where that fails, and the one that repeats it would not tell again.
+pub(super) async fn answered(draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let mut draft = launched(draft, instance, world).await?;
+    draft.events.push(Notice::normal(
+        "SuccessfulCreate",
+        format!("launched instance {}", instance.id),
+    ));
+    Ok(draft)
+}
+
 /// Stores the id of the attempt's instance.
-pub(super) async fn launched(
-    mut draft: Draft,
-    instance: &Instance,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = Some(instance.id.clone());
+        // A call may have been repeated long after its record was written, and the instance is no older than its launch.
+        if let (Some(request), Some(launched_at)) = (&mut record.request, instance.launch_time) {
+            request.requested_at.0 = request.requested_at.0.max(launched_at);
+        }
     }
     draft = store(draft, world).await?;
     world.memory.launched(draft.uid());
@@ -185,7 +199,7 @@ async fn adopt(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     if open_token(&draft).is_some_and(|token| instance.client_token.as_deref() == Some(token)) {
-        return launched(draft, instance, world).await;
+        return answered(draft, instance, world).await;
     }
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     request.client_token = instance
@@ -277,20 +291,18 @@ async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcil
     Ok(draft)
 }
 
-/// Terminates an instance and says so.
-pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instance_id: &str) -> Draft {
+/// Has an instance terminated and says so. Should nothing be heard of it, it is submitted again.
+pub(super) async fn terminate(
+    draft: Draft,
+    cloud: &dyn MachineCloud,
+    instance_id: &str,
+    world: &MachineWorld,
+) -> Draft {
     match cloud.terminate(&draft.key(), instance_id).await {
-        Ok(()) => {
-            draft.events.push(Notice::normal(
-                "SuccessfulTerminate",
-                format!("terminating instance {instance_id}"),
-            ));
-            let message = format!("instance {instance_id} is being terminated");
-            draft.stop(
-                ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-                Next::AwaitChange,
-            )
-        }
+        Ok(()) => draft.stop(
+            ConditionType::InstanceReady.is_false(Reason::Terminating, submitted(instance_id)),
+            Next::Requeue(world.timing.listing_interval),
+        ),
         Err(error) => {
             let reason = error.class.reason();
             draft.stop(
@@ -299,4 +311,21 @@ pub(super) async fn terminate(mut draft: Draft, cloud: &dyn MachineCloud, instan
             )
         }
     }
+}
+
+/// Tells by an event that a termination of ours took effect.
+pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
+    let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
+    let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
+    if said.is_some_and(|condition| condition.message == submitted(instance_id)) {
+        draft.events.push(Notice::normal(
+            "SuccessfulTerminate",
+            format!("terminated instance {instance_id}"),
+        ));
+    }
+    draft
+}
+
+fn submitted(instance_id: &str) -> String {
+    format!("the termination of instance {instance_id} is submitted")
 }

@@ -1,16 +1,48 @@
 //! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
+use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
-use capa_runtime::reconcile::{Next, ReconcileError};
+use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
+use super::abandon::{self, Abandonment};
 use super::observe::{self, Whereabouts};
 use super::plan::{self, DeletionStep};
 use super::{Draft, MachineWorld, Owners, apply, dereference, launch, lookup};
 use crate::retry;
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    match abandon::abandonment(&draft.machine) {
+        Abandonment::NotAsked => Box::pin(delete(draft, owners, world)).await,
+        Abandonment::Asked(what) => abandoned(draft, &what, world).await,
+        Abandonment::Mismatch(why) => {
+            let draft = Box::pin(delete(draft, owners, world)).await?;
+            Ok(remarked(draft, &why))
+        }
+    }
+}
+
+/// The user has given the instance up: AWS is not even asked.
+async fn abandoned(mut draft: Draft, what: &str, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+    let message = format!(
+        "{what} is abandoned as annotation {} asks: what runs of it is not terminated by anybody but you",
+        meta::ABANDON_INSTANCE_ANNOTATION
+    );
+    draft.events.push(Notice::warning("InstanceAbandoned", message));
+    release(draft, world).await
+}
+
+/// Adds a remark to what holds the deletion up.
+fn remarked(mut draft: Draft, remark: &str) -> Draft {
+    let is_held = |update: &&mut ConditionUpdate| update.condition == ConditionType::InstanceReady;
+    if let Some(update) = draft.updates.iter_mut().find(is_held) {
+        update.message = format!("{}; {remark}", update.message);
+    }
+    draft
+}
+
+async fn delete(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     let draft = launch::forget_refused(draft, world);
     let never_launched = nothing_was_launched(&draft, world);
     let answer = world.memory.answer(draft.uid());
@@ -41,7 +73,7 @@ fn nothing_was_launched(draft: &Draft, world: &MachineWorld) -> bool {
 }
 
 async fn known_instance(
-    draft: Draft,
+    mut draft: Draft,
     id: &str,
     whereabouts: &Whereabouts,
     world: &MachineWorld,
@@ -71,10 +103,18 @@ async fn known_instance(
             Next::Retry,
         ));
     }
+    if let Sighting::Seen(instance) = &sighting
+        && plan::delete_seen(instance) != DeletionStep::Terminate
+    {
+        draft = apply::terminating(draft, id);
+    }
     let youth = observe::youth(&draft, world);
     let (message, next) = match plan::delete(&sighting, youth.is_none()) {
         DeletionStep::Release => return release(draft, world).await,
-        DeletionStep::Terminate => return Ok(apply::terminate(draft, whereabouts.access.cloud.as_ref(), id).await),
+        DeletionStep::Terminate => {
+            let cloud = whereabouts.access.cloud.as_ref();
+            return Ok(apply::terminate(draft, cloud, id, world).await);
+        }
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
         DeletionStep::AwaitSighting => {
             if let Some(error) = whereabouts.access.cloud.listing_failure() {
@@ -87,10 +127,13 @@ async fn known_instance(
                 Next::Retry,
             )
         }
-        DeletionStep::AwaitAge => (
-            format!("instance {id} does not show in AWS, which is no proof while it is this young"),
-            youth.map_or(Next::Retry, Next::Requeue),
-        ),
+        DeletionStep::AwaitAge => {
+            observe::watch_anew(&draft, id, whereabouts, world);
+            (
+                format!("instance {id} does not show in AWS, which is no proof while it is this young"),
+                youth.map_or(Next::Retry, Next::Requeue),
+            )
+        }
     };
     Ok(draft.stop(
         ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -109,7 +152,8 @@ async fn unknown_instance(
     let owner_name = dereference::machine_name(&draft.machine);
     let query = lookup::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
     let open_token = apply::open_token(&draft).map(str::to_owned);
-    let mut found = match lookup::find(cloud, &query, open_token.as_deref()).await {
+    let token = open_token.as_deref().filter(|_| !never_launched);
+    let mut found = match lookup::find(cloud, &query, token).await {
         Ok(found) => found,
         // A lookup that only waits for its turn can be made.
         Err(error) if never_launched && error.retry_after.is_none() => return release(draft, world).await,
@@ -135,8 +179,9 @@ async fn unknown_instance(
     world.kubernetes.confirm(&draft.machine).await?;
     for instance in &found {
         draft = if plan::delete_seen(instance) == DeletionStep::Terminate {
-            apply::terminate(draft, cloud, &instance.id).await
+            apply::terminate(draft, cloud, &instance.id, world).await
         } else {
+            draft = apply::terminating(draft, &instance.id);
             let message = format!("instance {} is being terminated", instance.id);
             draft.stop(
                 ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -145,7 +190,7 @@ async fn unknown_instance(
         };
     }
     // Not recorded, so the store does not follow it: looked up again until nothing is left.
-    if draft.next == Next::AwaitChange {
+    if draft.next != Next::Retry {
         draft.next = Next::Requeue(world.timing.transition_interval);
     }
     Ok(draft)

@@ -32,7 +32,7 @@ pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
 
 /// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner
 /// reference is lost.
-pub(super) fn machine_name(machine: &AWSMachine) -> &str {
+pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
     let metadata = &machine.metadata;
     meta::owner_machine_name(metadata)
         .or(metadata.name.as_deref())

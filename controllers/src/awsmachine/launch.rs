@@ -42,7 +42,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     };
     if let Some(instance) = world.memory.answer(draft.uid()) {
         // The pass that got the answer could not record it: that comes before every wait.
-        let draft = apply::launched(draft, &instance, world).await?;
+        let draft = apply::answered(draft, &instance, world).await?;
         return observe::reconcile(draft, owners, world).await;
     }
     let mut draft = forget_refused(draft, world);

@@ -2,6 +2,7 @@
 //!
 //! The network comes from whatever object satisfies the network contract; no infrastructure kind is named here.
 
+mod abandon;
 mod apply;
 mod block_move;
 mod bootstrap;
@@ -12,6 +13,7 @@ mod launch;
 mod lookup;
 mod memory;
 mod observe;
+mod phases;
 mod plan;
 mod request;
 mod sources;
@@ -29,7 +31,9 @@ use capa_cloud::{MachineClouds, MachineKey, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
+pub(crate) use dereference::machine_name;
 pub use memory::LaunchMemory;
+pub use phases::count_phases;
 pub(crate) use sources::publishes_network;
 
 use crate::transitions;
@@ -159,7 +163,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         draft = hold(draft, world).await?;
     }
     let draft = if deleting {
-        Box::pin(deletion::reconcile(draft, &owners, world)).await?
+        deletion::reconcile(draft, &owners, world).await?
     } else if dereference::instance_id(&draft.machine).is_some() {
         Box::pin(observe::reconcile(draft, &owners, world)).await?
     } else {

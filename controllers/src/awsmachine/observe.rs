@@ -353,6 +353,7 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
         );
     }
     if let Some(rest) = youth(&draft, world) {
+        watch_anew(&draft, id, whereabouts, world);
         draft.next = Next::Requeue(rest);
         return draft;
     }
@@ -363,6 +364,12 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
         ConditionType::InstanceReady.is_false(Reason::NotFound, message),
         Next::AwaitChange,
     )
+}
+
+/// What AWS did not show of a young instance is no proof when that is older either: AWS may not have been asked since.
+pub(super) fn watch_anew(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) {
+    world.clouds.forget(&draft.key());
+    whereabouts.access.cloud.instance(&draft.key(), id);
 }
 
 /// Whether it is known in which account the instance lives; [`dereference::access`] has compared it then.

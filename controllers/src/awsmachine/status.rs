@@ -2,8 +2,10 @@
 
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::unsupported::{self, When};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Resource as _;
 
 use super::{Draft, dereference};
 
@@ -28,7 +30,7 @@ pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
         .chain(draft.updates.iter().cloned())
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
-    updates.push(ready(&updates, &draft.status));
+    updates.push(ready(&updates, draft));
     AWSMachineStatus {
         conditions: conditions::merge(
             &draft.status.conditions,
@@ -40,16 +42,24 @@ pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
     }
 }
 
-/// True once provisioned and while every condition that counts holds; else it repeats the first that does not.
-fn ready(updates: &[ConditionUpdate], status: &AWSMachineStatus) -> ConditionUpdate {
+/// True once provisioned and while every condition that counts holds; else it repeats the first that does not. An
+/// instance that runs runs without what has no effect yet, whoever launched it: the message names that.
+fn ready(updates: &[ConditionUpdate], draft: &Draft) -> ConditionUpdate {
     let culprit = updates
         .iter()
         .filter(|update| update.condition.counts_for_ready() && update.status != ConditionStatus::True)
         .min_by_key(|update| update.condition != ConditionType::InstanceReady);
-    match culprit {
-        Some(culprit) => ConditionType::Ready.is_false(culprit.reason, culprit.message.clone()),
-        None if status.provisioned() => ConditionType::Ready.is_true(Reason::Ready),
-        None => ConditionType::Ready.is_false(Reason::Launching, "the instance does not run yet"),
+    if let Some(culprit) = culprit {
+        return ConditionType::Ready.is_false(culprit.reason, culprit.message.clone());
+    }
+    if !draft.status.provisioned() {
+        return ConditionType::Ready.is_false(Reason::Launching, "the instance does not run yet");
+    }
+    let ready = ConditionType::Ready.is_true(Reason::Ready);
+    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &draft.machine.spec);
+    match unsupported::names(found.iter().filter(|found| found.field.when == When::Set)) {
+        names if names.is_empty() => ready,
+        names => ready.with_message(format!("without effect yet: {names}")),
     }
 }
 

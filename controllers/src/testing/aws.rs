@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::machine::InstanceState;
@@ -10,6 +11,8 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, Image, Instance, LaunchRequest, MachineCloud, MachineClouds, MachineKey,
     Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
 };
+
+use jiff::Timestamp;
 
 use super::{Journal, lock};
 
@@ -40,6 +43,9 @@ struct State {
     listed: bool,
     listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
+    launch_time: Option<Timestamp>,
+    /// What asking for a turn to launch answers, before it is always granted.
+    launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
 }
 
@@ -139,6 +145,16 @@ impl FakeAws {
         self.state().instances.remove(id);
     }
 
+    /// Says that EC2 accepted the launch of an instance at the beginning of time.
+    pub(crate) fn set_launch_time(&self, id: &str) {
+        self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
+    }
+
+    /// Says when EC2 will have accepted the launches to come.
+    pub(crate) fn launch_at(&self, at: Timestamp) {
+        self.state().launch_time = Some(at);
+    }
+
     /// Takes all tags off an instance.
     pub(crate) fn untag(&self, id: &str) {
         self.state().instances.get_mut(id).unwrap().tags.clear();
@@ -159,6 +175,12 @@ impl FakeAws {
         let mut state = self.state();
         state.listed = false;
         state.listing_failure = Some(error);
+    }
+
+    /// Has the next machine that asks for its turn to launch wait for it.
+    pub(crate) fn defer_launch(&self, wait: Duration) {
+        let mut state = self.state();
+        state.launch_turns.push_back(CloudError::deferred("RunInstances", wait));
     }
 
     /// Makes the next call of that action fail without effect.
@@ -373,6 +395,10 @@ impl MachineCloud for FakeAws {
         self.state().listing_failure.clone()
     }
 
+    fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {
+        self.state().launch_turns.pop_front().map_or(Ok(()), Err)
+    }
+
     async fn launch(&self, _: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         self.state().launches.push(request.clone());
         self.call("RunInstances", |state| state.run(request))
@@ -399,6 +425,7 @@ impl State {
             availability_zone: zone.map_or("eu-west-1a", |subnet| &subnet.availability_zone).into(),
             subnet_id: Some(request.subnet_id.clone()),
             client_token: token,
+            launch_time: self.launch_time,
             tags: request.tags.clone(),
             ..instance(
                 &format!("i-{:017x}", self.instances.len() + 1),

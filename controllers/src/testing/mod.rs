@@ -2,6 +2,7 @@
 //! when told to, and write every call into one journal.
 
 mod aws;
+pub(crate) mod fields;
 mod kubernetes;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -148,11 +148,15 @@ impl Account {
         launches.unwrap_or_default()
     }
 
-    /// Waits until there is one of [`Account::unanswered_launches`] at least, and gives them.
-    pub async fn some_unanswered_launches(&self, within: Duration) -> anyhow::Result<Vec<UnansweredLaunch>> {
+    /// Waits until there are so many of [`Account::unanswered_launches`] at least, and gives them.
+    pub async fn some_unanswered_launches(
+        &self,
+        at_least: usize,
+        within: Duration,
+    ) -> anyhow::Result<Vec<UnansweredLaunch>> {
         let changes = self.change(|account| account.unanswered.follow());
         let changes = changes.context("the account does not exist")?;
-        held::some(changes, within).await
+        held::some(changes, at_least, within).await
     }
 
     /// All RunInstances as they came, [those of the user](Account::user_key) included, in the order of the journal.

@@ -41,13 +41,15 @@ impl Unanswered {
     }
 }
 
-/// Waits until there is one at least.
+/// Waits until there are so many at least.
 pub(super) async fn some(
     mut launches: watch::Receiver<Vec<UnansweredLaunch>>,
+    at_least: usize,
     within: Duration,
 ) -> anyhow::Result<Vec<UnansweredLaunch>> {
-    let some = tokio::time::timeout(within, launches.wait_for(|launches| !launches.is_empty())).await;
-    let some = some.with_context(|| format!("no launch was left without an answer within {} s", within.as_secs()))?;
+    let some = tokio::time::timeout(within, launches.wait_for(|launches| launches.len() >= at_least)).await;
+    let seconds = within.as_secs();
+    let some = some.with_context(|| format!("no {at_least} launches were without an answer within {seconds} s"))?;
     Ok(some.context("the AWS proxy has ended")?.clone())
 }
 

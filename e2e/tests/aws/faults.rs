@@ -129,7 +129,7 @@ async fn an_answer_held_back_shows_as_a_launch_that_nobody_knows_of() {
     let held = account.fault(Fault::on("RunInstances").delay(LONG));
     let calling = account.clone();
     let caller = tokio::spawn(async move { launched(&calling, &subnet, "uid-1").await });
-    let unanswered = account.some_unanswered_launches(WITHIN).await.unwrap();
+    let unanswered = account.some_unanswered_launches(1, WITHIN).await.unwrap();
     assert_eq!(unanswered.len(), 1);
     assert_eq!(unanswered[0].client_token, "uid-1");
     assert_eq!(

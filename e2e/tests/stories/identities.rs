@@ -196,7 +196,9 @@ async fn a_role_is_assumed_with_its_external_id_once_aws_allows_it() -> anyhow::
     let story = Identities::new("role").await?;
     let aws = story.scenario.environment.aws();
     let role = aws.role_arn("clusters");
-    let spec = format!("{{roleARN: \"{role}\", externalID: agreed, allowedNamespaces: {{}}}}");
+    let spec = format!(
+        "{{roleARN: \"{role}\", externalID: agreed, allowedNamespaces: {{}}, sourceIdentityRef: {{kind: AWSClusterControllerIdentity, name: default}}}}"
+    );
     story.identity("AWSClusterRoleIdentity", "role", &spec).await?;
     story.cluster("AWSClusterRoleIdentity", "role").await?;
     story

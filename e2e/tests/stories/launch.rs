@@ -150,6 +150,7 @@ async fn a_plain_machine_gets_safe_defaults_and_tells_all_of_its_launch() -> any
         "securityGroupIDs": [network.node_security_group_id],
         "parametersHash": launch["parametersHash"],
         "requestedAt": launch["requestedAt"],
+        "holder": launch["holder"],
         "instanceID": id,
     });
     assert_eq!(launch, &record);

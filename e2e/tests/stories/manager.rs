@@ -68,7 +68,8 @@ async fn a_manager_with_flags_that_cannot_be_meant_ends_and_says_why() -> anyhow
         ("--logging-format=xml", "expected text or json"),
         ("--sync-period=soon", "--sync-period"),
         ("--awscluster-concurency=5", "--awscluster-concurrency"),
-        ("--diagnostics-address=0.0.0.0:0", "loopback"),
+        ("--diagnostics-address=nowhere", "--diagnostics-address"),
+        ("--tls-min-version=VersionTLS11", "VersionTLS12"),
     ] {
         let ended = environment.manager().flag(flag).start().await.err();
         let error = format!("{:#}", ended.with_context(|| format!("{flag} was accepted"))?);
@@ -102,7 +103,8 @@ async fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
     scenario.environment.finish().await
 }
 
-async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
+/// Fails unless the manager leads, or does not, as expected.
+pub(crate) async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
     let status = manager.metrics().await?.sum("leader_election_master_status", &[]);
     ensure!(
         status == Some(f64::from(u8::from(expected))),

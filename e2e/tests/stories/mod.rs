@@ -1,15 +1,21 @@
 //! One file per subject.
 
+mod admission;
 mod api;
+mod attempts;
+mod chaos;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
 mod components;
 mod contract;
 mod deletion;
+mod events;
+mod examples;
 mod fleet;
 mod foreign_kind;
 mod hostile;
+mod hot_loops;
 mod identities;
 mod launch;
 mod lifetime;
@@ -17,12 +23,16 @@ mod machine_deployment;
 mod machines;
 mod malformed;
 mod manager;
+mod metrics;
 mod paused_machines;
 mod permissions;
 mod placement;
 mod restart;
 mod scenario;
 mod scope;
+mod secrets;
+mod survival;
+mod templates;
 mod terminated;
 mod unmanaged;
 mod waits;

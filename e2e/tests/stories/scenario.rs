@@ -37,7 +37,16 @@ impl Scenario {
 
     /// The same in another world than the one that all tests share.
     pub(crate) async fn in_world(world: &Arc<World>, name: &str) -> anyhow::Result<Self> {
-        let environment = world.test(name).await?;
+        Self::in_environment(world.test(name).await?, name).await
+    }
+
+    /// A story about objects that were stored before fields without effect were refused.
+    pub(crate) async fn of_stored_objects(name: &str) -> anyhow::Result<Self> {
+        let environment = World::shared().await?.test_of_stored_objects(name).await?;
+        Self::in_environment(environment, name).await
+    }
+
+    async fn in_environment(environment: TestEnvironment, name: &str) -> anyhow::Result<Self> {
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
         Ok(Self {
@@ -128,7 +137,16 @@ spec:
 
     /// Waits until the namespace has exactly this many AWSMachines and all are Ready, and gives them.
     pub(crate) async fn machines_ready(&self, count: usize) -> anyhow::Result<Vec<DynamicObject>> {
-        eventually(WITHIN, &format!("{count} AWSMachines to be Ready"), async || {
+        self.machines_ready_within(count, WITHIN).await
+    }
+
+    /// The same with another deadline.
+    pub(crate) async fn machines_ready_within(
+        &self,
+        count: usize,
+        within: Duration,
+    ) -> anyhow::Result<Vec<DynamicObject>> {
+        eventually(within, &format!("{count} AWSMachines to be Ready"), async || {
             let machines = self.machines().await?;
             ensure!(machines.len() == count, "there are {}", machines.len());
             for machine in &machines {

@@ -1,10 +1,9 @@
 //! What a machine waits for before it is launched, and what is never launched.
 
 use capa_e2e::fixtures;
-use serde_json::json;
 
 use super::machines::{INLINE, counts, machine};
-use super::scenario::{OURS, Scenario};
+use super::scenario::{CORE, OURS, Scenario};
 
 #[tokio::test]
 async fn a_machine_waits_for_infrastructure_and_then_for_bootstrap_data() -> anyhow::Result<()> {
@@ -84,7 +83,7 @@ async fn bootstrap_data_that_cannot_be_handed_over_is_never_launched_and_can_be_
 
 #[tokio::test]
 async fn a_field_without_effect_is_named_and_nothing_is_launched_without_it() -> anyhow::Result<()> {
-    let scenario = Scenario::new("unsupported").await?;
+    let scenario = Scenario::of_stored_objects("unsupported").await?;
     let manager = scenario.manager().await?;
     scenario.cluster("dev").await?;
     let spec = format!("{INLINE}, tenancy: dedicated, placementGroupName: near");
@@ -97,9 +96,11 @@ async fn a_field_without_effect_is_named_and_nothing_is_launched_without_it() ->
     }
     assert!(scenario.launches().is_empty(), "{}", scenario.launches());
 
-    let without = json!({"spec": {"tenancy": null, "placementGroupName": null}});
-    scenario.patch(OURS, "AWSMachine", "picky", without).await?;
-    scenario.machine_ready("picky").await?;
+    // A machine does not change, so the next one is without.
+    scenario.begin_deletion(CORE, "Machine", "picky").await?;
+    scenario.gone(OURS, "AWSMachine", &["picky"]).await?;
+    scenario.machine("content", "dev", INLINE).await?;
+    scenario.machine_ready("content").await?;
     assert_eq!(scenario.mutating(), counts(&[("RunInstances", 1)]));
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await

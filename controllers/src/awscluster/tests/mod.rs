@@ -1,5 +1,6 @@
 //! The story of an AWSCluster on doubles of Kubernetes and AWS.
 
+mod fields;
 mod identities;
 mod lookups;
 mod modes;

@@ -121,6 +121,11 @@ async fn a_managed_cluster_is_told_that_its_mode_is_not_there_yet_and_keeps_its_
         pass.message(ConditionType::Ready).contains("spec.unmanaged: true"),
         "names what helps"
     );
+    assert_eq!(pass.events.len(), 1);
+    assert_eq!(
+        (pass.events[0].warning, pass.events[0].reason.as_str()),
+        (true, "NotManagedYet")
+    );
     assert_eq!(pass.calls, [""; 0]);
     assert_eq!(pass.cluster.finalizers(), [meta::CLUSTER_FINALIZER]);
 }
@@ -171,14 +176,4 @@ async fn the_endpoint_is_adopted_from_spec_or_cluster_and_never_waited_for() {
         adopted.cluster.spec, without.cluster.spec,
         "nothing is written to the spec"
     );
-}
-
-#[tokio::test]
-async fn a_mode_without_effect_is_named_and_holds_nothing_back() {
-    let scene = Scene::new();
-    let pass = scene
-        .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Require}}")))
-        .await;
-    assert_eq!(pass.says(ConditionType::PreflightPassed), "False/UnsupportedField");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
 }

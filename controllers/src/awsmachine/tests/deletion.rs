@@ -40,8 +40,7 @@ async fn unanswered_launch() -> Scene {
 fn assert_released(scene: &Scene, pass: &Pass) {
     assert!(pass.machine.is_none(), "still there: {:?}", pass.machine);
     let forgotten = scene.aws.forgotten();
-    assert_eq!(forgotten.len(), 1);
-    assert_eq!(forgotten[0].name, "m");
+    assert_eq!(forgotten.last().map(|machine| machine.name.as_str()), Some("m"));
 }
 
 fn terminated(pass: &Pass) -> bool {
@@ -128,7 +127,7 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
     let waiting = scene.pass().await;
     assert_eq!(
         waiting.calls,
-        ["DescribeInstances", "confirm"],
+        ["DescribeInstances", "confirm", "write_status"],
         "shutting down is not terminated"
     );
     scene
@@ -176,6 +175,59 @@ async fn what_an_unanswered_launch_brought_is_terminated() {
     scene.delete();
     assert!(terminated(&scene.pass().await));
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn a_launch_whose_every_call_was_turned_away_is_released_after_one_lookup() {
+    let scene = Scene::new();
+    scene.refused_with("RequestLimitExceeded").await;
+    scene.delete();
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls, ["DescribeInstances", "remove_finalizer"]);
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn the_instance_of_another_object_of_the_same_name_is_not_terminated() {
+    let scene = never_launched().await;
+    let former = scene.machine("m").unwrap();
+    scene.edit(|machine| {
+        machine.metadata.uid = Some("uid-of-another".into());
+        machine.metadata.deletion_timestamp = None;
+    });
+    let of_another = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
+    scene.aws.put_instance(of_another);
+    // The cache of a process that was frozen still shows the former object.
+    assert!(Box::pin(super::reconcile(former, &scene.world)).await.is_err());
+    assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
+}
+
+#[tokio::test]
+async fn deletion_waits_as_long_after_the_last_call_as_after_the_first() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.after(Duration::from_secs(500)).await;
+    scene.delete();
+    scene.pass().await;
+    let early = scene.after(Duration::from_secs(599)).await;
+    assert_eq!(early.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_released(&scene, &scene.after(Duration::from_secs(1)).await);
+}
+
+#[tokio::test]
+async fn a_process_that_finds_an_open_attempt_on_a_deleted_machine_looks_for_its_full_time() {
+    let mut scene = unanswered_launch().await;
+    scene.kubernetes.advance(Duration::from_secs(3600));
+    scene.restart();
+    let first = scene.pass().await;
+    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert!(scene.after(Duration::from_secs(599)).await.machine.is_some());
+    assert_released(&scene, &scene.after(Duration::from_secs(1)).await);
 }
 
 #[tokio::test]
@@ -192,10 +244,14 @@ async fn a_known_instance_is_terminated_in_every_state_in_which_it_may_live() {
         let pass = scene.pass().await;
         assert_eq!(pass.calls, ["TerminateInstances", "write_status"], "{state}");
         assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
-        assert_eq!(pass.events[0].reason, "SuccessfulTerminate");
-        assert_eq!(pass.next, Next::AwaitChange);
+        assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
+        assert_eq!(pass.events, [], "{state}: nothing has happened yet");
         let waiting = scene.pass().await;
-        assert_eq!(waiting.calls, [""; 0], "{state}: the store wakes us");
+        assert_eq!(waiting.calls, ["write_status"], "{state}: the store wakes us");
+        assert_eq!(waiting.events[0].reason, "SuccessfulTerminate");
+        assert_eq!(waiting.next, Next::AwaitChange);
+        let unchanged = scene.pass().await;
+        assert_eq!((unchanged.calls.len(), unchanged.events.len()), (0, 0), "{state}");
         scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
         let pass = scene.pass().await;
         assert_released(&scene, &pass);
@@ -222,6 +278,11 @@ async fn an_absent_instance_releases_its_machine_only_when_it_is_old_enough() {
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.says(INSTANCE_READY), "False/Terminating");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    assert_eq!(
+        scene.aws.forgotten().len(),
+        1,
+        "what was seen of it while it was young is no proof later"
+    );
     let old = scene.after(Duration::from_secs(200)).await;
     assert_released(&scene, &old);
 }

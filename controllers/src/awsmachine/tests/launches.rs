@@ -54,6 +54,12 @@ async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_
     assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
     assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
+    assert_eq!(
+        again.reasons_of_events(),
+        ["SuccessfulCreate"],
+        "the pass that failed could not tell"
+    );
+    assert!(scene.pass().await.reasons_of_events().is_empty(), "told once");
 }
 
 #[tokio::test]
@@ -66,6 +72,7 @@ async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
     assert_eq!(found.calls[0], "DescribeInstances");
     assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
+    assert_eq!(found.reasons_of_events(), ["SuccessfulCreate"]);
 }
 
 #[tokio::test]
@@ -112,6 +119,21 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
     assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
+}
+
+#[tokio::test]
+async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_launch() {
+    let scene = Scene::new();
+    let turn = Duration::from_millis(1234);
+    scene.aws.defer_launch(turn);
+    scene.aws.defer_launch(turn);
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
+    assert_eq!((waiting.next, waiting.launch().attempt), (Next::Requeue(turn), 0));
+    let still = scene.pass().await;
+    assert_eq!(still.calls, [""; 0]);
+    let launched = scene.pass().await;
+    assert_eq!(launched.launch().instance_id.as_deref(), Some(FIRST));
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! The story of an AWSMachine on doubles of Kubernetes and AWS.
 
+mod abandonment;
 mod capacity;
 mod deletion;
+mod fields;
 mod holders;
 mod launches;
 mod moves;
 mod observation;
 mod pending_deaths;
+mod recovery;
 mod waits;
 
 use std::sync::Arc;
@@ -190,6 +193,10 @@ impl Scene {
 }
 
 impl Pass {
+    fn reasons_of_events(&self) -> Vec<&str> {
+        self.events.iter().map(|event| event.reason.as_str()).collect()
+    }
+
     fn machine(&self) -> &AWSMachine {
         self.machine.as_ref().expect("the machine is there")
     }

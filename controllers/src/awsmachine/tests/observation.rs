@@ -8,10 +8,11 @@ use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::{StateReason, Timing};
 use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Scene};
-use crate::testing::{instance, read};
+use crate::testing::{instance, read, refused};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -122,10 +123,30 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.says(READY), "True/Ready");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    assert_eq!(
+        scene.aws.forgotten().len(),
+        1,
+        "what was seen of it while it was young is no proof later"
+    );
     let old = scene.after(Duration::from_secs(200)).await;
     assert_eq!(old.says(INSTANCE_READY), "False/NotFound");
     assert_eq!(old.says(READY), "False/NotFound");
     assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn an_instance_is_no_older_than_its_launch() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
+    scene.pass().await;
+    scene.aws.launch_at(Timestamp::UNIX_EPOCH + Duration::from_secs(290));
+    scene.after(Duration::from_secs(290)).await;
+    scene.aws.remove_instance(FIRST);
+    let young = scene.after(Duration::from_secs(100)).await;
+    assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
+    assert_eq!(young.says(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]
@@ -175,20 +196,6 @@ async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
     let pass = scene.pass().await;
     assert_eq!(pass.machine().finalizers(), [meta::MACHINE_FINALIZER]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
-    let scene = Scene::running().await;
-    scene.edit(|machine| machine.status = None);
-    let recovered = scene.pass().await;
-    assert_eq!(recovered.calls, ["write_status"]);
-    assert_eq!(recovered.says(READY), "True/Ready");
-    let in_use = recovered.status().network.as_ref().unwrap();
-    assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
-    assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));
-    assert_eq!(scene.pass().await.calls, [""; 0]);
-    assert_eq!(scene.tokens().len(), 1);
 }
 
 #[tokio::test]

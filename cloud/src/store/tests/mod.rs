@@ -1,3 +1,6 @@
+mod terminations;
+mod vanishing;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -73,7 +76,7 @@ impl Rig {
         self.store.ended(call, Ok(instances.to_vec()), self.now);
     }
 
-    fn fail(&mut self, call: Call, error: CloudError) -> Option<Report> {
+    fn fail(&mut self, call: Call, error: CloudError) -> Vec<Report> {
         self.store.ended(call, Err(error), self.now)
     }
 
@@ -170,7 +173,7 @@ fn exactly_the_machines_whose_instance_changed_are_woken() {
 #[test]
 fn a_machine_that_comes_late_is_told_what_is_known() {
     let mut rig = Rig::listed(&[running("i-1")]);
-    rig.store.launched(running("i-2"));
+    rig.store.launched(&running("i-2"));
     assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
     assert_eq!(rig.woken(), [""; 0]);
 }
@@ -222,7 +225,7 @@ fn a_listing_that_began_before_a_write_cannot_undo_it() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let listing = rig.call();
-    rig.store.launched(instance("i-2", InstanceState::Pending));
+    rig.store.launched(&instance("i-2", InstanceState::Pending));
     rig.watch("i-2");
     rig.store.changed_state("i-1", InstanceState::ShuttingDown);
     rig.woken();
@@ -236,7 +239,7 @@ fn a_listing_that_began_before_a_write_cannot_undo_it() {
 #[test]
 fn an_instance_we_launched_is_absent_only_after_reads_that_began_after_the_launch() {
     let mut rig = rig();
-    rig.store.launched(running("i-1"));
+    rig.store.launched(&running("i-1"));
     rig.watch("i-1");
     let listing = rig.call();
     rig.end(listing, &[]);
@@ -268,7 +271,7 @@ fn only_watched_instances_in_transition_are_polled() {
         instance("i-3", InstanceState::Terminated),
         instance("i-4", InstanceState::Stopping),
     ]);
-    rig.store.launched(instance("i-unwatched", InstanceState::Pending));
+    rig.store.launched(&instance("i-unwatched", InstanceState::Pending));
     assert_eq!(rig.due(), []);
     assert_eq!(rig.store.next_due(), Some(Duration::from_secs(5)));
     rig.pass(5);
@@ -309,13 +312,13 @@ fn calls_that_fail_conclude_nothing() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let listing = rig.call();
-    assert!(rig.fail(listing, unreachable()).is_some());
+    assert_eq!(rig.fail(listing, unreachable()).len(), 1);
     assert_eq!(rig.due(), []);
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
     let look = rig.call();
-    assert!(rig.fail(look, unreachable()).is_some());
+    assert_eq!(rig.fail(look, unreachable()).len(), 1);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     assert_eq!(rig.woken(), [""; 0]);
     rig.pass(60);
@@ -360,11 +363,11 @@ fn a_failure_is_reported_once_per_error_and_its_end_once() {
         let call = rig.due().remove(0);
         rig.store.ended(call, answer, rig.now)
     };
-    assert_eq!(report(Err(unreachable())), Some(Report::Failing(unreachable())));
-    assert_eq!(report(Err(unreachable())), None);
-    assert_eq!(report(Err(unauthorized())), Some(Report::Failing(unauthorized())));
-    assert_eq!(report(Ok(vec![running("i-1")])), Some(Report::Recovered));
-    assert_eq!(report(Ok(vec![running("i-1")])), None);
+    assert_eq!(report(Err(unreachable())), [Report::Failing(unreachable())]);
+    assert_eq!(report(Err(unreachable())), []);
+    assert_eq!(report(Err(unauthorized())), [Report::Failing(unauthorized())]);
+    assert_eq!(report(Ok(vec![running("i-1")])), [Report::Recovered]);
+    assert_eq!(report(Ok(vec![running("i-1")])), []);
 }
 
 #[test]
@@ -384,7 +387,7 @@ fn refused_credentials_wake_every_machine_once() {
 #[test]
 fn instances_that_nobody_watches_are_dropped_with_the_listing_that_misses_them() {
     let mut rig = Rig::listed(&[running("i-1")]);
-    rig.store.launched(running("i-2"));
+    rig.store.launched(&running("i-2"));
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);

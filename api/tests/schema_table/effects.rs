@@ -1,0 +1,127 @@
+//! Every field of a spec has an effect that a test shows, or is on the list of those without.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_api::unsupported::{self, When};
+
+use crate::our_rows;
+use crate::rows::{Place, Row};
+use crate::sources::Test;
+
+const EFFECTS: &str = include_str!("../data/effects.tsv");
+
+/// The tests that show what a field does, by kind and path.
+fn effects(table: &str) -> BTreeMap<Place, String> {
+    let mut effects = BTreeMap::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [kinds, path, test] = columns[..] else {
+            panic!("3 columns expected: {line:?}");
+        };
+        for kind in kinds.split(',') {
+            let twice = effects.insert(place(kind, path), test.to_owned());
+            assert_eq!(twice, None, "{kind} {path} is listed twice");
+        }
+    }
+    effects
+}
+
+fn place(kind: &str, path: &str) -> Place {
+    Place {
+        kind: kind.to_owned(),
+        path: path.to_owned(),
+    }
+}
+
+/// Whether `path` is `top` or below it.
+fn is_within(top: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{']))
+}
+
+/// The fields of specs that hold a value themselves, and the spec that a template has instead of fields of its own.
+fn wanted(rows: &BTreeMap<Place, Row>) -> BTreeSet<Place> {
+    let in_template = "spec.template.spec";
+    let of_template = |place: &Place| place.kind.ends_with("Template") && is_within(in_template, &place.path);
+    let has_parts = |place: &Place| {
+        let same_kind = rows.keys().filter(|other| other.kind == place.kind);
+        same_kind
+            .into_iter()
+            .any(|other| other.path != place.path && is_within(&place.path, &other.path))
+    };
+    let spec = rows.keys().filter(|place| is_within("spec", &place.path));
+    let own = spec.filter(|place| {
+        if of_template(place) {
+            place.path == in_template
+        } else {
+            !has_parts(place)
+        }
+    });
+    own.cloned().collect()
+}
+
+/// The row of the list that holds for a field, if there is one.
+fn without_effect(place: &Place) -> Option<&'static unsupported::Field> {
+    let of_kind = unsupported::fields().iter().filter(|field| field.kind == place.kind);
+    of_kind
+        .into_iter()
+        .find(|field| is_within(&format!("spec.{}", field.path), &place.path))
+}
+
+#[test]
+fn every_field_has_a_test_that_shows_its_effect_or_is_listed_as_without() {
+    let wanted = wanted(&our_rows());
+    let effects = effects(EFFECTS);
+    let mut wrong = Vec::new();
+    for place in &wanted {
+        let Place { kind, path } = place;
+        match (effects.get(place), without_effect(place)) {
+            (None, None) => wrong.push(format!("{kind} {path}: neither on the list nor in effects.tsv")),
+            // Some of its values, or what it says at creation, have an effect nevertheless.
+            (Some(_), Some(field)) if field.neutral.is_empty() && field.when != When::Changed => {
+                wrong.push(format!(
+                    "{kind} {path}: on the list as without effect, and in effects.tsv"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let unknown = effects.keys().filter(|place| !wanted.contains(place));
+    wrong.extend(unknown.map(|Place { kind, path }| format!("{kind} {path}: in effects.tsv, but no such field")));
+    assert!(wrong.is_empty(), "{} fields:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_tests_that_show_effects_exist_and_speak_of_their_fields() {
+    let mut wrong = Vec::new();
+    for (Place { kind, path }, test) in effects(EFFECTS) {
+        let (file, name) = test.split_once("::").expect("file::test");
+        let below = path.strip_prefix("spec.").unwrap_or(&path);
+        match Test::find(file, name) {
+            Err(why) => wrong.push(format!("{kind} {path}: {why}")),
+            Ok(test) if !test.speaks_of(below) => {
+                wrong.push(format!(
+                    "{kind} {path}: {name} does not have it as a string, or asserts nothing"
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{} fields:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_template_has_the_fields_of_its_kind_and_no_others() {
+    let rows = our_rows();
+    for kind in ["AWSCluster", "AWSMachine"] {
+        let template = format!("{kind}Template");
+        let of = |kind: &str, top: &str| -> BTreeMap<String, Row> {
+            let rows = rows.iter().filter(|(place, _)| place.kind == kind);
+            rows.filter_map(|(place, row)| Some((place.path.strip_prefix(top)?.to_owned(), row.clone())))
+                .collect()
+        };
+        let fields = of(kind, "spec.");
+        assert!(fields.len() > 90, "{kind} has {} fields", fields.len());
+        assert_eq!(of(&template, "spec.template.spec."), fields, "{template}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Call rates, kept before the wire.
+
+use std::time::{Duration, Instant};
+
+use capa_cloud::{ClusterClouds, ErrorClass, InstanceState, MachineClouds, Query};
+use prometheus_client::encoding::text::encode;
+
+use super::calls::request;
+use super::fake::{Fake, REGION, caller_identity, ec2_error, eventually, identity, instances, machine};
+
+#[tokio::test]
+async fn launches_beyond_the_rate_are_deferred_without_a_call_and_made_at_their_turn() {
+    let fake = Fake::start(|_| ec2_error(400, "InvalidAMIID.NotFound", "none")).await;
+    let (clouds, registry) = fake.clouds_in_real_time().await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    let began = Instant::now();
+    let mut deferred = Vec::new();
+    for index in 0..5 {
+        let key = machine(&index.to_string());
+        let error = machines.launch(&key, &request()).await.unwrap_err();
+        match error.retry_after {
+            Some(turn) => deferred.push((key, Instant::now() + turn)),
+            None => assert_eq!(error.class, ErrorClass::NotFound),
+        }
+    }
+    // Two calls at once; whatever else was made came back at two a second meanwhile.
+    let refilled = usize::try_from(began.elapsed().as_millis() / 500).unwrap();
+    let made = fake.calls_of("RunInstances").len();
+    assert_eq!(made + deferred.len(), 5);
+    assert!(
+        made >= 2 && made <= 2 + refilled,
+        "{made} calls in {:?}",
+        began.elapsed()
+    );
+    for (key, turn) in deferred {
+        tokio::time::sleep_until(turn.into()).await;
+        let error = machines.launch(&key, &request()).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::NotFound, "it is its turn: {error}");
+    }
+    assert_eq!(fake.calls_of("RunInstances").len(), 5);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let waits = format!(
+        "capa_aws_throttle_wait_seconds_count{{action=\"RunInstances\"}} {}",
+        5 - made
+    );
+    assert!(text.contains(&waits), "{waits}\nis not in\n{text}");
+}
+
+#[tokio::test]
+async fn a_throttled_call_is_not_repeated_by_the_sdk_and_slows_down_what_follows() {
+    let fake = Fake::start(|_| ec2_error(503, "RequestLimitExceeded", "slow down")).await;
+    let (clouds, _registry) = fake.clouds_in_real_time().await;
+    let cluster = clouds.cluster(&identity("A"), REGION);
+    let throttled = cluster.vpcs(&Query::default()).await.unwrap_err();
+    assert_eq!((throttled.class, throttled.retry_after), (ErrorClass::Throttled, None));
+    assert_eq!(fake.calls_of("DescribeVpcs").len(), 1);
+    let deferred = cluster.vpcs(&Query::default()).await.unwrap_err();
+    let turn = deferred.retry_after.expect("a turn later");
+    assert!(turn <= Duration::from_millis(200), "five a second are left: {turn:?}");
+    assert_eq!(fake.calls_of("DescribeVpcs").len(), 1);
+    tokio::time::sleep(turn).await;
+    assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err().retry_after, None);
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_is_repeated_by_the_sdk() {
+    let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
+    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    assert_eq!(
+        cluster.vpcs(&Query::default()).await.unwrap_err().class,
+        ErrorClass::NoAnswer
+    );
+    assert_eq!(fake.calls_of("DescribeVpcs").len(), 3);
+}
+
+#[tokio::test]
+async fn identities_of_one_account_share_its_rate() {
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "GetCallerIdentity" => caller_identity(),
+        _ => ec2_error(503, "RequestLimitExceeded", "slow down"),
+    })
+    .await;
+    let (clouds, _registry) = fake.clouds_in_real_time().await;
+    let [one, other] = ["A", "B"].map(|name| clouds.cluster(&identity(name), REGION));
+    one.account_id().await.unwrap();
+    other.account_id().await.unwrap();
+    assert_eq!(one.vpcs(&Query::default()).await.unwrap_err().retry_after, None);
+    assert!(other.vpcs(&Query::default()).await.unwrap_err().retry_after.is_some());
+}
+
+#[tokio::test]
+async fn the_stores_listing_waits_for_its_turn() {
+    let fake = Fake::start(|_| instances(&[("i-1", InstanceState::Running)], None)).await;
+    let (clouds, _registry) = fake.clouds_in_real_time().await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    let lookup = |index: usize| {
+        let machines = machines.clone();
+        async move {
+            machines
+                .find_instances(&Query::filter("instance-id", [index.to_string()]))
+                .await
+        }
+    };
+    let (mut made, mut began) = (0, Instant::now());
+    while lookup(made).await.is_ok() {
+        (made, began) = (made + 1, Instant::now());
+        assert!(made < 1000);
+    }
+    machines.instance(&machine("one"), "i-1");
+    let listed = || fake.calls().iter().any(|call| call.field("Filter.1.Name") == "tag-key");
+    eventually("the listing has its turn", listed).await;
+    let waited = began.elapsed();
+    assert!(
+        waited >= Duration::from_millis(100),
+        "the lookup that was deferred is ahead, and ten calls a second are made: {waited:?}"
+    );
+}

@@ -1,0 +1,132 @@
+//! How often AWS may be called: the rates of one account in one region, and whose turn it is.
+//!
+//! Pure: time is passed in, counted from any fixed origin, and nothing waits. A call that finds no token is told when its
+//! turn comes; the turn is kept for whoever asked until shortly after that time. EC2 counts each action by itself, so
+//! each action has a bucket of its own, filled at our share of what AWS publishes ([`published()`]).
+
+mod bucket;
+mod meter;
+mod published;
+mod share;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bucket::Bucket;
+pub use published::{Published, Rate, published};
+pub use share::{AccountShares, ParseShareError, Share, Shares};
+
+use crate::{MachineKey, Query};
+
+/// What a call is for, the most urgent first. It matters between calls of one action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Ends an instance that costs money.
+    Terminate,
+    /// Brings an instance up, or is looked up before that.
+    Launch,
+    /// Reads what may be read a little later as well.
+    Describe,
+    /// Writes tags.
+    Tag,
+}
+
+impl Priority {
+    fn rank(self) -> u32 {
+        match self {
+            Self::Terminate => 0,
+            Self::Launch => 1,
+            Self::Describe => 2,
+            Self::Tag => 3,
+        }
+    }
+}
+
+/// Who calls: a turn is kept for it by this.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Caller {
+    /// A machine.
+    Machine(MachineKey),
+    /// Whoever asks this question.
+    Question(Query),
+    /// A task of its own, by name.
+    Task(String),
+}
+
+/// One call to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The API action, for example `RunInstances`.
+    pub action: &'static str,
+    /// Who calls.
+    pub caller: Caller,
+    /// What for.
+    pub priority: Priority,
+    /// How many instances the call names or asks for, where AWS counts them; 1 for a launch.
+    pub instances: u64,
+}
+
+/// The rates of one account in one region.
+pub struct Limiter {
+    share: Share,
+    buckets: BTreeMap<&'static str, Bucket>,
+}
+
+impl Limiter {
+    /// Rates at this share of the published ones. Launches and terminations have all of theirs. Every bucket starts with
+    /// one second of refill when it is first used.
+    pub fn new(share: Share) -> Self {
+        Self {
+            share,
+            buckets: BTreeMap::new(),
+        }
+    }
+
+    /// Asks for a turn without making the call yet: once it has come it stays the caller's for some seconds, for
+    /// [`Limiter::take`].
+    ///
+    /// # Errors
+    /// How long until the turn comes.
+    pub fn turn(&mut self, turn: &Turn, now: Duration) -> Result<(), Duration> {
+        self.bucket(turn.action, now)
+            .turn(&turn.caller, turn.priority, turn.instances, now)
+    }
+
+    /// Takes the tokens of a call that is made now.
+    ///
+    /// # Errors
+    /// How long until the caller's turn comes. Whoever comes back then, or up to ten seconds later, is granted it unless
+    /// something more urgent or a throttle came between.
+    pub fn take(&mut self, turn: &Turn, now: Duration) -> Result<(), Duration> {
+        self.bucket(turn.action, now)
+            .take(&turn.caller, turn.priority, turn.instances, now)
+    }
+
+    /// Counts a call that goes on with an earlier one, such as the next page: it is not held up halfway, those that come
+    /// after it are.
+    pub fn go_on(&mut self, action: &'static str, now: Duration) {
+        self.bucket(action, now).charge(0, now);
+    }
+
+    /// Gives up the turns of somebody who will not come.
+    pub fn forget(&mut self, caller: &Caller) {
+        for bucket in self.buckets.values_mut() {
+            bucket.forget(caller);
+        }
+    }
+
+    /// AWS throttled a call that began then: the action's rate is halved, and recovers a tenth of the whole for each
+    /// minute without a throttle. Calls that were under way together count as one.
+    pub fn throttled(&mut self, action: &'static str, began: Duration, now: Duration) {
+        self.bucket(action, now).throttled(began, now);
+    }
+
+    fn bucket(&mut self, action: &'static str, now: Duration) -> &mut Bucket {
+        let share = self.share;
+        self.buckets
+            .entry(action)
+            .or_insert_with(|| Bucket::new(published(action), share, now))
+    }
+}

@@ -1,0 +1,449 @@
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LAUNCH: &str = "RunInstances";
+const DESCRIBE: &str = "DescribeInstances";
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn caller(name: &str) -> Caller {
+    Caller::Task(name.to_owned())
+}
+
+fn call(action: &'static str, name: &str, priority: Priority) -> Turn {
+    Turn {
+        action,
+        caller: caller(name),
+        priority,
+        instances: 1,
+    }
+}
+
+fn launch(name: &str) -> Turn {
+    call(LAUNCH, name, Priority::Launch)
+}
+
+fn half() -> Limiter {
+    Limiter::new(Share::default())
+}
+
+/// Takes all that is there, each as a caller of its own, and says how many there were.
+fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
+    let drained = (0..1000)
+        .take_while(|index| {
+            let turn = call(action, &format!("drain-{index}"), Priority::Describe);
+            let taken = limiter.take(&turn, now);
+            limiter.forget(&turn.caller);
+            taken.is_ok()
+        })
+        .count();
+    assert!(drained < 1000);
+    drained
+}
+
+/// Has everybody come when it wants to and then when it is told to; gives the time at which each was granted its turn.
+fn play(limiter: &mut Limiter, calls: &[(Duration, Turn)]) -> Vec<Duration> {
+    let mut granted = vec![Duration::ZERO; calls.len()];
+    let mut events: BinaryHeap<_> = calls
+        .iter()
+        .enumerate()
+        .map(|(index, (at, _))| Reverse((*at, index)))
+        .collect();
+    let mut asked = 0;
+    while let Some(Reverse((now, index))) = events.pop() {
+        asked += 1;
+        assert!(asked < calls.len() * 100, "asked without end");
+        match limiter.take(&calls[index].1, now) {
+            Ok(()) => granted[index] = now,
+            Err(wait) => events.push(Reverse((now + wait, index))),
+        }
+    }
+    granted
+}
+
+#[test]
+fn a_bucket_starts_with_a_second_of_its_share_and_fills_up_to_its_share_of_the_burst() {
+    // Published are 20 a second and 100 at once; launches and terminations are ours altogether.
+    let table = [
+        (DESCRIBE, 10, 50),
+        ("CreateTags", 5, 50),
+        ("ModifyInstanceAttribute", 2, 25),
+        (LAUNCH, 2, 5),
+        ("TerminateInstances", 5, 100),
+    ];
+    for (action, first, burst) in table {
+        let mut limiter = half();
+        assert_eq!(drain(&mut limiter, action, seconds(5.0)), first, "{action}");
+        assert_eq!(drain(&mut limiter, action, seconds(5.0)), 0, "{action}");
+        assert_eq!(drain(&mut limiter, action, seconds(3600.0)), burst, "{action}");
+    }
+}
+
+#[test]
+fn the_smallest_share_still_makes_a_call_now_and_then() {
+    let mut limiter = Limiter::new("0.001".parse().unwrap());
+    let turn = call(DESCRIBE, "a", Priority::Describe);
+    let wait = limiter.take(&turn, Duration::ZERO).unwrap_err();
+    assert_eq!(
+        wait,
+        seconds(49.0),
+        "one call in 50 s, of which one second is in the bucket"
+    );
+    assert_eq!(limiter.take(&turn, wait), Ok(()));
+}
+
+#[test]
+fn actions_do_not_share_a_bucket_nor_do_limiters() {
+    let (mut one, mut other) = (half(), half());
+    assert_eq!(drain(&mut one, DESCRIBE, Duration::ZERO), 10);
+    assert_eq!(drain(&mut one, "DescribeSubnets", Duration::ZERO), 10);
+    one.throttled(DESCRIBE, Duration::ZERO, Duration::ZERO);
+    assert_eq!(drain(&mut one, "DescribeVpcs", Duration::ZERO), 10);
+    assert_eq!(drain(&mut other, DESCRIBE, Duration::ZERO), 10);
+}
+
+#[test]
+fn whoever_finds_no_token_is_told_when_its_turn_is_and_has_it_then() {
+    let mut limiter = half();
+    drain(&mut limiter, LAUNCH, Duration::ZERO);
+    let waits: Vec<Duration> = ["a", "b", "c"]
+        .iter()
+        .map(|name| limiter.take(&launch(name), Duration::ZERO).unwrap_err())
+        .collect();
+    assert_eq!(waits, [seconds(0.5), seconds(1.0), seconds(1.5)]);
+    // In whatever order they come: nobody takes another's turn.
+    assert_eq!(limiter.take(&launch("b"), seconds(1.0)), Ok(()));
+    assert_eq!(limiter.take(&launch("late"), seconds(1.0)), Err(seconds(1.0)));
+    assert_eq!(limiter.take(&launch("c"), seconds(1.5)), Ok(()));
+    assert_eq!(limiter.take(&launch("a"), seconds(1.5)), Ok(()));
+    assert_eq!(limiter.take(&launch("late"), seconds(2.0)), Ok(()));
+}
+
+#[test]
+fn asking_again_too_early_changes_nothing() {
+    let mut limiter = half();
+    drain(&mut limiter, LAUNCH, Duration::ZERO);
+    assert_eq!(limiter.take(&launch("a"), Duration::ZERO), Err(seconds(0.5)));
+    assert_eq!(limiter.take(&launch("b"), Duration::ZERO), Err(seconds(1.0)));
+    assert_eq!(limiter.take(&launch("a"), seconds(0.25)), Err(seconds(0.25)));
+    assert_eq!(limiter.take(&launch("b"), seconds(0.25)), Err(seconds(0.75)));
+}
+
+#[test]
+fn a_turn_that_is_not_used_goes_to_the_others() {
+    let mut limiter = half();
+    drain(&mut limiter, LAUNCH, Duration::ZERO);
+    assert_eq!(limiter.take(&launch("gone"), Duration::ZERO), Err(seconds(0.5)));
+    assert_eq!(
+        limiter.take(&launch("b"), seconds(0.5)),
+        Err(seconds(0.5)),
+        "it is kept"
+    );
+    assert_eq!(limiter.take(&launch("forgotten"), seconds(0.5)), Err(seconds(1.0)));
+    limiter.forget(&caller("forgotten"));
+    assert_eq!(limiter.take(&launch("c"), seconds(0.5)), Err(seconds(1.0)));
+    // Ten seconds after its turn it is nobody's any more.
+    let late = seconds(10.6);
+    assert_eq!(drain(&mut limiter, LAUNCH, late), 3, "five, less those of b and c");
+}
+
+#[test]
+fn a_turn_that_has_come_stays_while_its_caller_prepares_the_call() {
+    let mut limiter = half();
+    assert_eq!(limiter.turn(&launch("a"), Duration::ZERO), Ok(()));
+    assert_eq!(
+        limiter.turn(&launch("a"), seconds(0.1)),
+        Ok(()),
+        "asking twice costs once"
+    );
+    assert_eq!(drain(&mut limiter, LAUNCH, seconds(0.1)), 1);
+    assert_eq!(limiter.take(&launch("a"), seconds(9.0)), Ok(()));
+    let mut limiter = half();
+    assert_eq!(limiter.turn(&launch("a"), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.turn(&launch("b"), Duration::ZERO), Ok(()));
+    limiter.forget(&caller("b"));
+    assert_eq!(
+        drain(&mut limiter, LAUNCH, Duration::ZERO),
+        1,
+        "what is given up is there again"
+    );
+    assert_eq!(drain(&mut limiter, LAUNCH, seconds(1.0)), 2);
+    assert_eq!(
+        drain(&mut limiter, LAUNCH, seconds(10.5)),
+        5,
+        "and what is not used in ten seconds"
+    );
+}
+
+#[test]
+fn the_more_urgent_goes_first() {
+    let order = [Priority::Tag, Priority::Describe, Priority::Launch, Priority::Terminate];
+    let mut limiter = half();
+    drain(&mut limiter, DESCRIBE, Duration::ZERO);
+    let turn = |priority| call(DESCRIBE, &format!("{priority:?}"), priority);
+    for priority in order {
+        assert_eq!(
+            limiter.take(&turn(priority), Duration::ZERO),
+            Err(seconds(0.1)),
+            "{priority:?} overtakes"
+        );
+    }
+    for (index, priority) in order.iter().rev().enumerate() {
+        let now = Duration::from_millis(100 * (index as u64 + 1));
+        for later in order.iter().rev().skip(index + 1) {
+            assert!(
+                limiter.take(&turn(*later), now).is_err(),
+                "{later:?} before {priority:?}"
+            );
+        }
+        assert_eq!(limiter.take(&turn(*priority), now), Ok(()), "{priority:?}");
+    }
+}
+
+#[test]
+fn nobody_is_overtaken_for_ever() {
+    let mut limiter = half();
+    let tag = call("CreateTags", "tag", Priority::Tag);
+    drain(&mut limiter, "CreateTags", Duration::ZERO);
+    // Ten terminations a second ask for what five tokens a second allow.
+    let terminations = (0_u32..2000).map(|index| {
+        let turn = call("CreateTags", &format!("t-{index}"), Priority::Terminate);
+        (Duration::from_millis(100) * index, turn)
+    });
+    let calls: Vec<_> = std::iter::once((Duration::ZERO, tag)).chain(terminations).collect();
+    let granted = play(&mut limiter, &calls)[0];
+    assert!(granted > seconds(90.0), "terminations go first: {granted:?}");
+    assert!(granted < seconds(190.0), "{granted:?}");
+}
+
+#[test]
+fn a_throttle_halves_the_rate_and_each_quiet_minute_brings_a_tenth_back() {
+    let mut limiter = half();
+    let mut rate_at = |minute: u64| {
+        let start = seconds(60.0) * u32::try_from(minute).unwrap() + seconds(10.0);
+        drain(&mut limiter, DESCRIBE, start);
+        if minute == 0 {
+            limiter.throttled(DESCRIBE, Duration::ZERO, Duration::ZERO);
+            drain(&mut limiter, DESCRIBE, start);
+        }
+        drain(&mut limiter, DESCRIBE, start + seconds(2.0))
+    };
+    let rates: Vec<usize> = (0..8).map(&mut rate_at).collect();
+    assert_eq!(rates, [10, 12, 14, 16, 18, 20, 20, 20], "in two seconds");
+}
+
+#[test]
+fn calls_that_were_throttled_together_halve_the_rate_once() {
+    let mut limiter = half();
+    drain(&mut limiter, DESCRIBE, Duration::ZERO);
+    for began in [0.0, 0.2, 0.5] {
+        limiter.throttled(DESCRIBE, seconds(began), seconds(1.0));
+    }
+    assert_eq!(
+        limiter.take(&call(DESCRIBE, "a", Priority::Describe), seconds(1.0)),
+        Err(seconds(0.2))
+    );
+    limiter.throttled(DESCRIBE, seconds(1.1), seconds(1.1));
+    assert_eq!(
+        limiter.take(&call(DESCRIBE, "a", Priority::Describe), seconds(1.1)),
+        Err(seconds(0.4)),
+        "one that began after the rate was halved halves it again"
+    );
+}
+
+#[test]
+fn throttles_without_end_leave_a_call_every_now_and_then() {
+    let mut limiter = half();
+    let turn = launch("a");
+    let mut now = Duration::ZERO;
+    for _ in 0..100 {
+        while let Err(wait) = limiter.take(&turn, now) {
+            assert!(wait <= seconds(33.0), "{wait:?}");
+            now += wait;
+        }
+        limiter.throttled(LAUNCH, now, now);
+    }
+}
+
+#[test]
+fn further_pages_are_not_held_up_but_paid_for() {
+    let mut limiter = half();
+    assert_eq!(drain(&mut limiter, DESCRIBE, Duration::ZERO), 10);
+    for _ in 0..3 {
+        limiter.go_on(DESCRIBE, Duration::ZERO);
+    }
+    let next = limiter.take(&call(DESCRIBE, "a", Priority::Describe), Duration::ZERO);
+    assert_eq!(next, Err(seconds(0.4)));
+}
+
+#[test]
+fn a_batch_costs_as_many_instances_as_it_names() {
+    let mut limiter = half();
+    let batch = |name: &str, instances| Turn {
+        instances,
+        ..call("TerminateInstances", name, Priority::Terminate)
+    };
+    // 20 instances a second come back, and one second of them is there at first.
+    assert_eq!(limiter.take(&batch("a", 20), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.take(&batch("b", 60), Duration::ZERO), Err(seconds(3.0)));
+    assert_eq!(limiter.take(&batch("c", 20), Duration::ZERO), Err(seconds(4.0)));
+    assert_eq!(limiter.take(&batch("b", 60), seconds(3.0)), Ok(()));
+    assert_eq!(limiter.take(&batch("c", 20), seconds(4.0)), Ok(()));
+    assert_eq!(
+        limiter.take(&batch("huge", 5000), seconds(3600.0)),
+        Ok(()),
+        "no more than ever fits"
+    );
+}
+
+/// EC2's own bucket, which other users of the account draw on as well.
+struct Server {
+    level: f64,
+    burst: f64,
+    refill: f64,
+    others: f64,
+    at: Duration,
+}
+
+impl Server {
+    fn launches(others: f64) -> Self {
+        let Rate { burst, refill } = published(LAUNCH).requests;
+        Self {
+            level: f64::from(burst),
+            burst: f64::from(burst),
+            refill: f64::from(refill),
+            others,
+            at: Duration::ZERO,
+        }
+    }
+
+    fn accepts(&mut self, now: Duration) -> bool {
+        let gained = now.saturating_sub(self.at).as_secs_f64() * (self.refill - self.others);
+        self.level = (self.level + gained).min(self.burst);
+        self.at = now;
+        let accepted = self.level >= 1.0 - 1e-9;
+        if accepted {
+            self.level -= 1.0;
+        }
+        accepted
+    }
+}
+
+struct Fleet {
+    took: Duration,
+    calls: usize,
+    throttles: usize,
+}
+
+/// Machines that all want to be launched at once; each comes back when it is told to, and five seconds after a throttle.
+fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
+    let mut limiter = half();
+    let mut events: BinaryHeap<_> = (0..machines)
+        .map(|machine| Reverse((Duration::ZERO, machine)))
+        .collect();
+    let mut fleet = Fleet {
+        took: Duration::ZERO,
+        calls: 0,
+        throttles: 0,
+    };
+    while let Some(Reverse((now, machine))) = events.pop() {
+        let again = if let Err(wait) = limiter.take(&launch(&machine.to_string()), now) {
+            wait
+        } else {
+            fleet.calls += 1;
+            if server.accepts(now) {
+                fleet.took = now;
+                continue;
+            }
+            fleet.throttles += 1;
+            limiter.throttled(LAUNCH, now, now);
+            seconds(5.0)
+        };
+        events.push(Reverse((now + again, machine)));
+    }
+    fleet
+}
+
+#[test]
+fn two_hundred_machines_are_launched_as_fast_as_the_published_bucket_allows() {
+    let fleet = launch_fleet(200, Server::launches(0.0));
+    // Five at once, then two a second.
+    let allowed = seconds((200.0 - 5.0) / 2.0);
+    assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} of {allowed:?}", fleet.took);
+    assert_eq!((fleet.calls, fleet.throttles), (200, 0));
+}
+
+#[test]
+fn beside_other_users_of_the_bucket_at_most_one_call_in_a_hundred_is_throttled() {
+    for others in [0.25, 0.5, 1.0] {
+        let fleet = launch_fleet(200, Server::launches(others));
+        let allowed = seconds((200.0 - 5.0) / (2.0 - others));
+        assert!(
+            fleet.throttles >= 1,
+            "with {others} a second of others the bucket must run dry"
+        );
+        assert!(
+            fleet.throttles * 100 <= fleet.calls,
+            "{} of {}",
+            fleet.throttles,
+            fleet.calls
+        );
+        assert!(
+            fleet.took <= allowed * 2,
+            "{:?} of {allowed:?} with {others}",
+            fleet.took
+        );
+    }
+}
+
+proptest! {
+    /// Whatever is asked for and when: no more is granted in any time than the bucket and the refill of that time.
+    #[test]
+    fn no_window_grants_more_than_burst_and_refill(
+        asked in proptest::collection::vec((0_u64..3000, 0_usize..12, 0_usize..4), 1..200),
+    ) {
+        let priorities = [Priority::Terminate, Priority::Launch, Priority::Describe, Priority::Tag];
+        let mut limiter = half();
+        let mut now = Duration::ZERO;
+        let mut granted = Vec::new();
+        for (pause, name, priority) in asked {
+            now += Duration::from_millis(pause);
+            let turn = call(LAUNCH, &format!("{name}-{priority}"), priorities[priority]);
+            if limiter.take(&turn, now).is_ok() {
+                granted.push(now);
+            }
+        }
+        for (index, from) in granted.iter().enumerate() {
+            for (count, until) in granted.iter().skip(index).enumerate() {
+                let window = until.saturating_sub(*from);
+                let most = 5 + window.as_millis() * 2 / 1000;
+                prop_assert!((count as u128) < most, "{} in {window:?}", count + 1);
+            }
+        }
+    }
+
+    /// Everybody who comes back when told has its turn in the end.
+    #[test]
+    fn everybody_who_comes_when_told_is_served(
+        arrivals in proptest::collection::vec((0_u64..20_000, 0_usize..4), 1..60),
+    ) {
+        let priorities = [Priority::Terminate, Priority::Launch, Priority::Describe, Priority::Tag];
+        let mut limiter = half();
+        let calls: Vec<_> = arrivals
+            .iter()
+            .enumerate()
+            .map(|(index, (at, priority))| {
+                (Duration::from_millis(*at), call(LAUNCH, &index.to_string(), priorities[*priority]))
+            })
+            .collect();
+        let last = play(&mut limiter, &calls).into_iter().max().unwrap_or_default();
+        // Nothing is wasted: the last is served no later than if all had come at the end.
+        prop_assert!(last <= Duration::from_millis(20_000) + Duration::from_millis(500) * u32::try_from(arrivals.len()).unwrap());
+    }
+}

@@ -1,0 +1,296 @@
+//! What each field of an AWSCluster's spec does. `api/tests/data/effects.tsv` names these tests field by field.
+
+use std::collections::BTreeMap;
+
+use capa_api::conditions::ConditionType;
+use capa_api::unsupported::{self, When};
+use serde_json::{Value, json};
+
+use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
+use crate::testing::fields::{Row, assert_effect, laid_over, spec_with};
+
+async fn pass(spec: &str) -> Pass {
+    let scene = Scene::new();
+    scene.aws.security_group("sg-0000000c", "vpc-00000001");
+    scene.pass(&aws_cluster(spec)).await
+}
+
+/// What one pass over a fresh cluster with this spec shows: the calls and the status.
+async fn observed(spec: &str) -> Value {
+    let pass = pass(spec).await;
+    let conditions = pass.status().conditions.iter().map(|condition| {
+        let is = format!("{}/{}", condition.status, condition.reason);
+        let shown = json!({"is": is, "message": condition.message});
+        (condition.type_.clone(), shown)
+    });
+    json!({
+        "calls": pass.calls,
+        "conditions": conditions.collect::<serde_json::Map<_, _>>(),
+        "status": pass.status(),
+    })
+}
+
+async fn assert_effects(rows: &[Row]) {
+    let without = observed(NETWORK).await;
+    for row in rows {
+        assert_effect(row, &without, &observed(&spec_with(NETWORK, row)).await);
+    }
+}
+
+#[tokio::test]
+async fn the_mode_and_the_account_are_those_of_the_spec() {
+    let missing = |identity: &str| {
+        json!(format!(
+            "{identity} does not exist: create it, or name another in identityRef"
+        ))
+    };
+    assert_effects(&[
+        (
+            "unmanaged",
+            "unmanaged: false",
+            "/conditions/Ready/is",
+            json!("False/NotManagedYet"),
+        ),
+        (
+            "region",
+            "region: us-east-1",
+            "/status/network/region",
+            json!("us-east-1"),
+        ),
+        (
+            "identityRef.kind",
+            "identityRef: {kind: AWSClusterStaticIdentity, name: default}",
+            "/conditions/IdentityReady/message",
+            missing("AWSClusterStaticIdentity/default"),
+        ),
+        (
+            "identityRef.name",
+            "identityRef: {kind: AWSClusterControllerIdentity, name: other}",
+            "/conditions/IdentityReady/message",
+            missing("AWSClusterControllerIdentity/other"),
+        ),
+        ("preflight.mode", "preflight: {mode: Disabled}", "/calls", json!([])),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_endpoint_needs_host_and_port() {
+    assert_effects(&[
+        (
+            "controlPlaneEndpoint.host",
+            "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
+            "/conditions/ControlPlaneEndpointReady/is",
+            json!("True/Ready"),
+        ),
+        (
+            "controlPlaneEndpoint.port",
+            "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
+            "/conditions/ControlPlaneEndpointReady/is",
+            json!("True/Ready"),
+        ),
+    ])
+    .await;
+    for half in ["{host: api.example.org}", "{port: 6443}"] {
+        let pass = pass(&format!("{NETWORK}, controlPlaneEndpoint: {half}")).await;
+        let endpoint = pass.says(ConditionType::ControlPlaneEndpointReady);
+        assert_eq!(endpoint, "False/WaitingForEndpoint", "{half}");
+    }
+}
+
+#[tokio::test]
+async fn the_published_network_is_the_one_that_the_spec_declares() {
+    assert_effects(&[
+        (
+            "network.vpc.id",
+            "network: {vpc: {id: vpc-00000002}}",
+            "/conditions/NetworkReady/is",
+            json!("False/NotFound"),
+        ),
+        (
+            "network.subnets[].id",
+            "network: {subnets: [{id: subnet-0000000b}]}",
+            "/status/network/subnets/0/id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "network.subnets[].resourceID",
+            "network: {subnets: [{id: private-b, resourceID: subnet-0000000b}]}",
+            "/status/network/subnets/0/id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "network.subnets[].availabilityZone",
+            "preflight: {mode: Disabled}, network: {subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1c}]}",
+            "/status/failureDomains/0/name",
+            json!("eu-west-1c"),
+        ),
+        (
+            "network.subnets[].isPublic",
+            "network: {subnets: [{id: subnet-0000000a, isPublic: true}]}",
+            "/status/network/subnets/0/public",
+            json!(true),
+        ),
+        (
+            "network.subnets[].isIpv6",
+            "network: {subnets: [{id: subnet-0000000a, isIpv6: true}]}",
+            "/status/network/subnets/0/ipv6",
+            json!(true),
+        ),
+        (
+            "network.subnets[].tags{}",
+            "network: {subnets: [{id: subnet-0000000a, tags: {sigs.k8s.io/cluster-api-provider-aws/association: secondary}}, \
+             {id: subnet-0000000b}]}",
+            "/status/network/subnets/0/id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "network.subnets[].zoneType",
+            "network: {subnets: [{id: subnet-0000000a, zoneType: local-zone}]}",
+            "/status/network/subnets/0/zoneType",
+            json!("local-zone"),
+        ),
+        (
+            "network.securityGroupOverrides{}",
+            "network: {securityGroupOverrides: {node: sg-0000000c}}",
+            "/status/network/securityGroups/all",
+            json!(["sg-0000000c"]),
+        ),
+        (
+            "additionalTags{}",
+            "additionalTags: {team: a}",
+            "/status/network/additionalTags/team",
+            json!("a"),
+        ),
+        ("sshKeyName", "sshKeyName: operator", "/status/network/sshKeyName", json!("operator")),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_field_without_effect_is_named_and_holds_nothing_back() {
+    let set = BTreeMap::from([
+        (
+            "controlPlaneTargets",
+            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
+        ),
+        ("preflight.mode", "preflight: {mode: Require}"),
+        ("preflight.skipRules", "preflight: {skipRules: [S7]}"),
+        ("preflight.cni", "preflight: {cni: Cilium}"),
+        ("imageLookupFormat", "imageLookupFormat: acme-*"),
+        ("imageLookupOrg", "imageLookupOrg: '123456789012'"),
+        ("imageLookupBaseOS", "imageLookupBaseOS: flatcar"),
+        ("s3Bucket", "s3Bucket: {name: bootstrap}"),
+    ]);
+    assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Set));
+    for (field, set) in set {
+        let pass = pass(&format!("{NETWORK}, {set}")).await;
+        assert_eq!(
+            pass.says(ConditionType::PreflightPassed),
+            "False/UnsupportedField",
+            "{set}"
+        );
+        let message = pass.message(ConditionType::PreflightPassed);
+        assert!(message.contains(field), "{field}: {message}");
+        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert!(pass.status().provisioned());
+    }
+    let without = pass(&format!("{NETWORK}, preflight: {{mode: Report, cni: None}}")).await;
+    assert_eq!(without.says(ConditionType::PreflightPassed), "absent");
+}
+
+#[tokio::test]
+async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but_is_named() {
+    let rules = "[{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]";
+    let vpc = |field: &str| format!("network: {{vpc: {{id: vpc-00000001, {field}}}}}");
+    let subnet =
+        |field: &str| format!("network: {{subnets: [{{id: subnet-0000000a, {field}}}, {{id: subnet-0000000b}}]}}");
+    let set = BTreeMap::from([
+        ("partition", "partition: aws-cn".to_owned()),
+        (
+            "controlPlaneLoadBalancer",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb}".to_owned(),
+        ),
+        (
+            "secondaryControlPlaneLoadBalancer",
+            "secondaryControlPlaneLoadBalancer: {name: internal}".to_owned(),
+        ),
+        ("bastion", "bastion: {enabled: true}".to_owned()),
+        ("network.cni", "network: {cni: {cniIngressRules: []}}".to_owned()),
+        (
+            "network.additionalControlPlaneIngressRules",
+            format!("network: {{additionalControlPlaneIngressRules: {rules}}}"),
+        ),
+        (
+            "network.additionalNodeIngressRules",
+            format!("network: {{additionalNodeIngressRules: {rules}}}"),
+        ),
+        (
+            "network.nodePortIngressRuleCidrBlocks",
+            "network: {nodePortIngressRuleCidrBlocks: [10.0.0.0/8]}".to_owned(),
+        ),
+        ("network.subnets[].cidrBlock", subnet("cidrBlock: 10.9.0.0/24")),
+        (
+            "network.subnets[].ipv6CidrBlock",
+            subnet("ipv6CidrBlock: 2001:db8:1234:1a00::/64"),
+        ),
+        ("network.subnets[].natGatewayId", subnet("natGatewayId: nat-00000001")),
+        ("network.subnets[].parentZoneName", subnet("parentZoneName: eu-west-1b")),
+        ("network.subnets[].routeTableId", subnet("routeTableId: rtb-00000001")),
+        (
+            "network.vpc.availabilityZoneSelection",
+            vpc("availabilityZoneSelection: Random"),
+        ),
+        (
+            "network.vpc.availabilityZoneUsageLimit",
+            vpc("availabilityZoneUsageLimit: 1"),
+        ),
+        ("network.vpc.carrierGatewayId", vpc("carrierGatewayId: cagw-00000001")),
+        ("network.vpc.cidrBlock", vpc("cidrBlock: 10.9.0.0/16")),
+        (
+            "network.vpc.elasticIpPool",
+            vpc("elasticIpPool: {publicIpv4Pool: amazon}"),
+        ),
+        (
+            "network.vpc.emptyRoutesDefaultVPCSecurityGroup",
+            vpc("emptyRoutesDefaultVPCSecurityGroup: true"),
+        ),
+        ("network.vpc.internetGatewayId", vpc("internetGatewayId: igw-00000001")),
+        ("network.vpc.ipamPool", vpc("ipamPool: {id: ipam-pool-1}")),
+        ("network.vpc.ipv6", vpc("ipv6: {}")),
+        (
+            "network.vpc.privateDnsHostnameTypeOnLaunch",
+            vpc("privateDnsHostnameTypeOnLaunch: ip-name"),
+        ),
+        (
+            "network.vpc.secondaryCidrBlocks",
+            vpc("secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]"),
+        ),
+        ("network.vpc.subnetSchema", vpc("subnetSchema: PreferPublic")),
+        ("network.vpc.tags", vpc("tags: {team: a}")),
+    ]);
+    assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Managed));
+    let without = pass(NETWORK).await;
+    assert_eq!(without.message(ConditionType::Ready), "");
+    for (field, set) in set {
+        let with = pass(&laid_over(NETWORK, &set)).await;
+        assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{set}");
+        let message = with.message(ConditionType::Ready);
+        let names = message.strip_prefix("of managed clusters only, ignored here: ");
+        assert!(names.is_some_and(|names| names.starts_with(field)), "{set}: {message}");
+        assert_eq!(with.status().network, without.status().network, "{set}");
+        assert_eq!(with.calls, LOOKUP, "{set}");
+        let managed = pass(&laid_over(NETWORK, &format!("{set}, unmanaged: false"))).await;
+        assert_eq!(managed.says(ConditionType::Ready), "False/NotManagedYet", "{set}");
+        assert_eq!(managed.calls, [""; 0], "{set}");
+    }
+}
+
+/// Paths of the table's rows of this sort, sorted.
+fn sorted(when: When) -> Vec<&'static str> {
+    let fields = unsupported::fields().iter();
+    let of_sort = fields.filter(|field| field.kind == "AWSCluster" && field.when == when);
+    let mut paths: Vec<&str> = of_sort.map(|field| field.path).collect();
+    paths.sort_unstable();
+    paths
+}

@@ -1,0 +1,161 @@
+//! How many machines are in which phase of their life, for dashboards and alerts.
+
+use std::fmt;
+
+use capa_api::machine::{AWSMachine, InstanceState};
+use kube::runtime::reflector::Store;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::dereference;
+
+/// Where a machine is in its life. What the conditions tell in detail, coarsely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was launched: something is waited for.
+    Waiting,
+    /// A launch is under way.
+    Launching,
+    /// The instance starts.
+    Pending,
+    /// The instance runs.
+    Running,
+    /// The instance is stopped, or on its way there.
+    Stopped,
+    /// The instance was terminated while the machine is wanted.
+    Terminated,
+    /// The machine is being deleted.
+    Deleting,
+}
+
+impl Phase {
+    const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Launching,
+        Self::Pending,
+        Self::Running,
+        Self::Stopped,
+        Self::Terminated,
+        Self::Deleting,
+    ];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Launching => "launching",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Terminated => "terminated",
+            Self::Deleting => "deleting",
+        }
+    }
+
+    fn of(machine: &AWSMachine) -> Self {
+        if machine.metadata.deletion_timestamp.is_some() {
+            return Self::Deleting;
+        }
+        let status = machine.status.as_ref();
+        match status.and_then(|status| status.instance_state) {
+            Some(InstanceState::Pending) => Self::Pending,
+            Some(InstanceState::Running) => Self::Running,
+            Some(InstanceState::Stopping | InstanceState::Stopped) => Self::Stopped,
+            Some(InstanceState::ShuttingDown | InstanceState::Terminated) => Self::Terminated,
+            None if dereference::instance_id(machine).is_some() => Self::Pending,
+            None => {
+                let asked = status.is_some_and(capa_api::machine::AWSMachineStatus::has_open_attempt);
+                if asked { Self::Launching } else { Self::Waiting }
+            }
+        }
+    }
+}
+
+/// Registers `capa_machines`, counted from the cache when it is scraped: every phase, also those without a machine.
+pub fn count_phases(machines: Store<AWSMachine>, registry: &mut Registry) {
+    registry.register_collector(Box::new(PhaseCounts(machines)));
+}
+
+struct PhaseCounts(Store<AWSMachine>);
+
+impl fmt::Debug for PhaseCounts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PhaseCounts")
+    }
+}
+
+impl Collector for PhaseCounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let phases: Vec<Phase> = self.0.state().iter().map(|machine| Phase::of(machine)).collect();
+        let help = "AWSMachines by phase of their life";
+        let mut family = encoder.encode_descriptor("capa_machines", help, None, MetricType::Gauge)?;
+        for phase in Phase::ALL {
+            let count = phases.iter().filter(|other| **other == phase).count();
+            let gauge = ConstGauge::new(u32::try_from(count).unwrap_or(u32::MAX));
+            gauge.encode(family.encode_family(&[("phase", phase.label())])?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector::store;
+    use kube::runtime::watcher::Event;
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+    use crate::testing::read;
+
+    const LAUNCH: &str = "launch: {attempt: 1, clientToken: a-1, subnetID: subnet-1, imageID: ami-1, \
+                          instanceType: t3.large, securityGroupIDs: [sg-1], parametersHash: h, \
+                          requestedAt: '2026-01-01T00:00:00Z'";
+
+    fn machine(name: &str, metadata: &str, status: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: {name}, namespace: n{metadata}}}, spec: {{instanceType: t3.large}}, status: {{{status}}}}}"
+        ))
+    }
+
+    #[test]
+    fn a_machine_is_in_the_phase_that_its_record_and_instance_say() {
+        let deleted = ", deletionTimestamp: '2026-01-01T00:00:00Z'";
+        let open = format!("{LAUNCH}}}, network: {{region: r}}");
+        let refused = format!("{LAUNCH}}}");
+        let answered = format!("{LAUNCH}, instanceID: i-1}}, network: {{region: r}}");
+        for (metadata, status, phase) in [
+            ("", "", Phase::Waiting),
+            ("", "launch: {attempt: 0}", Phase::Waiting),
+            ("", open.as_str(), Phase::Launching),
+            ("", refused.as_str(), Phase::Waiting),
+            ("", answered.as_str(), Phase::Pending),
+            ("", "instanceState: pending", Phase::Pending),
+            ("", "instanceState: running", Phase::Running),
+            ("", "instanceState: stopping", Phase::Stopped),
+            ("", "instanceState: terminated", Phase::Terminated),
+            (deleted, "instanceState: running", Phase::Deleting),
+        ] {
+            assert_eq!(Phase::of(&machine("m", metadata, status)), phase, "{metadata} {status}");
+        }
+    }
+
+    #[test]
+    fn every_phase_is_told_also_without_a_machine() {
+        let (reader, mut writer) = store();
+        let mut registry = Registry::default();
+        count_phases(reader, &mut registry);
+        for name in ["a", "b"] {
+            writer.apply_watcher_event(&Event::Apply(machine(name, "", "instanceState: running")));
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for phase in Phase::ALL {
+            let expected = if phase == Phase::Running { 2 } else { 0 };
+            let line = format!("capa_machines{{phase=\"{}\"}} {expected}\n", phase.label());
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+}

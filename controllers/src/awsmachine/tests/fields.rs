@@ -1,0 +1,349 @@
+//! What each field of an AWSMachine's spec does. `api/tests/data/effects.tsv` names these tests field by field.
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use serde_json::{Value, json};
+
+use super::{FIRST, SPEC, Scene};
+use crate::testing::fields::{Row, assert_effect, spec_with};
+use crate::testing::instance;
+
+/// What one pass over a fresh machine with this spec shows: the call to RunInstances, if any, and the status.
+async fn observed(spec: &str) -> Value {
+    let scene = Scene::with_spec(spec);
+    scene.aws.security_group("sg-0000000c", "vpc-00000001");
+    scene.aws.image("ami-00000001", Some("/dev/sda1"));
+    shown(&scene).await
+}
+
+async fn shown(scene: &Scene) -> Value {
+    let pass = scene.pass().await;
+    let conditions = pass.status().conditions.iter().map(|condition| {
+        let is = format!("{}/{}", condition.status, condition.reason);
+        let shown = json!({"is": is, "message": condition.message});
+        (condition.type_.clone(), shown)
+    });
+    json!({
+        "call": scene.aws.launches().first(),
+        "conditions": conditions.collect::<serde_json::Map<_, _>>(),
+        "status": pass.status(),
+    })
+}
+
+async fn assert_effects(rows: &[Row]) {
+    let without = observed(SPEC).await;
+    for row in rows {
+        assert_effect(row, &without, &observed(&spec_with(SPEC, row)).await);
+    }
+}
+
+#[tokio::test]
+async fn what_is_launched_and_where_is_what_the_spec_says() {
+    assert_effects(&[
+        (
+            "instanceType",
+            "instanceType: m7i.large",
+            "/call/instance_type",
+            json!("m7i.large"),
+        ),
+        (
+            "ami.id",
+            "ami: {id: ami-00000002}",
+            "/call/image_id",
+            json!("ami-00000002"),
+        ),
+        (
+            "region",
+            "region: us-east-1",
+            "/status/network/region",
+            json!("us-east-1"),
+        ),
+        (
+            "iamInstanceProfile",
+            "iamInstanceProfile: nodes",
+            "/call/iam_instance_profile",
+            json!("nodes"),
+        ),
+        (
+            "sshKeyName",
+            "sshKeyName: operator",
+            "/call/key_name",
+            json!("operator"),
+        ),
+        ("publicIP", "publicIP: true", "/call/public_ip", json!(true)),
+        (
+            "subnet.id",
+            "subnet: {id: subnet-0000000b}",
+            "/call/subnet_id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "subnet.filters[].name",
+            "subnet: {filters: [{name: availability-zone, values: [eu-west-1b]}]}",
+            "/call/subnet_id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "subnet.filters[].values[]",
+            "subnet: {filters: [{name: subnet-id, values: [subnet-0000000b]}]}",
+            "/call/subnet_id",
+            json!("subnet-0000000b"),
+        ),
+        (
+            "additionalSecurityGroups[].id",
+            "additionalSecurityGroups: [{id: sg-0000000b}]",
+            "/call/security_group_ids",
+            json!(["sg-0000000a", "sg-0000000b"]),
+        ),
+        (
+            "additionalSecurityGroups[].filters[].name",
+            "additionalSecurityGroups: [{filters: [{name: vpc-id, values: [vpc-00000001]}]}]",
+            "/call/security_group_ids",
+            json!(["sg-0000000a", "sg-0000000c"]),
+        ),
+        (
+            "additionalSecurityGroups[].filters[].values[]",
+            "additionalSecurityGroups: [{filters: [{name: group-id, values: [sg-0000000c]}]}]",
+            "/call/security_group_ids",
+            json!(["sg-0000000a", "sg-0000000c"]),
+        ),
+        (
+            "securityGroupOverrides{}",
+            "securityGroupOverrides: {node: sg-0000000b}",
+            "/call/security_group_ids",
+            json!(["sg-0000000b"]),
+        ),
+        (
+            "additionalTags{}",
+            "additionalTags: {team: a}",
+            "/call/tags/team",
+            json!("a"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_identity_is_the_one_that_the_spec_names() {
+    let missing = |identity: &str| {
+        json!(format!(
+            "{identity} does not exist: create it, or name another in identityRef"
+        ))
+    };
+    assert_effects(&[
+        (
+            "identityRef.kind",
+            "identityRef: {kind: AWSClusterStaticIdentity, name: default}",
+            "/conditions/IdentityReady/message",
+            missing("AWSClusterStaticIdentity/default"),
+        ),
+        (
+            "identityRef.name",
+            "identityRef: {kind: AWSClusterControllerIdentity, name: other}",
+            "/conditions/IdentityReady/message",
+            missing("AWSClusterControllerIdentity/other"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn volumes_are_as_the_spec_shapes_them() {
+    assert_effects(&[
+        (
+            "rootVolume.size",
+            "rootVolume: {size: 40}",
+            "/call/root_volume/size",
+            json!(40),
+        ),
+        (
+            "rootVolume.deviceName",
+            "rootVolume: {size: 40, deviceName: /dev/xvda}",
+            "/call/root_volume/device_name",
+            json!("/dev/xvda"),
+        ),
+        (
+            "rootVolume.type",
+            "rootVolume: {size: 40, type: gp3}",
+            "/call/root_volume/volume_type",
+            json!("gp3"),
+        ),
+        (
+            "rootVolume.iops",
+            "rootVolume: {size: 40, iops: 4000}",
+            "/call/root_volume/iops",
+            json!(4000),
+        ),
+        (
+            "rootVolume.throughput",
+            "rootVolume: {size: 40, throughput: 200}",
+            "/call/root_volume/throughput",
+            json!(200),
+        ),
+        (
+            "rootVolume.encrypted",
+            "rootVolume: {size: 40, encrypted: false}",
+            "/call/root_volume/encrypted",
+            json!(false),
+        ),
+        (
+            "rootVolume.encryptionKey",
+            "rootVolume: {size: 40, encryptionKey: alias/nodes}",
+            "/call/root_volume/encryption_key",
+            json!("alias/nodes"),
+        ),
+        (
+            "nonRootVolumes[].size",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100}]",
+            "/call/data_volumes/0/size",
+            json!(100),
+        ),
+        (
+            "nonRootVolumes[].deviceName",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100}]",
+            "/call/data_volumes/0/device_name",
+            json!("/dev/sdb"),
+        ),
+        (
+            "nonRootVolumes[].type",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100, type: io2}]",
+            "/call/data_volumes/0/volume_type",
+            json!("io2"),
+        ),
+        (
+            "nonRootVolumes[].iops",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100, iops: 4000}]",
+            "/call/data_volumes/0/iops",
+            json!(4000),
+        ),
+        (
+            "nonRootVolumes[].throughput",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100, throughput: 200}]",
+            "/call/data_volumes/0/throughput",
+            json!(200),
+        ),
+        (
+            "nonRootVolumes[].encrypted",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100, encrypted: true}]",
+            "/call/data_volumes/0/encrypted",
+            json!(true),
+        ),
+        (
+            "nonRootVolumes[].encryptionKey",
+            "nonRootVolumes: [{deviceName: /dev/sdb, size: 100, encryptionKey: alias/nodes}]",
+            "/call/data_volumes/0/encryption_key",
+            json!("alias/nodes"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_metadata_service_answers_as_the_spec_says() {
+    assert_effects(&[
+        (
+            "instanceMetadataOptions.httpEndpoint",
+            "instanceMetadataOptions: {httpEndpoint: disabled}",
+            "/call/metadata_options/http_endpoint",
+            json!("disabled"),
+        ),
+        (
+            "instanceMetadataOptions.httpProtocolIpv6",
+            "instanceMetadataOptions: {httpProtocolIpv6: enabled}",
+            "/call/metadata_options/http_protocol_ipv6",
+            json!("enabled"),
+        ),
+        (
+            "instanceMetadataOptions.httpPutResponseHopLimit",
+            "instanceMetadataOptions: {httpPutResponseHopLimit: 5}",
+            "/call/metadata_options/http_put_response_hop_limit",
+            json!(5),
+        ),
+        (
+            "instanceMetadataOptions.httpTokens",
+            "instanceMetadataOptions: {httpTokens: optional}",
+            "/call/metadata_options/http_tokens",
+            json!("optional"),
+        ),
+        (
+            "instanceMetadataOptions.instanceMetadataTags",
+            "instanceMetadataOptions: {instanceMetadataTags: enabled}",
+            "/call/metadata_options/instance_metadata_tags",
+            json!("enabled"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn bootstrap_data_goes_the_way_that_the_spec_says() {
+    assert_effects(&[
+        // The first byte of what is compressed with gzip; `#` otherwise.
+        (
+            "uncompressedUserData",
+            "uncompressedUserData: false",
+            "/call/user_data/0",
+            json!(0x1f),
+        ),
+        (
+            "cloudInit.insecureSkipSecretsManager",
+            "cloudInit: {insecureSkipSecretsManager: false}",
+            "/conditions/BootstrapDataReady/is",
+            json!("False/StorageNotSupported"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_instance_that_the_spec_names_is_followed_and_none_is_launched() {
+    for row in [
+        (
+            "providerID",
+            "providerID: 'aws:///eu-west-1a/i-00000000000000001'",
+            "/status/instanceState",
+            json!("running"),
+        ),
+        (
+            "instanceID",
+            "instanceID: i-00000000000000001",
+            "/status/instanceState",
+            json!("running"),
+        ),
+    ] {
+        // Of another machine by its tags, so that only the spec leads there; the name decides whether it is believed.
+        let foreign = instance(FIRST, InstanceState::Running, "dev", "team-a/other");
+        let unnamed = Scene::new();
+        unnamed.aws.put_instance(foreign.clone());
+        let named = Scene::with_spec(&spec_with(SPEC, &row));
+        named
+            .aws
+            .put_instance(instance(FIRST, InstanceState::Running, "dev", "team-a/m"));
+        let (without, with) = (shown(&unnamed).await, shown(&named).await);
+        assert_effect(&row, &without, &with);
+        assert!(without["call"].is_object() && with["call"].is_null(), "{with:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_runs_names_what_has_no_effect_and_is_followed_to_its_end() {
+    let scene = Scene::running().await;
+    assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
+    scene.edit(|machine| {
+        machine.spec.placement_group_name = Some("near".into());
+        machine.spec.image_lookup_org = Some("123456789012".into());
+    });
+    let named = scene.pass().await;
+    assert_eq!(named.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(
+        named.message(ConditionType::Ready),
+        "without effect yet: imageLookupOrg, placementGroupName"
+    );
+    scene.delete();
+    let deleting = scene.pass().await;
+    assert!(
+        deleting.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        deleting.calls
+    );
+}

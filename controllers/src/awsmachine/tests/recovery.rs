@@ -1,0 +1,104 @@
+//! An object that has lost its status finds back to its instance, and to no other.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_cloud::Timing;
+
+use super::{FIRST, NETWORK, Scene};
+use crate::testing::instance;
+use crate::world::Infrastructure;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const READY: ConditionType = ConditionType::Ready;
+
+#[tokio::test]
+async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
+    let scene = Scene::running().await;
+    let before = scene.machine("m").unwrap().status.unwrap();
+    scene.aws.set_launch_time(FIRST);
+    scene.edit(|machine| machine.status = None);
+    let recovered = scene.pass().await;
+    assert_eq!(recovered.calls, ["write_status"]);
+    assert_eq!(recovered.says(READY), "True/Ready");
+    let (record, known) = (recovered.launch(), before.launch.unwrap());
+    assert_eq!(
+        (record.attempt, &record.instance_id),
+        (known.attempt, &known.instance_id)
+    );
+    let (request, known) = (record.request.as_ref().unwrap(), known.request.unwrap());
+    assert_eq!(request.client_token, known.client_token);
+    assert_eq!(request.subnet_id, known.subnet_id);
+    assert_eq!(request.security_group_ids, known.security_group_ids);
+    let in_use = recovered.status().network.as_ref().unwrap();
+    assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
+    assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
+async fn a_record_whose_groups_nobody_knows_is_not_made_up() {
+    let scene = Scene::running().await;
+    scene.aws.set_launch_time(FIRST);
+    scene.edit(|machine| machine.status = None);
+    let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
+    scene.kubernetes.publish_network("dev", &without_groups);
+    let recovered = scene.pass().await;
+    assert_eq!(recovered.status().launch, None);
+    assert_eq!(recovered.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn once_recovered_an_instance_is_believed_by_its_record() {
+    let scene = Scene::running().await;
+    scene.aws.set_launch_time(FIRST);
+    scene.edit(|machine| machine.status = None);
+    scene.pass().await;
+    scene.aws.untag(FIRST);
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
+    let scene = Scene::running().await;
+    scene.aws.set_launch_time(FIRST);
+    scene.edit(|machine| machine.status = None);
+    scene.pass().await;
+    scene.kubernetes.remove_cluster("team-a", "dev");
+    scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+    scene.delete();
+    assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    assert!(scene.pass().await.machine.is_none());
+}
+
+#[tokio::test]
+async fn a_recovered_instance_is_as_old_as_aws_says_before_its_absence_counts() {
+    let scene = Scene::running().await;
+    scene.kubernetes.advance(Timing::default().visibility_age);
+    scene.aws.set_launch_time(FIRST);
+    scene.edit(|machine| machine.status = None);
+    scene.pass().await;
+    scene.aws.remove_instance(FIRST);
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+}
+
+#[tokio::test]
+async fn what_the_spec_names_and_aws_shows_with_other_tags_is_neither_recovered_nor_terminated() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.status = None);
+    scene
+        .aws
+        .put_instance(instance(FIRST, InstanceState::Running, "dev", "team-b/m"));
+    for deleted in [false, true] {
+        if deleted {
+            scene.delete();
+        }
+        let pass = scene.after(Duration::from_secs(3600)).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+        assert_eq!(pass.status().launch, None);
+        assert!(!pass.calls.contains(&"TerminateInstances".to_owned()));
+    }
+}

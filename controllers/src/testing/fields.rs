@@ -1,0 +1,60 @@
+//! Tables of spec fields: each row sets one field and says what that changes.
+
+use serde_json::{Map, Value};
+
+use super::read;
+
+/// A field as a path below `spec` (`[]` is an item of a list, `{}` a value of a map), the YAML that sets it, where it
+/// shows as a JSON pointer, and what stands there then.
+pub(crate) type Row = (&'static str, &'static str, &'static str, Value);
+
+/// A spec with the row's fields laid over those of a smaller one, in the form that stands between the braces of a spec.
+pub(crate) fn spec_with(smallest: &str, row: &Row) -> String {
+    let (field, set, ..) = row;
+    let fields: Value = read(&format!("{{{set}}}"));
+    assert!(at(&fields, field).is_some(), "{set} does not set {field}");
+    laid_over(smallest, set)
+}
+
+/// Fields of a spec laid over those of another, in the form that stands between the braces of a spec.
+pub(crate) fn laid_over(smallest: &str, set: &str) -> String {
+    let mut spec: Value = read(&format!("{{{smallest}}}"));
+    overlay(&mut spec, read(&format!("{{{set}}}")));
+    let text = spec.to_string();
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inner.expect("a spec is an object").to_owned()
+}
+
+/// Fails unless the row's field has made the difference that the row says.
+pub(crate) fn assert_effect(row: &Row, without: &Value, with: &Value) {
+    let (field, set, pointer, becomes) = row;
+    let before = without.pointer(pointer);
+    assert_ne!(before, Some(becomes), "{field}: it is so anyway, without {set}");
+    let after = with.pointer(pointer);
+    assert_eq!(after, Some(becomes), "{field}: {pointer} with {set}, in {with:#}");
+}
+
+/// The first value at a path.
+fn at<'a>(spec: &'a Value, field: &str) -> Option<&'a Value> {
+    field.split('.').try_fold(spec, |value, segment| {
+        if let Some(name) = segment.strip_suffix("[]") {
+            value.get(name)?.as_array()?.first()
+        } else if let Some(name) = segment.strip_suffix("{}") {
+            value.get(name)?.as_object()?.values().next()
+        } else {
+            value.get(segment)
+        }
+    })
+}
+
+/// Objects are merged, everything else is replaced.
+fn overlay(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(base.entry(key).or_insert_with(|| Map::new().into()), value);
+            }
+        }
+        (base, over) => *base = over,
+    }
+}

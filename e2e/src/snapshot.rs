@@ -1,0 +1,127 @@
+//! A world's control plane taken away: put back to what it was, or without its API for a while.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, ensure};
+
+use crate::{api_server::DATA_FLAG, cluster_api, supervised::Supervised, world::World};
+
+const API_SERVER: &str = "kube-apiserver";
+
+/// The programs that know what is in etcd, in the order in which they start.
+const CONTROL_PLANE: [&str; 4] = ["etcd", API_SERVER, "kube-controller-manager", "cluster-api-core"];
+
+/// What etcd held at some moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    data: tempfile::TempDir,
+}
+
+impl World {
+    /// Copies etcd's data as it is at one moment, as a snapshot of its disk would.
+    pub fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let data = tempfile::tempdir_in(self.directory.path())?;
+        self.with(|processes| {
+            let etcd = named(processes, "etcd")?;
+            // Paused, it changes nothing meanwhile; what it was writing it repairs from its log when it starts.
+            etcd.pause()?;
+            let copied = copy(&data_of(etcd)?, data.path());
+            etcd.resume()?;
+            copied
+        })?;
+        Ok(Snapshot { data })
+    }
+
+    /// Kills the control plane, puts etcd's data back to those of the snapshot and starts everything again, as whoever
+    /// restores a management cluster has to. What else uses the API, our manager above all, is better ended before.
+    pub async fn restore(&self, snapshot: &Snapshot) -> anyhow::Result<()> {
+        let programs = self.with(|processes| {
+            let (programs, others) = std::mem::take(processes)
+                .into_iter()
+                .partition::<Vec<_>, _>(|process| CONTROL_PLANE.contains(&process.name()));
+            *processes = others;
+            Ok(programs)
+        })?;
+        ensure!(
+            programs.iter().map(Supervised::name).eq(CONTROL_PLANE),
+            "the control plane does not run"
+        );
+        let data = data_of(named(&programs, "etcd")?)?;
+        let mut stopped = Vec::new();
+        for program in programs.into_iter().rev() {
+            stopped.push(program.kill_to_restart().await?);
+        }
+        fs::remove_dir_all(&data)?;
+        copy(snapshot.data.path(), &data)?;
+        let mut started = Vec::new();
+        for program in stopped.into_iter().rev() {
+            let mut process = program.start()?;
+            match process.name() {
+                API_SERVER => self.server.ready(&mut process).await?,
+                "cluster-api-core" => cluster_api::ready(&mut process).await?,
+                _ => {}
+            }
+            started.push(process);
+        }
+        self.with(|processes| {
+            // What was started last is stopped first, and moto needs nobody.
+            processes.extend(started);
+            Ok(())
+        })
+    }
+
+    /// Kills kube-apiserver, does something while nobody answers, and starts it again; returns when it serves.
+    pub async fn without_api_server<T>(&self, meanwhile: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        let (place, api_server) = self.with(|processes| {
+            let mut names = processes.iter().map(Supervised::name);
+            let place = names
+                .position(|name| name == API_SERVER)
+                .context("kube-apiserver does not run")?;
+            Ok((place, processes.remove(place)))
+        })?;
+        let stopped = api_server.kill_to_restart().await?;
+        let done = meanwhile.await;
+        let mut started = stopped.start()?;
+        self.server.ready(&mut started).await?;
+        self.with(|processes| {
+            processes.insert(place, started);
+            Ok(())
+        })?;
+        done
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Supervised>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let mut processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        work(&mut processes)
+    }
+}
+
+fn named<'a>(processes: &'a [Supervised], name: &str) -> anyhow::Result<&'a Supervised> {
+    let mut processes = processes.iter();
+    processes
+        .find(|process| process.name() == name)
+        .with_context(|| format!("{name} does not run"))
+}
+
+fn data_of(etcd: &Supervised) -> anyhow::Result<PathBuf> {
+    let data = etcd.argument(DATA_FLAG).context("etcd has no data directory")?;
+    Ok(PathBuf::from(data))
+}
+
+/// Copies what lies in a folder, folders included.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(|| format!("copy to {}", target.display()))?;
+        }
+    }
+    Ok(())
+}

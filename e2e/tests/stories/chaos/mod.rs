@@ -1,0 +1,166 @@
+//! Everything goes wrong at once, on real processes, and still: one instance a machine, and none left behind.
+//!
+//! A seed decides the moments. `CAPA_E2E_SEED=7` replays one; the long stories go through [`SEEDS`].
+
+mod accounts;
+mod crashes;
+mod early_deletions;
+mod leaders;
+mod restore;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use capa_e2e::{Manager, eventually};
+use fastrand::Rng;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams};
+
+use super::machines::text;
+use super::scenario::{CORE, OURS, Scenario, WITHIN};
+
+/// Seeds of the long stories.
+const SEEDS: RangeInclusive<u64> = 1..=10;
+/// How long EC2 takes to answer a launch. Divided where a story divides our own periods, as everything that AWS takes is.
+const ANSWER: Duration = Duration::from_millis(1500);
+/// How long EC2 does not show an instance after its launch.
+const HIDDEN: Duration = Duration::from_secs(5);
+/// Deadline for all machines of a story on a busy machine with two cores: EC2 launches two a second.
+const ALL_WITHIN: Duration = Duration::from_mins(4);
+
+/// How often a moment is waited for that passes before it is used.
+const MOMENTS: usize = 20;
+
+/// The seed of the one history that a short story tells.
+fn seed() -> anyhow::Result<u64> {
+    match std::env::var("CAPA_E2E_SEED") {
+        Ok(seed) => seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}")),
+        Err(_) => Ok(1),
+    }
+}
+
+/// Tells a story once for each seed.
+async fn all_seeds(story: impl AsyncFn(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for seed in SEEDS {
+        story(seed)
+            .await
+            .with_context(|| format!("CAPA_E2E_SEED={seed} replays it"))?;
+    }
+    Ok(())
+}
+
+/// Prints a result for whoever reads the log of a test run: unlike `println`, also where the story succeeds.
+pub(super) fn report(line: &str) -> anyhow::Result<()> {
+    Ok(writeln!(std::io::stderr().lock(), "{line}")?)
+}
+
+/// A story under way: what its seed decides, and since when it runs.
+struct Story {
+    name: &'static str,
+    seed: u64,
+    moments: Rng,
+    began: Instant,
+}
+
+impl Story {
+    fn new(name: &'static str, seed: u64) -> Self {
+        Self {
+            name,
+            seed,
+            moments: Rng::with_seed(seed),
+            began: Instant::now(),
+        }
+    }
+
+    fn report(&self, result: &str) -> anyhow::Result<()> {
+        let Self { name, seed, began, .. } = self;
+        report(&format!(
+            "{name}, seed {seed}, {} s: {result}",
+            began.elapsed().as_secs()
+        ))
+    }
+}
+
+impl Scenario {
+    /// Pauses the manager at a moment at which at least so many launches have had their effect while it has not been told,
+    /// and gives how many there are. What it was told before is all that it knows.
+    async fn pause_in_mid_launch(&self, manager: &Manager, at_least: usize) -> anyhow::Result<usize> {
+        let aws = self.environment.aws();
+        for _ in 0..MOMENTS {
+            aws.some_unanswered_launches(at_least, WITHIN).await?;
+            manager.pause()?;
+            // Counted while nothing reaches the manager.
+            let unanswered = aws.unanswered_launches().len();
+            if unanswered >= at_least {
+                return Ok(unanswered);
+            }
+            manager.resume()?;
+        }
+        bail!("{MOMENTS} times the answers were quicker than the pause")
+    }
+
+    /// The ids of all instances that the manager has launched, told or not.
+    fn ever_launched(&self) -> BTreeSet<String> {
+        let launches = self.launches();
+        let ids = launches.calls().iter().flat_map(|call| call.instance_ids.iter());
+        ids.cloned().collect()
+    }
+
+    /// The live instances, by the machine that their tag names.
+    async fn live_by_machine(&self) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+        let mut machines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for instance in self.user.live_instances().await? {
+            let tag = instance.tags().iter().find(|tag| tag.key() == Some("MachineName"));
+            let machine = tag
+                .and_then(|tag| tag.value())
+                .context("an instance without MachineName")?;
+            let id = instance.instance_id.clone().context("an instance without an id")?;
+            machines.entry(machine.to_owned()).or_default().push(id);
+        }
+        Ok(machines)
+    }
+
+    /// Fails unless every machine has exactly one live instance, the one that its status tells, and no other lives.
+    async fn ensure_one_instance_each(&self) -> anyhow::Result<usize> {
+        let live = self.live_by_machine().await?;
+        let mut told = BTreeMap::new();
+        for machine in self.machines().await? {
+            let name = format!("{}/{}", self.environment.namespace(), machine.name_any());
+            told.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
+        }
+        ensure!(live == told, "EC2 has {live:#?}, the machines tell of {told:#?}");
+        Ok(live.len())
+    }
+
+    /// Deletes all Machines and waits until they and their AWSMachines are gone.
+    async fn delete_all_machines(&self) -> anyhow::Result<()> {
+        for kind in ["MachineDeployment", "Machine"] {
+            let api = self.environment.api(CORE, kind).await?;
+            api.delete_collection(&DeleteParams::default(), &ListParams::default())
+                .await?;
+        }
+        self.no_machines_left().await
+    }
+
+    /// Waits until no AWSMachine and no Machine is left.
+    async fn no_machines_left(&self) -> anyhow::Result<()> {
+        for (version, kind) in [(OURS, "AWSMachine"), (CORE, "Machine")] {
+            let api = self.environment.api(version, kind).await?;
+            eventually(ALL_WITHIN, &format!("every {kind} to be gone"), async || {
+                let left = api.list(&ListParams::default()).await?.items;
+                let conditions = left.first().map(|object| object.data["status"]["conditions"].clone());
+                ensure!(
+                    left.is_empty(),
+                    "{} are left, the first says {conditions:?}",
+                    left.len()
+                );
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! A management cluster that is put back to what it was an hour ago, while AWS is where it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use capa_e2e::aws_proxy::Fault;
+use capa_e2e::{World, eventually, fixtures, objects};
+use kube::ResourceExt;
+
+use super::super::machines::{INLINE, at, machine};
+use super::super::scenario::{CORE, FASTER, Scenario, WITHIN};
+use super::{ALL_WITHIN, HIDDEN, Story, all_seeds, seed};
+
+/// Machines that had an instance when the snapshot was taken.
+const LAUNCHED: usize = 4;
+/// Machines whose launch was recorded, and had no answer.
+const OPEN: usize = 4;
+/// Machines whose launch was not recorded yet: they waited for bootstrap data.
+const WAITING: usize = 4;
+const MACHINES: usize = LAUNCHED + OPEN + WAITING;
+
+#[tokio::test]
+async fn every_machine_of_a_restored_etcd_ends_with_one_instance_or_none() -> anyhow::Result<()> {
+    let world = Arc::new(World::start().await?);
+    restored(&world, seed()?).await?;
+    world.stop().await
+}
+
+mod long_stories {
+    use std::sync::Arc;
+
+    use capa_e2e::World;
+
+    #[tokio::test]
+    async fn every_machine_of_a_restored_etcd_ends_with_one_instance_or_none_whatever_came_between()
+    -> anyhow::Result<()> {
+        let world = Arc::new(World::start().await?);
+        super::all_seeds(async |seed| super::restored(&world, seed).await).await?;
+        world.stop().await
+    }
+}
+
+async fn restored(world: &Arc<World>, seed: u64) -> anyhow::Result<()> {
+    let mut story = Story::new("restored etcd", seed);
+    let scenario = Scenario::in_world(world, "restore").await?;
+    let aws = scenario.environment.aws();
+    aws.set_hidden(HIDDEN / 20);
+    let manager = scenario.environment.manager().flag(FASTER).start().await?;
+    scenario.cluster("dev").await?;
+    let mut names: Vec<String> = (0..MACHINES).map(|number| format!("machine-{number}")).collect();
+    story.moments.shuffle(&mut names);
+    let (launched, later) = names.split_at(LAUNCHED);
+    let (open, waiting) = later.split_at(OPEN);
+    before(&scenario, launched, open, waiting).await?;
+    let snapshot = world.snapshot()?;
+    let doomed = [
+        story.moments.choice(launched),
+        story.moments.choice(open),
+        story.moments.choice(waiting),
+    ];
+    let doomed: Vec<&str> = doomed.into_iter().flatten().map(String::as_str).collect();
+    scenario.machine("stranger", "dev", INLINE).await?;
+    bootstrap_data(&scenario, waiting).await?;
+    let stranger = after(&scenario, &doomed).await?;
+    let instances = scenario.ever_launched();
+    manager.kill().await?;
+    world.restore(&snapshot).await?;
+
+    // What was made after the snapshot is made again, as its provider would.
+    bootstrap_data(&scenario, waiting).await?;
+    let manager = scenario.environment.manager().flag(FASTER).start().await?;
+    let settled = settled(&scenario).await?;
+    let live = scenario.live_by_machine().await?;
+    ensure!(live.values().all(|ids| ids.len() == 1), "doubled: {live:#?}");
+    for name in names.iter().filter(|name| !doomed.contains(&name.as_str())) {
+        let id = live.get(&format!("{}/{name}", scenario.environment.namespace()));
+        let id = id
+            .and_then(|ids| ids.first())
+            .with_context(|| format!("{name} has no instance"))?;
+        ensure!(
+            instances.contains(id),
+            "{name} was launched again: {}",
+            scenario.launches()
+        );
+    }
+    scenario.delete_all_machines().await?;
+    let left = scenario.live_by_machine().await?;
+    story.report(&format!(
+        "{MACHINES} machines in the snapshot, {LAUNCHED} of them launched, {OPEN} open; {} \
+         instances when it was restored, {} live afterwards, {settled:?}; after deletion {} left, that of the machine \
+         made after the snapshot",
+        instances.len(),
+        live.len(),
+        left.len(),
+    ))?;
+    let name = format!("{}/stranger", scenario.environment.namespace());
+    assert_eq!(left, BTreeMap::from([(name, vec![stranger.clone()])]));
+    assert_eq!(
+        scenario.terminations(&stranger),
+        0,
+        "unknown instances are never touched"
+    );
+    ensure!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// What the snapshot shows: machines with an instance, with an open attempt, and before their first.
+async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiting: &[String]) -> anyhow::Result<()> {
+    for name in launched {
+        scenario.machine(name, "dev", INLINE).await?;
+    }
+    scenario.machines_ready(LAUNCHED).await?;
+    let aws = scenario.environment.aws();
+    let throttled = aws.fault(Fault::on("RunInstances").error("RequestLimitExceeded"));
+    for name in open {
+        scenario.machine(name, "dev", INLINE).await?;
+    }
+    for name in waiting {
+        scenario.environment.apply(&machine(name, "dev", INLINE)).await?;
+    }
+    eventually(WITHIN, "all machines to be as far as they get", async || {
+        let attempts = scenario.machines().await?;
+        let attempts: Vec<_> = attempts
+            .iter()
+            .map(|machine| at(machine, "/status/launch/attempt").as_i64())
+            .collect();
+        let count = |attempt| attempts.iter().filter(|found| **found == Some(attempt)).count();
+        ensure!(
+            (count(0), count(1)) == (WAITING, LAUNCHED + OPEN),
+            "the attempts are {attempts:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    throttled.lift();
+    // The next attempt is refused, and another follows it: the snapshot knows of neither.
+    aws.fault(Fault::on("RunInstances").error("InsufficientInstanceCapacity").times(1));
+    Ok(())
+}
+
+/// Gives machines the bootstrap data that they wait for.
+async fn bootstrap_data(scenario: &Scenario, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        let secret = fixtures::bootstrap_secret(name, "#cloud-config");
+        scenario.environment.apply(&secret).await?;
+    }
+    Ok(())
+}
+
+/// What happens that the snapshot knows nothing of. Gives the instance of a machine that is not in it.
+async fn after(scenario: &Scenario, doomed: &[&str]) -> anyhow::Result<String> {
+    scenario.machines_ready_within(MACHINES + 1, ALL_WITHIN).await?;
+    for name in doomed {
+        scenario.begin_deletion(CORE, "Machine", name).await?;
+    }
+    scenario.gone(CORE, "Machine", doomed).await?;
+    scenario.launched("stranger").await
+}
+
+/// Waits until nothing goes on any more: each machine runs, or tells that its instance has ended. Gives how many there are
+/// of each.
+async fn settled(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize>> {
+    eventually(ALL_WITHIN, "every machine to come to an end", async || {
+        let machines = scenario.machines().await?;
+        let names: BTreeSet<String> = machines.iter().map(ResourceExt::name_any).collect();
+        ensure!(names.len() == MACHINES, "the machines are {names:?}");
+        let mut ends = BTreeMap::new();
+        for machine in &machines {
+            let ready = objects::condition(machine, "InstanceReady").context("no InstanceReady yet")?;
+            let over = ready.status == "True" || ["Terminated", "Failed"].contains(&ready.reason.as_str());
+            ensure!(over, "{} says {ready:?}", machine.name_any());
+            *ends.entry(ready.reason).or_default() += 1;
+        }
+        Ok(ends)
+    })
+    .await
+}

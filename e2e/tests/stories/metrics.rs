@@ -1,0 +1,199 @@
+//! What Prometheus gets from a manager at work, and who gets it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, ensure};
+use capa_e2e::{Metrics, eventually};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::AuthInfo;
+use kube::{Api, Client, Config};
+
+use super::machines::INLINE;
+use super::scenario::{FASTER, OURS, Scenario, WITHIN};
+
+const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+
+/// Shown once there was something to count.
+const AT_NEED: [&str; 1] = ["capa_aws_throttle_wait_seconds"];
+
+/// Type and labels of each metric.
+type Families = BTreeMap<String, (String, BTreeSet<String>)>;
+
+#[tokio::test]
+async fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<()> {
+    let scenario = Scenario::new("metrics").await?;
+    let manager = scenario.environment.manager().leader_election().flag(FASTER);
+    let manager = manager.start().await?;
+    scenario.cluster("dev").await?;
+    scenario.machine("counted", "dev", INLINE).await?;
+    scenario.machine_ready("counted").await?;
+    eventually(WITHIN, "a listing", async || {
+        let metrics = manager.metrics().await?;
+        let age = metrics.sum("capa_instance_store_age_seconds", &[]);
+        ensure!(age.is_some(), "none yet");
+        Ok(())
+    })
+    .await?;
+
+    let text = manager.scrape().await?;
+    let documented = documented()?;
+    let types = |families: &Families| -> BTreeMap<String, String> {
+        families
+            .iter()
+            .map(|(name, (kind, _))| (name.clone(), kind.clone()))
+            .collect()
+    };
+    let served = served(&text)?;
+    let mut expected = types(&documented);
+    expected.retain(|name, _| !AT_NEED.contains(&name.as_str()) || served.contains_key(name));
+    assert_eq!(types(&served), expected, "name and type of each metric");
+    for (name, (_, labels)) in served {
+        let (_, documented) = &documented[&name];
+        assert!(
+            labels.is_empty() || labels == *documented,
+            "{name} has the labels {labels:?}"
+        );
+    }
+
+    let metrics = Metrics::parse(&text);
+    let value = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels);
+    assert_eq!(value("capa_launch_attempts_total", &[("result", "success")]), Some(1.0));
+    assert_eq!(
+        value("capa_launch_attempts_total", &[("result", "throttled")]),
+        Some(0.0)
+    );
+    assert_eq!(value("capa_machines", &[("phase", "running")]), Some(1.0));
+    assert_eq!(value("capa_machines", &[]), Some(1.0), "each machine is in one phase");
+    assert_eq!(value("leader_election_master_status", &[]), Some(1.0));
+    let launched = [
+        ("controller", "awsmachine"),
+        ("operation", "RunInstances"),
+        ("error_code", ""),
+    ];
+    assert_eq!(value("aws_api_requests_total", &launched), Some(1.0));
+    assert_eq!(value("aws_api_call_retries_sum", &launched[..2]), Some(0.0));
+    for object in ["dev", "counted", scenario.environment.namespace()] {
+        assert!(!text.contains(&format!("\"{object}\"")), "{object} is a label");
+    }
+    scenario
+        .environment
+        .delete(OURS, "AWSMachine", "counted", WITHIN)
+        .await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn metrics_are_served_with_tls_to_whom_the_api_server_lets_read_them() -> anyhow::Result<()> {
+    let scenario = Scenario::new("scrape").await?;
+    let environment = &scenario.environment;
+    let manager = environment
+        .manager()
+        .flag("--insecure-diagnostics=false")
+        .start()
+        .await?;
+    let namespace = environment.namespace();
+    for name in ["reader", "stranger"] {
+        let account = format!("{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}}}}}");
+        environment.apply(&account).await?;
+    }
+    let role = format!(
+        "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {namespace}}}
+rules: [{{nonResourceURLs: [/metrics], verbs: [get]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {namespace}}}
+subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
+"
+    );
+    environment.apply(&role).await?;
+
+    let (reader, stranger) = (token(&scenario, "reader").await?, token(&scenario, "stranger").await?);
+    let address = manager.diagnostics();
+    let text = eventually(WITHIN, "the reader to be known as one", async || {
+        scrape(address, &reader).await
+    })
+    .await?;
+    assert!(text.contains("controller_runtime_max_concurrent_reconciles"), "{text}");
+    for (token, says) in [(stranger.as_str(), "403"), ("made-up", "401")] {
+        let refused = scrape(address, token).await.err().context("metrics for a stranger")?;
+        assert!(format!("{refused:#}").contains(says), "{refused:#}");
+    }
+    assert!(manager.metrics().await.is_err(), "plain HTTP");
+    let log = manager.log()?;
+    assert!(
+        !log.contains(&reader) && !log.contains(&stranger),
+        "a token is in the log"
+    );
+    assert!(manager.stop().await?.success());
+    for kind in ["ClusterRoleBinding", "ClusterRole"] {
+        let api = "rbac.authorization.k8s.io/v1";
+        scenario.environment.delete(api, kind, namespace, WITHIN).await?;
+    }
+    scenario.environment.finish().await
+}
+
+/// The rows of the table.
+fn documented() -> anyhow::Result<Families> {
+    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [name, kind, labels, _] = cells.as_slice() else {
+            anyhow::bail!("a row of another shape: {row}");
+        };
+        let word = |text: &str| text.trim_matches('`').to_owned();
+        let labels = labels.split(", ").map(word).collect();
+        Ok((word(name), ((*kind).to_owned(), labels)))
+    })
+    .collect()
+}
+
+/// What a scrape shows, also of metrics without a sample.
+fn served(text: &str) -> anyhow::Result<Families> {
+    let mut families = Families::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').context("a metric without a type")?;
+        let name = if kind == "counter" {
+            format!("{name}_total")
+        } else {
+            name.to_owned()
+        };
+        let samples = Metrics::parse(text);
+        let suffix = if kind == "histogram" { "_count" } else { "" };
+        let labels = samples.labels(&format!("{name}{suffix}"));
+        families.insert(name, (kind.to_owned(), labels));
+    }
+    Ok(families)
+}
+
+async fn token(scenario: &Scenario, account: &str) -> anyhow::Result<String> {
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(scenario.environment.client(), scenario.environment.namespace());
+    let request = TokenRequest {
+        spec: TokenRequestSpec::default(),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(account, &PostParams::default(), &request)
+        .await?;
+    Ok(answer.status.context("no token was granted")?.token)
+}
+
+/// As Prometheus with a token and `insecureSkipVerify`.
+async fn scrape(address: &str, token: &str) -> anyhow::Result<String> {
+    let mut config = Config::new(format!("https://{address}").parse()?);
+    config.accept_invalid_certs = true;
+    config.auth_info = AuthInfo {
+        token: Some(token.to_owned().into()),
+        ..AuthInfo::default()
+    };
+    let request = http::Request::get("/metrics").body(Vec::new())?;
+    Ok(Client::try_from(config)?.request_text(request).await?)
+}

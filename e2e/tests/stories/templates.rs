@@ -1,0 +1,173 @@
+//! What is made from our templates is what they say: Cluster API copies, and nothing of ours gets in its way.
+
+use anyhow::Context;
+use capa_e2e::{eventually, fixtures, objects};
+use kube::api::{DynamicObject, ListParams};
+use serde_json::Value;
+
+use super::scenario::{OURS, REGION, Scenario, WITHIN};
+
+#[tokio::test]
+async fn machines_are_made_as_their_template_says() -> anyhow::Result<()> {
+    let scenario = Scenario::new("machine-template").await?;
+    scenario.environment.world().install_provider().await?;
+    scenario.owned("dev", &scenario.unmanaged("dev", "")).await?;
+    let template = parsed(
+        "
+kind: AWSMachineTemplate
+metadata: {name: workers}
+spec:
+  template:
+    metadata:
+      labels: {example.org/pool: blue}
+      annotations: {example.org/note: kept}
+    spec:
+      instanceType: m7i.large
+      ami: {id: ami-00000001}
+      additionalTags: {team: a}
+      rootVolume: {size: 40, type: gp3}
+      instanceMetadataOptions: {httpPutResponseHopLimit: 3}
+",
+    )?;
+    scenario.environment.apply(&serde_json::to_string(&template)?).await?;
+    scenario
+        .environment
+        .apply(&fixtures::bootstrap_secret("workers", "#cloud-config"))
+        .await?;
+    scenario
+        .environment
+        .apply(&fixtures::machine_deployment("workers", "dev", 1))
+        .await?;
+    let paths = [
+        "template.spec",
+        "template.metadata.labels{}",
+        "template.metadata.annotations{}",
+    ];
+    assert_made(&scenario, "AWSMachine", &template, paths).await?;
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_cluster_is_made_as_its_template_says() -> anyhow::Result<()> {
+    let scenario = Scenario::new("cluster-template").await?;
+    scenario.environment.world().install_provider().await?;
+    let template = parsed(&format!(
+        "
+kind: AWSClusterTemplate
+metadata: {{name: brought}}
+spec:
+  template:
+    metadata:
+      labels: {{example.org/stage: prod}}
+      annotations: {{example.org/note: kept}}
+    spec:
+      region: {REGION}
+      unmanaged: true
+      additionalTags: {{team: a}}
+      network:
+        vpc: {{id: vpc-00000001}}
+        subnets: [{{id: subnet-00000001, availabilityZone: eu-west-1a}}]
+        securityGroupOverrides: {{node: sg-00000001}}
+"
+    ))?;
+    scenario.environment.apply(&serde_json::to_string(&template)?).await?;
+    scenario.environment.apply(&class_and_cluster("brought", "dev")).await?;
+    let paths = [
+        "template.spec",
+        "template.metadata.labels{}",
+        "template.metadata.annotations{}",
+    ];
+    assert_made(&scenario, "AWSCluster", &template, paths).await?;
+    scenario.environment.finish().await
+}
+
+fn parsed(yaml: &str) -> anyhow::Result<DynamicObject> {
+    let mut objects = objects::parse(&format!("apiVersion: {OURS}{yaml}"))?;
+    objects.pop().context("one object")
+}
+
+/// Waits until Cluster API has made an object from the template; it has what the template says at these paths.
+async fn assert_made(
+    scenario: &Scenario,
+    kind: &str,
+    template: &DynamicObject,
+    paths: [&str; 3],
+) -> anyhow::Result<()> {
+    let api = scenario.environment.api(OURS, kind).await?;
+    let made = eventually(WITHIN, &format!("an {kind} to be made"), async || {
+        let made = api.list(&ListParams::default()).await?.items.pop();
+        made.context("there is none yet")
+    })
+    .await?;
+    let made = serde_json::to_value(&made)?;
+    for path in paths {
+        let pointer = format!("/{}", path.trim_end_matches("{}").replace('.', "/"));
+        let wants = template.data["spec"]
+            .pointer(&pointer)
+            .context("the template is silent")?;
+        let has = pointer
+            .strip_prefix("/template")
+            .and_then(|pointer| made.pointer(pointer));
+        let lacks = lacks(has.unwrap_or(&Value::Null), wants);
+        assert_eq!(lacks, None, "{path}: {has:?}");
+    }
+    Ok(())
+}
+
+/// Something that is wanted and that an object does not have; it may have more, defaults for instance.
+fn lacks<'a>(has: &Value, wants: &'a Value) -> Option<&'a Value> {
+    match (has, wants) {
+        (Value::Object(has), Value::Object(wants)) => wants
+            .iter()
+            .find_map(|(key, wants)| lacks(has.get(key).unwrap_or(&Value::Null), wants)),
+        (Value::Array(has), Value::Array(wants)) if has.len() == wants.len() => {
+            has.iter().zip(wants).find_map(|(has, wants)| lacks(has, wants))
+        }
+        _ => (has != wants).then_some(wants),
+    }
+}
+
+/// A ClusterClass of the AWSClusterTemplate `class` and a made-up control plane, and a Cluster of it.
+fn class_and_cluster(class: &str, cluster: &str) -> String {
+    format!(
+        "{}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: standintemplates.controlplane.cluster.x-k8s.io
+  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1}}
+spec:
+  group: controlplane.cluster.x-k8s.io
+  scope: Namespaced
+  names: {{kind: StandInTemplate, listKind: StandInTemplateList, plural: standintemplates, singular: standintemplate}}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
+kind: StandInTemplate
+metadata: {{name: {class}}}
+spec: {{template: {{spec: {{}}}}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: ClusterClass
+metadata: {{name: {class}}}
+spec:
+  infrastructure:
+    templateRef: {{apiVersion: {OURS}, kind: AWSClusterTemplate, name: {class}}}
+  controlPlane:
+    templateRef: {{apiVersion: controlplane.cluster.x-k8s.io/v1alpha1, kind: StandInTemplate, name: {class}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {{name: {cluster}}}
+spec:
+  clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
+  topology: {{classRef: {{name: {class}}}, version: v1.36.3}}
+",
+        fixtures::control_plane(class)
+    )
+}

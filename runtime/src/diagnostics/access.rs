@@ -1,0 +1,176 @@
+//! Who may read diagnostics: the API server says whose token it is, and whether its user may read the path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tracing::warn;
+
+/// Questions to the API server at once: strangers must not make us flood it.
+const REVIEWS: usize = 4;
+
+/// How long one request may take to be judged, the wait for its turn included.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks the API server about each request. Cloning gives another handle to the same turns.
+#[derive(Clone)]
+pub(super) struct Access {
+    client: Client,
+    turns: Arc<Semaphore>,
+}
+
+impl Access {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            turns: Arc::new(Semaphore::new(REVIEWS)),
+        }
+    }
+
+    /// Whether the bearer of the request's token may `get` the path; an `Err` is the answer for who may not.
+    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), StatusCode> {
+        let Some(token) = token(headers) else {
+            return Err(StatusCode::UNAUTHORIZED);
+        };
+        let judge = async {
+            // Nobody closes the semaphore.
+            let _turn = self.turns.acquire().await;
+            self.judge(token, path).await
+        };
+        match timeout(PATIENCE, judge).await {
+            Ok(Ok(judgement)) => judgement,
+            Ok(Err(error)) => {
+                warn!(%error, path, "whether a request is allowed could not be asked");
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            Err(_) => {
+                warn!(path, "whether a request is allowed was not answered in time");
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+
+    async fn judge(&self, token: &str, path: &str) -> kube::Result<Result<(), StatusCode>> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.to_owned()),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let reviewed = reviews
+            .create(&PostParams::default(), &review)
+            .await?
+            .status
+            .unwrap_or_default();
+        let Some(user) = reviewed.user.filter(|_| reviewed.authenticated == Some(true)) else {
+            return Ok(Err(StatusCode::UNAUTHORIZED));
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let review = may_get(user, path);
+        let reviewed = reviews.create(&PostParams::default(), &review).await?.status;
+        if reviewed.is_some_and(|status| status.allowed) {
+            return Ok(Ok(()));
+        }
+        Ok(Err(StatusCode::FORBIDDEN))
+    }
+}
+
+fn may_get(user: UserInfo, path: &str) -> SubjectAccessReview {
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: user.username,
+            groups: user.groups,
+            uid: user.uid,
+            extra: user.extra,
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some("get".to_owned()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    }
+}
+
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use http::{Request, Response};
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server that knows one token, whose user may get `/metrics`.
+    fn client(status: StatusCode) -> Client {
+        let answer = move |request: Request<kube::client::Body>| async move {
+            let path = request.uri().path().to_owned();
+            let sent = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&sent).unwrap();
+            let spec = &review["spec"];
+            review["status"] = if path.ends_with("/tokenreviews") {
+                let known = ["reader", "stranger"].contains(&spec["token"].as_str().unwrap());
+                json!({"authenticated": known, "user": {"username": spec["token"], "groups": ["g"], "extra": {"k": ["v"]}}})
+            } else {
+                let wanted = json!({"user": "reader", "groups": ["g"], "extra": {"k": ["v"]},
+                                    "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+                json!({"allowed": *spec == wanted})
+            };
+            let body = Body::from(review.to_string());
+            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    async fn asked(status: StatusCode, authorization: Option<&str>, path: &str) -> Result<(), StatusCode> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        Access::new(client(status)).check(&headers, path).await
+    }
+
+    #[tokio::test]
+    async fn only_a_user_who_may_get_the_path_is_let_in() {
+        let ok = StatusCode::CREATED;
+        assert_eq!(asked(ok, Some("Bearer reader"), "/metrics").await, Ok(()));
+        assert_eq!(asked(ok, Some("bearer reader"), "/metrics").await, Ok(()));
+        for (authorization, path, denied) in [
+            (None, "/metrics", StatusCode::UNAUTHORIZED),
+            (Some("Bearer "), "/metrics", StatusCode::UNAUTHORIZED),
+            (Some("Basic reader"), "/metrics", StatusCode::UNAUTHORIZED),
+            (Some("Bearer unknown"), "/metrics", StatusCode::UNAUTHORIZED),
+            (Some("Bearer stranger"), "/metrics", StatusCode::FORBIDDEN),
+            (Some("Bearer reader"), "/secrets", StatusCode::FORBIDDEN),
+        ] {
+            assert_eq!(
+                asked(ok, authorization, path).await,
+                Err(denied),
+                "{authorization:?} {path}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_let_in_while_the_api_server_does_not_answer() {
+        let refused = asked(StatusCode::SERVICE_UNAVAILABLE, Some("Bearer reader"), "/metrics").await;
+        assert_eq!(refused, Err(StatusCode::INTERNAL_SERVER_ERROR));
+    }
+}

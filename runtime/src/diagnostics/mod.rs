@@ -1,0 +1,121 @@
+//! Metrics over HTTP, as Cluster API's managers serve them: with TLS to whoever the API server lets read them, or
+//! insecurely to everybody.
+
+mod access;
+mod tls;
+
+use std::future::IntoFuture;
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use kube::Client;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::access::Access;
+pub use self::tls::{CertificateError, Tls, TlsVersion};
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The path of metrics, also as RBAC knows it (`nonResourceURLs`).
+const METRICS: &str = "/metrics";
+
+/// Who may read diagnostics, and how they travel.
+pub enum Protection {
+    /// Plain HTTP for everybody who reaches the address.
+    None,
+    /// TLS, for bearers of a token whose user may `get` the path, as the API server judges it.
+    Secure(Client, Tls),
+}
+
+/// What answers requests.
+#[derive(Clone)]
+struct Served {
+    registry: Arc<Registry>,
+    access: Option<Access>,
+}
+
+/// Serves `/metrics` in the OpenMetrics text format until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    registry: Arc<Registry>,
+    protection: Protection,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let router = |access| {
+        let served = Served { registry, access };
+        Router::new().route(METRICS, get(metrics)).with_state(served)
+    };
+    let stopped = stop.cancelled_owned();
+    match protection {
+        Protection::None => {
+            let server = axum::serve(listener, router(None)).with_graceful_shutdown(stopped);
+            server.into_future().await
+        }
+        Protection::Secure(client, tls) => {
+            let router = router(Some(Access::new(client)));
+            let server = axum::serve(tls.listen(listener), router).with_graceful_shutdown(stopped);
+            server.into_future().await
+        }
+    }
+}
+
+async fn metrics(State(served): State<Served>, headers: HeaderMap) -> Response {
+    if let Some(access) = &served.access
+        && let Err(denied) = access.check(&headers, METRICS).await
+    {
+        return denied.into_response();
+    }
+    let mut text = String::new();
+    match encode(&mut text, &served.registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::testing::{FakeServer, http_get};
+
+    fn registry() -> Arc<Registry> {
+        let mut registry = Registry::default();
+        Metrics::register(&mut registry).leading("lease").set(1);
+        Arc::new(registry)
+    }
+
+    #[tokio::test]
+    async fn a_scrape_shows_the_registry() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(listener, registry(), Protection::None, stop.clone()));
+        let (status, body) = http_get(address, "/metrics").await;
+        assert_eq!(status, 200);
+        assert!(
+            body.contains("leader_election_master_status{name=\"lease\"} 1\n"),
+            "{body}"
+        );
+        stop.cancel();
+        server.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_may_not_read_metrics_gets_none() {
+        let access = Some(Access::new(FakeServer::default().client()));
+        let served = Served {
+            registry: registry(),
+            access,
+        };
+        let denied = metrics(State(served), HeaderMap::new()).await;
+        assert_eq!(denied.status(), StatusCode::UNAUTHORIZED);
+    }
+}

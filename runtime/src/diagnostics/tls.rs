@@ -1,0 +1,253 @@
+//! TLS for diagnostics, with a certificate made at start: whoever scrapes is told by a token who may, not by whom it
+//! trusts.
+
+use std::io;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::Listener;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::debug;
+
+/// Handshakes at once; more wait in the operating system's queue.
+const HANDSHAKES: usize = 64;
+
+/// How long a client may take to shake hands.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The flag `--tls-min-version`, in the words of Kubernetes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// `VersionTLS12` or newer.
+    #[default]
+    Tls12,
+    /// `VersionTLS13` or newer.
+    Tls13,
+}
+
+impl FromStr for TlsVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "VersionTLS12" => Ok(Self::Tls12),
+            "VersionTLS13" => Ok(Self::Tls13),
+            "VersionTLS10" | "VersionTLS11" => Err(format!(
+                "{text} is not offered any more: use VersionTLS12 or VersionTLS13"
+            )),
+            _ => Err("expected VersionTLS12 or VersionTLS13".to_owned()),
+        }
+    }
+}
+
+impl TlsVersion {
+    fn and_newer(self) -> Vec<&'static SupportedProtocolVersion> {
+        match self {
+            Self::Tls12 => vec![&TLS13, &TLS12],
+            Self::Tls13 => vec![&TLS13],
+        }
+    }
+}
+
+/// Why there is no certificate to serve diagnostics with.
+#[derive(Debug, Error)]
+pub enum CertificateError {
+    /// It could not be made.
+    #[error("failed to make a certificate for the diagnostics server")]
+    Make(#[from] rcgen::Error),
+    /// It cannot be used.
+    #[error("failed to use the certificate of the diagnostics server")]
+    Use(#[from] rustls::Error),
+}
+
+/// A certificate of our own and what goes with it.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl Tls {
+    /// Makes a certificate that this process alone has, for connections of at least this version. The process must have
+    /// chosen its cryptography (rustls' default provider).
+    pub fn self_signed(minimum: TlsVersion) -> Result<Self, CertificateError> {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let config = ServerConfig::builder_with_protocol_versions(&minimum.and_newer())
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.into()], key)?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// The connections of a listener, after their handshake.
+    pub(super) fn listen(self, listener: TcpListener) -> TlsListener {
+        TlsListener {
+            listener,
+            acceptor: TlsAcceptor::from(self.0),
+            handshakes: JoinSet::new(),
+        }
+    }
+}
+
+/// Shakes hands beside each other, so that a slow client holds nobody up.
+pub(super) struct TlsListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
+}
+
+impl Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            tokio::select! {
+                (stream, peer) = Listener::accept(&mut self.listener), if self.handshakes.len() < HANDSHAKES => {
+                    let shake = timeout(PATIENCE, self.acceptor.accept(stream));
+                    self.handshakes.spawn(async move {
+                        match shake.await {
+                            Ok(Ok(stream)) => Some((stream, peer)),
+                            Ok(Err(error)) => {
+                                debug!(%peer, %error, "TLS handshake failed");
+                                None
+                            }
+                            Err(_) => None,
+                        }
+                    });
+                }
+                Some(shaken) = self.handshakes.join_next() => {
+                    if let Ok(Some(connection)) = shaken {
+                        return connection;
+                    }
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::crypto::aws_lc_rs;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    /// As Prometheus with `insecureSkipVerify`.
+    #[derive(Debug)]
+    struct Gullible;
+
+    impl ServerCertVerifier for Gullible {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, rustls::Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            aws_lc_rs::default_provider()
+                .signature_verification_algorithms
+                .supported_schemes()
+        }
+    }
+
+    /// A listener of this version that says hello to whoever shakes hands, and its address.
+    async fn greeting(minimum: TlsVersion) -> SocketAddr {
+        let _ = aws_lc_rs::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut listener = Tls::self_signed(minimum).unwrap().listen(listener);
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await;
+                stream.write_all(b"hello").await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+        });
+        address
+    }
+
+    async fn greeted(address: SocketAddr, versions: &[&'static SupportedProtocolVersion]) -> io::Result<String> {
+        let config = ClientConfig::builder_with_protocol_versions(versions)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Gullible))
+            .with_no_client_auth();
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
+    }
+
+    #[tokio::test]
+    async fn versions_below_the_minimum_are_refused() {
+        let address = greeting(TlsVersion::Tls12).await;
+        assert_eq!(greeted(address, &[&TLS12]).await.unwrap(), "hello");
+        assert_eq!(greeted(address, &[&TLS13]).await.unwrap(), "hello");
+        let address = greeting(TlsVersion::Tls13).await;
+        assert!(greeted(address, &[&TLS12]).await.is_err());
+        assert_eq!(greeted(address, &[&TLS13]).await.unwrap(), "hello");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_shake_hands_holds_nobody_up() {
+        let address = greeting(TlsVersion::Tls12).await;
+        let _silent = TcpStream::connect(address).await.unwrap();
+        let mut rude = TcpStream::connect(address).await.unwrap();
+        rude.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!(greeted(address, &[&TLS13]).await.unwrap(), "hello");
+    }
+
+    #[test]
+    fn versions_are_named_as_kubernetes_names_them() {
+        assert_eq!("VersionTLS12".parse(), Ok(TlsVersion::Tls12));
+        assert_eq!("VersionTLS13".parse(), Ok(TlsVersion::Tls13));
+        for (text, says) in [
+            ("VersionTLS10", "not offered"),
+            ("VersionTLS11", "not offered"),
+            ("TLS13", "expected"),
+        ] {
+            assert!(text.parse::<TlsVersion>().unwrap_err().contains(says), "{text}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Shows that the simulation can fail: breaks the protocol by each patch beside this script, in a copy of the tree, and
+# plays seeds until one finds it. A patch that no longer applies fails, and so does one that no seed finds.
+# Usage: check.sh <cargo target folder>; SEEDS: how many seeds each has (default 1000).
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+tree="$(git -C "$here" rev-parse --show-toplevel)"
+work="$1/sim-mutants"
+copy="$work/tree"
+seeds="${SEEDS:-1000}"
+# Plain rustc, without the lints: a mutant may leave something unused.
+export CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=0
+unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
+mkdir -p "$copy"
+
+# Cargo goes by the age of files, so a file that is as it was before must keep its age.
+refresh() {
+  local file
+  (cd "$tree" && git ls-files -z --cached --others --exclude-standard) | while IFS= read -r -d '' file; do
+    if [ ! -e "$tree/$file" ]; then
+      rm -f "$copy/$file"
+    elif ! cmp -s "$tree/$file" "$copy/$file"; then
+      mkdir -p "$(dirname "$copy/$file")"
+      cp "$tree/$file" "$copy/$file"
+    fi
+  done
+}
+
+play() {
+  local patch="$1" name output
+  name="$(basename "$patch" .patch)"
+  refresh
+  if ! output="$(patch --directory "$copy" --strip 0 --forward --fuzz 0 --no-backup-if-mismatch --reject-file - <"$patch" 2>&1)"; then
+    echo "$name: the patch does not apply any more: $output" >&2
+    return 1
+  fi
+  if ! output="$(cd "$copy" && cargo build --quiet --locked --package capa-simulation --bin sim 2>&1)"; then
+    echo "$name: the mutant does not compile: $output" >&2
+    return 1
+  fi
+  if output="$("$CARGO_TARGET_DIR/debug/sim" --seeds "$seeds" --until-failure)"; then
+    echo "$name: not found within $seeds seeds" >&2
+    return 1
+  fi
+  echo "$name: $(grep '^found' <<<"$output")"
+}
+
+status=0
+for patch in "$here"/*.patch; do
+  play "$patch" || status=1
+done
+exit "$status"

@@ -1,0 +1,151 @@
+//! AWS as the histories find it: one account with a network of three zones, another that is empty, foreign instances.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::meta;
+use capa_cloud::sim::{Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::calls::View;
+
+/// The region of everything.
+pub(crate) const REGION: &str = "eu-west-1";
+/// The account of the cluster.
+pub(crate) const ACCOUNT: &str = "111122223333";
+/// An account in which the cluster has nothing.
+pub(crate) const OTHER_ACCOUNT: &str = "444455556666";
+/// The manager's access key.
+pub(crate) const MANAGER_KEY: &str = "AKIAMANAGER";
+/// A key of the other account, which the manager may be given by mistake.
+pub(crate) const MISTAKEN_KEY: &str = "AKIAMISTAKEN";
+/// The user's access key.
+pub(crate) const USER_KEY: &str = "AKIAUSER";
+/// The zones, each with a subnet.
+pub(crate) const ZONES: [(&str, &str); 3] = [
+    ("subnet-0000000a", "eu-west-1a"),
+    ("subnet-0000000b", "eu-west-1b"),
+    ("subnet-0000000c", "eu-west-1c"),
+];
+/// The VPC.
+pub(crate) const VPC: &str = "vpc-00000001";
+/// The group that machines get.
+pub(crate) const GROUP: &str = "sg-0000000a";
+/// Another group of the VPC.
+pub(crate) const OTHER_GROUP: &str = "sg-0000000b";
+/// The type of every machine.
+pub(crate) const INSTANCE_TYPE: &str = "t3.large";
+/// The image of every machine.
+pub(crate) const IMAGE: &str = "ami-00000001";
+
+/// How far back a stale describe lies.
+const STALENESS: SignedDuration = SignedDuration::from_secs(45);
+
+/// All of AWS.
+pub(crate) struct Aws {
+    pub(crate) ec2: Ec2,
+    /// The key that managers are started with.
+    pub(crate) given_key: &'static str,
+    /// The key of the call being made.
+    pub(crate) used_key: &'static str,
+    /// How long AWS answers no call: until then.
+    pub(crate) unreachable_until: Option<Timestamp>,
+    /// What RunInstances was asked since the invariants looked last.
+    pub(crate) launches: Vec<LaunchRequest>,
+}
+
+impl Aws {
+    pub(crate) fn new() -> Self {
+        let mut ec2 = Ec2::new();
+        ec2.issue_key(MANAGER_KEY, ACCOUNT);
+        ec2.issue_key(MISTAKEN_KEY, OTHER_ACCOUNT);
+        ec2.issue_key(USER_KEY, ACCOUNT);
+        ec2.account(OTHER_ACCOUNT).region(REGION);
+        let region = ec2.account(ACCOUNT).region(REGION);
+        region.vpc(VPC, "10.0.0.0/16");
+        region.security_group(GROUP, VPC, "nodes");
+        region.security_group(OTHER_GROUP, VPC, "more");
+        region.image(IMAGE, "/dev/xvda");
+        for (subnet, zone) in ZONES {
+            region.subnet(subnet, VPC, zone);
+        }
+        Self {
+            ec2,
+            given_key: MANAGER_KEY,
+            used_key: MANAGER_KEY,
+            unreachable_until: None,
+            launches: Vec::new(),
+        }
+    }
+
+    pub(crate) fn region(&mut self) -> &mut Region {
+        self.ec2.account(ACCOUNT).region(REGION)
+    }
+
+    /// Calls as the manager makes them.
+    pub(crate) fn manager(&mut self) -> Client<'_> {
+        self.ec2.client(self.used_key, REGION)
+    }
+
+    /// Calls as the user makes them.
+    pub(crate) fn user(&mut self) -> Client<'_> {
+        self.ec2.client(USER_KEY, REGION)
+    }
+
+    /// DescribeInstances as the manager makes it. Stale, it shows what was to be seen a while ago, and a listing misses
+    /// one instance besides, as one does whose pages shift while it is read.
+    pub(crate) fn describe(&mut self, now: Timestamp, query: &Query, view: View) -> Result<Vec<Instance>, CloudError> {
+        let mut manager = self.manager();
+        if view == View::Current {
+            return manager.describe_instances(now, query);
+        }
+        let seen = now.saturating_sub(STALENESS).unwrap_or(now);
+        let mut shown = manager.describe_instances_as_of(now, seen, query)?;
+        if query.filters.iter().any(|(name, _)| name == "tag-key") && !shown.is_empty() {
+            shown.remove(0);
+        }
+        Ok(shown)
+    }
+
+    /// Instances that the managers have launched and that live.
+    pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LaunchedInstance> {
+        self.ec2
+            .launched()
+            .filter(move |instance| instance.launched_by != USER_KEY && instance.is_live(now))
+    }
+
+    /// The user launches an instance with tags that look much like a machine's.
+    pub(crate) fn launch_foreign(&mut self, now: Timestamp, tags: &[(String, String)]) -> Result<Instance, CloudError> {
+        let request = LaunchRequest {
+            client_token: String::new(),
+            image_id: IMAGE.to_owned(),
+            instance_type: INSTANCE_TYPE.to_owned(),
+            subnet_id: ZONES.first().map_or("", |(subnet, _)| *subnet).to_owned(),
+            security_group_ids: vec![GROUP.to_owned()],
+            iam_instance_profile: None,
+            key_name: None,
+            public_ip: None,
+            root_volume: None,
+            data_volumes: Vec::new(),
+            metadata_options: MetadataOptions {
+                http_endpoint: "enabled".into(),
+                http_tokens: "required".into(),
+                http_put_response_hop_limit: 2,
+                http_protocol_ipv6: "disabled".into(),
+                instance_metadata_tags: "disabled".into(),
+            },
+            tags: tags.iter().cloned().collect::<BTreeMap<_, _>>(),
+            user_data: UserData::new(Vec::new()),
+        };
+        self.user().run_instances(now, &request)
+    }
+}
+
+/// `<namespace>/<machine>` of an instance.
+pub(crate) fn machine_of(instance: &LaunchedInstance) -> Option<&str> {
+    instance.tags.get(meta::MACHINE_NAME_TAG).map(String::as_str)
+}
+
+/// The longest that EC2 hides or forgets a fresh instance in any history. The protocol relies on 5 minutes.
+pub(crate) const LONGEST_HIDDEN: Duration = Duration::from_secs(90);

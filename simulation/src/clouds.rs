@@ -1,0 +1,458 @@
+//! AWS as the reconcilers of one process see it: the shipped instance store in front of the simulated EC2.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::meta::ROLE_TAG;
+use capa_cloud::limits::{Caller, Limiter, Priority, Share, Turn};
+use capa_cloud::store::{Batch, Call as StoreCall, Store};
+use capa_cloud::{
+    CloudError, ClusterCloud, ClusterClouds, ErrorClass, Image, Instance, InstanceState, LaunchRequest, MachineCloud,
+    MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Timing, Vpc,
+};
+use jiff::Timestamp;
+
+use crate::aws::Aws;
+use crate::calls::{Action, Failure, View};
+use crate::manager::Manager;
+use crate::outside::{Outside, after, since_start};
+
+/// Identity and region.
+pub(crate) type ClientKey = (String, String);
+
+/// How long an answered account is believed, and for how long a refused question is not repeated, as in the adapter.
+const ACCOUNT_AGE: Duration = Duration::from_secs(600);
+const ACCOUNT_RETRY: Duration = Duration::from_secs(5);
+
+/// The clients of one process.
+#[derive(Default)]
+pub(crate) struct Clouds {
+    clients: BTreeMap<ClientKey, Cloud>,
+    /// Which client's store follows a machine.
+    owners: BTreeMap<MachineKey, ClientKey>,
+    /// The rates of an account, or of an identity while its account is not known.
+    limiters: BTreeMap<String, Limiter>,
+}
+
+struct Cloud {
+    store: Store,
+    account: Option<(Timestamp, Result<String, CloudError>)>,
+    /// Whose rates hold.
+    limiter: Option<String>,
+}
+
+impl Default for Cloud {
+    fn default() -> Self {
+        Self {
+            store: Store::new(Timing::default()),
+            account: None,
+            limiter: None,
+        }
+    }
+}
+
+/// What a store wants done.
+#[derive(Clone)]
+pub(crate) enum StoreWork {
+    /// A question.
+    Ask(StoreCall),
+    /// A batch of terminations.
+    Terminate(Batch),
+}
+
+/// The answer to it.
+pub(crate) enum StoreAnswer {
+    Shown(Result<Vec<Instance>, CloudError>),
+    Terminated(Result<Vec<(String, InstanceState)>, CloudError>),
+}
+
+impl Clouds {
+    /// What the stores want done now.
+    pub(crate) fn begin(&mut self, now: Timestamp) -> Vec<(ClientKey, StoreWork)> {
+        let now = since_start(now);
+        let mut begun = Vec::new();
+        for (key, cloud) in &mut self.clients {
+            while let Some(call) = cloud.store.begin(now) {
+                begun.push((key.clone(), StoreWork::Ask(call)));
+            }
+            while let Some(batch) = cloud.store.begin_termination(now) {
+                begun.push((key.clone(), StoreWork::Terminate(batch)));
+            }
+        }
+        begun
+    }
+
+    /// When a store will want something done, counted from the beginning of the history.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        self.clients.values().filter_map(|cloud| cloud.store.next_due()).min()
+    }
+
+    pub(crate) fn ended(&mut self, key: &ClientKey, work: StoreWork, answer: StoreAnswer, now: Timestamp) {
+        let store = &mut self.client(key).store;
+        match (work, answer) {
+            (StoreWork::Ask(call), StoreAnswer::Shown(answer)) => drop(store.ended(call, answer, since_start(now))),
+            (StoreWork::Terminate(batch), StoreAnswer::Terminated(answer)) => store.terminated(batch, answer),
+            (StoreWork::Ask(_), StoreAnswer::Terminated(_)) | (StoreWork::Terminate(_), StoreAnswer::Shown(_)) => {}
+        }
+    }
+
+    /// The machines to wake since the last time.
+    pub(crate) fn take_woken(&mut self) -> BTreeSet<MachineKey> {
+        self.clients
+            .values_mut()
+            .flat_map(|cloud| cloud.store.take_woken())
+            .collect()
+    }
+
+    fn client(&mut self, key: &ClientKey) -> &mut Cloud {
+        self.clients.entry(key.clone()).or_default()
+    }
+
+    fn limiter(&mut self, key: &ClientKey) -> &mut Limiter {
+        let name = self.client(key).limiter.clone();
+        let name = name.unwrap_or_else(|| format!("identity {}", key.0));
+        self.limiters
+            .entry(name)
+            .or_insert_with(|| Limiter::new(Share::default()))
+    }
+
+    /// A machine whose identity changed moves to the store of the new one.
+    fn follow(&mut self, key: &ClientKey, machine: &MachineKey) -> &mut Store {
+        let before = self.owners.insert(machine.clone(), key.clone());
+        if let Some(other) = before.filter(|before| before != key) {
+            self.client(&other).store.forget(machine);
+        }
+        &mut self.client(key).store
+    }
+
+    fn forget(&mut self, machine: &MachineKey) {
+        if let Some(owner) = self.owners.remove(machine) {
+            self.client(&owner).store.forget(machine);
+        }
+        for limiter in self.limiters.values_mut() {
+            limiter.forget(&Caller::Machine(machine.clone()));
+        }
+    }
+}
+
+/// Makes a store's calls, which wait for their turn.
+pub(crate) async fn perform(manager: Manager, key: ClientKey, work: StoreWork) -> StoreAnswer {
+    let client = CloudClient { manager, key };
+    match work {
+        StoreWork::Ask(call) => {
+            let query = match call {
+                StoreCall::List { .. } => Query::filter("tag-key", [ROLE_TAG]),
+                StoreCall::Look { ids, .. } => Query::filter("instance-id", ids),
+            };
+            client
+                .wait(&describe("DescribeInstances", &query, Priority::Describe))
+                .await;
+            StoreAnswer::Shown(client.instances(query).await)
+        }
+        StoreWork::Terminate(batch) => {
+            let ids = batch.ids().to_vec();
+            let turn = Turn {
+                action: "TerminateInstances",
+                caller: Caller::Task(ids.join(" ")),
+                priority: Priority::Terminate,
+                instances: ids.len() as u64,
+            };
+            client.wait(&turn).await;
+            StoreAnswer::Terminated(client.terminate_all(ids).await)
+        }
+    }
+}
+
+fn describe(action: &'static str, query: &Query, priority: Priority) -> Turn {
+    Turn {
+        action,
+        caller: Caller::Question(query.clone()),
+        priority,
+        instances: 0,
+    }
+}
+
+fn launch(machine: &MachineKey) -> Turn {
+    Turn {
+        action: "RunInstances",
+        caller: Caller::Machine(machine.clone()),
+        priority: Priority::Launch,
+        instances: 1,
+    }
+}
+
+fn describe_query(query: &Query) -> String {
+    let filters = query
+        .filters
+        .iter()
+        .map(|(name, values)| format!("{name}={}", values.join(",")));
+    filters.collect::<Vec<_>>().join(" ")
+}
+
+/// A client of one identity in one region.
+struct CloudClient {
+    manager: Manager,
+    key: ClientKey,
+}
+
+impl CloudClient {
+    fn new(manager: &Manager, identity: &ResolvedIdentity, region: &str) -> Self {
+        Self {
+            manager: manager.clone(),
+            key: (identity.key.clone(), region.to_owned()),
+        }
+    }
+
+    /// Takes a turn, or says when it comes.
+    fn pass(&self, turn: &Turn) -> Result<(), CloudError> {
+        let mut state = self.manager.state();
+        let now = since_start(state.now);
+        let taken = state.clouds.limiter(&self.key).take(turn, now);
+        taken.map_err(|wait| CloudError::deferred(turn.action, wait))
+    }
+
+    async fn wait(&self, turn: &Turn) {
+        while let Err(error) = self.pass(turn) {
+            let wait = error.retry_after.unwrap_or_default();
+            self.manager.mailbox.sleep(wait).await;
+        }
+    }
+
+    /// Makes a call; a throttle slows down those that follow.
+    async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        writes: bool,
+        about: String,
+        effect: impl FnOnce(&mut Outside, View) -> Result<T, CloudError> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let began = self.manager.state().now;
+        let action = Action::aws(operation, writes);
+        let key = self.manager.access_key;
+        let effect = move |outside: &mut Outside, view| {
+            if outside.aws.unreachable_until.is_some_and(|until| outside.now < until) {
+                return Err(CloudError::no_answer(operation, "connection refused"));
+            }
+            outside.aws.used_key = key;
+            effect(outside, view)
+        };
+        let answer = match self.manager.mailbox.ask(action, about, effect).await {
+            Ok(answer) => answer,
+            Err(Failure::NoAnswer) => Err(CloudError::no_answer(operation, "no answer in time")),
+            Err(Failure::Throttled) => {
+                let message = "Request limit exceeded.";
+                Err(CloudError::answered(operation, "RequestLimitExceeded", message))
+            }
+            Err(Failure::Refused(code)) => Err(CloudError::answered(operation, code, "refused")),
+        };
+        let throttled = answer.as_ref().is_err_and(|error| error.class == ErrorClass::Throttled);
+        if throttled {
+            let mut state = self.manager.state();
+            let now = since_start(state.now);
+            let limiter = state.clouds.limiter(&self.key);
+            limiter.throttled(operation, since_start(began), now);
+        }
+        answer
+    }
+
+    async fn account(&self) -> Result<String, CloudError> {
+        let (now, known) = {
+            let mut state = self.manager.state();
+            (state.now, state.clouds.client(&self.key).account.clone())
+        };
+        if let Some((asked_at, answer)) = known {
+            let age = if answer.is_ok() { ACCOUNT_AGE } else { ACCOUNT_RETRY };
+            if now < after(asked_at, age) {
+                return answer;
+            }
+        }
+        let answer = self
+            .call("GetCallerIdentity", false, String::new(), |outside, _| {
+                outside.aws.manager().account_id()
+            })
+            .await;
+        let mut state = self.manager.state();
+        let client = state.clouds.client(&self.key);
+        client.account = Some((now, answer.clone()));
+        if let Ok(account) = &answer {
+            client.limiter = Some(format!("account {account}"));
+        }
+        answer
+    }
+
+    async fn instances(&self, query: Query) -> Result<Vec<Instance>, CloudError> {
+        let about = describe_query(&query);
+        self.call("DescribeInstances", false, about, move |outside, view| {
+            outside.aws.describe(outside.now, &query, view)
+        })
+        .await
+    }
+
+    async fn terminate_all(&self, ids: Vec<String>) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let changes = self
+            .call("TerminateInstances", true, ids.join(" "), move |outside, _| {
+                outside.aws.manager().terminate_instances(outside.now, &ids)
+            })
+            .await?;
+        let states = changes.into_iter().map(|change| (change.instance_id, change.current));
+        Ok(states.collect())
+    }
+
+    /// A describe of infrastructure.
+    async fn lookup<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        query: &Query,
+        ask: fn(&mut Aws, Timestamp, &Query) -> Result<Vec<T>, CloudError>,
+    ) -> Result<Vec<T>, CloudError> {
+        self.pass(&describe(operation, query, Priority::Describe))?;
+        let (about, query) = (describe_query(query), query.clone());
+        self.call(operation, false, about, move |outside, _| {
+            ask(&mut outside.aws, outside.now, &query)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl ClusterCloud for CloudClient {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        self.account().await
+    }
+
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.lookup("DescribeVpcs", query, |aws, now, query| {
+            aws.manager().describe_vpcs(now, query)
+        })
+        .await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.lookup("DescribeSubnets", query, |aws, now, query| {
+            aws.manager().describe_subnets(now, query)
+        })
+        .await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.lookup("DescribeSecurityGroups", query, |aws, now, query| {
+            aws.manager().describe_security_groups(now, query)
+        })
+        .await
+    }
+
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        self.lookup("DescribeRouteTables", query, |aws, now, query| {
+            aws.manager().describe_route_tables(now, query)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl MachineCloud for CloudClient {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        self.account().await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.lookup("DescribeSubnets", query, |aws, now, query| {
+            aws.manager().describe_subnets(now, query)
+        })
+        .await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.lookup("DescribeSecurityGroups", query, |aws, now, query| {
+            aws.manager().describe_security_groups(now, query)
+        })
+        .await
+    }
+
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        self.lookup("DescribeImages", query, |aws, now, query| {
+            aws.manager().describe_images(now, query)
+        })
+        .await
+    }
+
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let began = self.manager.state().clouds.client(&self.key).store.observe();
+        let turn = describe("DescribeInstances", query, Priority::Launch);
+        if query.filters.iter().any(|(name, _)| name == "client-token") {
+            // It goes on with a lookup by tags.
+            let mut state = self.manager.state();
+            let now = since_start(state.now);
+            state.clouds.limiter(&self.key).go_on(turn.action, now);
+        } else {
+            self.pass(&turn)?;
+        }
+        let found = self.instances(query.clone()).await?;
+        let mut state = self.manager.state();
+        state.clouds.client(&self.key).store.observed(began, &found);
+        Ok(found)
+    }
+
+    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting {
+        self.manager
+            .state()
+            .clouds
+            .follow(&self.key, machine)
+            .watch(machine, id)
+    }
+
+    fn listing_failure(&self) -> Option<CloudError> {
+        let mut state = self.manager.state();
+        state.clouds.client(&self.key).store.listing_failure().cloned()
+    }
+
+    fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {
+        let mut state = self.manager.state();
+        let now = since_start(state.now);
+        let asked = state.clouds.limiter(&self.key).turn(&launch(machine), now);
+        asked.map_err(|wait| CloudError::deferred("RunInstances", wait))
+    }
+
+    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        self.pass(&launch(machine))?;
+        let request = request.clone();
+        let about = format!("token={} subnet={}", request.client_token, request.subnet_id);
+        let instance = self
+            .call("RunInstances", true, about, move |outside, _| {
+                outside.aws.launches.push(request.clone());
+                outside.aws.manager().run_instances(outside.now, &request)
+            })
+            .await?;
+        let mut state = self.manager.state();
+        let store = state.clouds.follow(&self.key, machine);
+        store.launched(&instance);
+        store.watch(machine, &instance.id);
+        Ok(instance)
+    }
+
+    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
+        let mut state = self.manager.state();
+        let now = since_start(state.now);
+        state.clouds.follow(&self.key, machine).terminate(machine, id, now)
+    }
+}
+
+#[async_trait]
+impl ClusterClouds for Manager {
+    fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
+        Arc::new(CloudClient::new(self, identity, region))
+    }
+}
+
+#[async_trait]
+impl MachineClouds for Manager {
+    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
+        Arc::new(CloudClient::new(self, identity, region))
+    }
+
+    fn forget(&self, machine: &MachineKey) {
+        self.state().clouds.forget(machine);
+    }
+}

@@ -1,0 +1,193 @@
+//! What must hold at every step, read off the API server's changes and EC2's audit log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_api::conditions::{ConditionType, Reason, find};
+use capa_api::machine::AWSMachine;
+use capa_cloud::sim::{AuditEntry, Change as Happened};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, USER_KEY, machine_of};
+use crate::objects::NAMESPACE;
+use crate::outside::Outside;
+use crate::server::{Change, Object};
+
+/// What was seen so far, and the first violation.
+#[derive(Default)]
+pub(crate) struct Invariants {
+    pub(crate) violation: Option<String>,
+    /// Audit entries that were looked at, by account.
+    seen: BTreeMap<&'static str, usize>,
+    /// Tokens that stood in a launch record at some time.
+    recorded: BTreeSet<String>,
+    /// Subnet and parameters of each token that RunInstances was called with.
+    asked: BTreeMap<String, (String, String)>,
+    /// `spec.providerID` by UID.
+    published: BTreeMap<String, String>,
+    /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
+    pub(crate) unknown: BTreeSet<String>,
+    /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
+    pub(crate) backup_is_restored: bool,
+    /// Objects move to another management cluster, where they appear at once.
+    pub(crate) objects_move: bool,
+}
+
+impl Invariants {
+    /// Records the first violation.
+    pub(crate) fn violate(&mut self, now: Timestamp, text: impl Into<String>) {
+        if self.violation.is_none() {
+            let seconds = crate::outside::since_start(now).as_secs_f64();
+            self.violation = Some(format!("after {seconds:.3} s: {}", text.into()));
+        }
+    }
+
+    /// A change of an object.
+    pub(crate) fn changed(&mut self, change: &Change, outside: &Outside) {
+        match change {
+            Change::Applied(Object::AwsMachine(machine)) => self.machine_changed(machine, outside),
+            Change::Deleted(Object::AwsMachine(machine)) => self.machine_gone(machine, outside),
+            Change::Applied(_) | Change::Deleted(_) => {}
+        }
+    }
+
+    fn machine_changed(&mut self, machine: &AWSMachine, outside: &Outside) {
+        let now = outside.now;
+        let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+        if let Some(request) = launch.and_then(|launch| launch.request.as_ref()) {
+            self.recorded.insert(request.client_token.clone());
+        }
+        self.said_to_be_gone(machine, outside);
+        let uid = machine.metadata.uid.clone().unwrap_or_default();
+        if let Some(id) = &machine.spec.provider_id {
+            let before = self.published.insert(uid, id.clone());
+            if before.as_ref().is_some_and(|before| before != id) {
+                let name = machine.name_any();
+                self.violate(
+                    now,
+                    format!("spec.providerID of {name} changed from {before:?} to {id}"),
+                );
+            }
+        }
+    }
+
+    /// A machine that is said to be gone is replaced: it had better be.
+    fn said_to_be_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
+        let Some(status) = &machine.status else { return };
+        let recorded = status.launch.as_ref().and_then(|launch| launch.instance_id.as_deref());
+        // The reason alone may still be that of the launch before.
+        let gone = find(&status.conditions, ConditionType::InstanceReady).is_some_and(|condition| {
+            condition.reason == Reason::NotFound.as_str() && recorded.is_some_and(|id| condition.message.contains(id))
+        });
+        let lives = outside
+            .aws
+            .live(outside.now)
+            .any(|instance| Some(instance.id.as_str()) == recorded);
+        if gone && lives && machine.metadata.deletion_timestamp.is_none() {
+            let name = machine.name_any();
+            self.violate(
+                outside.now,
+                format!("{name} is said to be gone, and its instance lives"),
+            );
+        }
+    }
+
+    /// The finalizer came off: no instance may be left.
+    fn machine_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
+        let name = machine_key(&machine.name_any());
+        if self.objects_move {
+            return;
+        }
+        if self.backup_is_restored {
+            self.unknown.insert(name);
+            return;
+        }
+        let mut left = outside.aws.live(outside.now);
+        let left = left.find(|instance| machine_of(instance) == Some(&name));
+        if let Some(id) = left.map(|instance| instance.id.clone()) {
+            self.violate(
+                outside.now,
+                format!("leaked: {name} is gone and its instance {id} lives"),
+            );
+        }
+    }
+
+    /// Whatever AWS was asked since the last look.
+    pub(crate) fn look(&mut self, outside: &mut Outside) {
+        let now = outside.now;
+        for launch in std::mem::take(&mut outside.aws.launches) {
+            self.launch_asked(&launch.client_token, &launch.subnet_id, launch.parameters_hash(), now);
+        }
+        for account in [ACCOUNT, OTHER_ACCOUNT] {
+            let seen = self.seen.entry(account).or_default();
+            let audit = outside.aws.ec2.account(account).region(REGION).audit();
+            let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
+            *seen += news.len();
+            for entry in news.iter().filter(|entry| entry.access_key != USER_KEY) {
+                self.happened(entry, outside);
+            }
+        }
+    }
+
+    fn launch_asked(&mut self, token: &str, subnet: &str, hash: String, now: Timestamp) {
+        if !self.recorded.contains(token) {
+            self.violate(
+                now,
+                format!("RunInstances was called with token {token} before it was recorded"),
+            );
+        }
+        let parameters = (subnet.to_owned(), hash);
+        let first = self.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone());
+        if first.0 != parameters.0 {
+            let first = first.0.clone();
+            self.violate(now, format!("token {token} was used in {first} and in {subnet}"));
+        }
+    }
+
+    fn happened(&mut self, entry: &AuditEntry, outside: &Outside) {
+        let launched = outside
+            .aws
+            .ec2
+            .launched()
+            .find(|instance| instance.id == entry.instance_id);
+        let Some(instance) = launched else { return };
+        let machine = machine_of(instance).unwrap_or_default().to_owned();
+        match entry.change {
+            Happened::Launched => {
+                let live = outside
+                    .aws
+                    .live(outside.now)
+                    .filter(|other| machine_of(other) == Some(&machine));
+                let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
+                if ids.len() > 1 {
+                    self.violate(outside.now, format!("doubled: {machine} has {}", ids.join(", ")));
+                }
+                let wanted = outside
+                    .server
+                    .stored
+                    .aws_machines
+                    .keys()
+                    .any(|name| machine_key(name) == machine);
+                if !wanted && !self.unknown.contains(&machine) {
+                    let id = &instance.id;
+                    self.violate(
+                        outside.now,
+                        format!("leaked: {id} was launched for {machine}, which is gone"),
+                    );
+                }
+            }
+            Happened::Terminated | Happened::TerminationRepeated | Happened::Stopped | Happened::Started => {
+                if instance.launched_by == USER_KEY {
+                    let id = &instance.id;
+                    self.violate(outside.now, format!("foreign: {id} was {:?}", entry.change));
+                }
+            }
+            Happened::LaunchRepeated => {}
+        }
+    }
+}
+
+/// A machine as the tag of its instance names it.
+pub(crate) fn machine_key(name: &str) -> String {
+    format!("{NAMESPACE}/{name}")
+}

@@ -1,0 +1,23 @@
+//! The shipped reconcilers under a seeded scheduler of our own: simulated time, an API server and EC2 in memory, and
+//! faults at every call. One seed is one history, and replays exactly.
+//!
+//! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them.
+
+mod aws;
+mod calls;
+pub mod campaign;
+mod clouds;
+mod core;
+pub mod faults;
+pub mod history;
+mod invariants;
+mod manager;
+mod objects;
+mod outside;
+mod passes;
+mod process;
+mod server;
+pub mod sweep;
+mod trace;
+mod user;
+mod world;

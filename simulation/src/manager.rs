@@ -1,0 +1,328 @@
+//! What the reconcilers of one process work with: lagging caches, instance stores, and calls to the outside.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::common::{IdentityKind, IdentityReference};
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::meta;
+use capa_controllers::world::{
+    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
+};
+use capa_runtime::kinds::ObjectName;
+use capa_runtime::reconcile::Overtaken;
+use capa_runtime::status::StatusError;
+use capa_runtime::writes::WriteTracker;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+
+use crate::calls::{Action, Failure, Mailbox};
+use crate::clouds::Clouds;
+use crate::outside::{Outside, START};
+use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
+
+/// What the reconcilers of one process share. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Manager {
+    state: Arc<Mutex<State>>,
+    pub(crate) mailbox: Mailbox,
+    /// What this process wrote, so that no pass runs on an older object.
+    pub(crate) writes: WriteTracker,
+    /// The key that AWS is called with.
+    pub(crate) access_key: &'static str,
+    controller_identity: Arc<AWSClusterControllerIdentity>,
+}
+
+/// What is read without a call.
+pub(crate) struct State {
+    /// The process's clock.
+    pub(crate) now: Timestamp,
+    /// Objects as far as the watches have told.
+    pub(crate) cache: Stored,
+    /// One a client: identity and region.
+    pub(crate) clouds: Clouds,
+}
+
+impl Manager {
+    pub(crate) fn new(cache: Stored, access_key: &'static str) -> Self {
+        let mut identity = AWSClusterControllerIdentity::new(
+            IdentityReference::CONTROLLER_IDENTITY_NAME,
+            AWSClusterControllerIdentitySpec {
+                allowed_namespaces: Some(AllowedNamespaces::default()),
+            },
+        );
+        identity.metadata.uid = Some("identity".into());
+        identity.metadata.resource_version = Some("1".into());
+        let state = State {
+            now: START,
+            cache,
+            clouds: Clouds::default(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            mailbox: Mailbox::default(),
+            writes: WriteTracker::default(),
+            access_key,
+            controller_identity: Arc::new(identity),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a cluster's status as the runtime does after a pass: only if it differs.
+    pub(crate) async fn write_cluster_status(
+        &self,
+        cluster: &AWSCluster,
+        status: &AWSClusterStatus,
+    ) -> Result<(), KubernetesError> {
+        let wanted = cluster_status_as_stored(status.clone());
+        if cluster.status.clone().unwrap_or_default() == wanted {
+            return Ok(());
+        }
+        let written = self.write("PUT AWSCluster/status", cluster, |cluster| {
+            cluster.status = Some(wanted);
+        });
+        written.await.map(drop)
+    }
+
+    /// Reads an AWSMachine from the server, which the runtime does when its cache owes a write for too long.
+    pub(crate) async fn read_machine(&self, name: &str) -> Result<Option<AWSMachine>, KubernetesError> {
+        let asked = name.to_owned();
+        let read = self.mailbox.ask(
+            Action::kubernetes("GET AWSMachine", false),
+            asked.clone(),
+            move |outside: &mut Outside, _| outside.server.get::<AWSMachine>(&asked),
+        );
+        let object = read.await.map_err(|failure| failed("read AWSMachine", failure))?;
+        if let Some(object) = &object {
+            self.writes.written(object.as_ref());
+        }
+        Ok(object.map(|object| AWSMachine::clone(&object)))
+    }
+
+    /// A write under the resource version that `object` was read with.
+    async fn write<K: Watched>(
+        &self,
+        name: &'static str,
+        object: &K,
+        change: impl FnOnce(&mut K) + Send + 'static,
+    ) -> Result<K, KubernetesError> {
+        let based_on = object.clone();
+        let about = format!(
+            "{}@{}",
+            object.name_any(),
+            object.resource_version().unwrap_or_default()
+        );
+        let call = self.mailbox.ask(
+            Action::kubernetes(name, true),
+            about,
+            move |outside: &mut Outside, _| outside.server.update(&based_on, change),
+        );
+        match call.await {
+            Err(failure) => Err(failed(name, failure)),
+            Ok(Ok(written)) => {
+                self.writes.written(written.as_ref());
+                Ok(K::clone(&written))
+            }
+            Ok(Err(Refusal::Gone)) => Err(gone(object, name)),
+            Ok(Err(Refusal::Conflict)) => Err(self.overtaken(object, name)),
+        }
+    }
+
+    fn overtaken<K: Watched>(&self, object: &K, attempted: &str) -> KubernetesError {
+        self.writes.overtaken(object);
+        let source = Overtaken(ObjectName::of(object));
+        KubernetesError {
+            attempted: attempted.to_owned(),
+            source: source.into(),
+        }
+    }
+}
+
+fn failed(attempted: &str, failure: Failure) -> KubernetesError {
+    KubernetesError {
+        attempted: attempted.to_owned(),
+        source: match failure {
+            Failure::NoAnswer => "the API server did not answer in time".into(),
+            Failure::Throttled => "429: too many requests".into(),
+            Failure::Refused(code) => code.into(),
+        },
+    }
+}
+
+fn gone<K: Watched>(object: &K, attempted: &str) -> KubernetesError {
+    let source = StatusError::Gone {
+        object: ObjectName::of(object),
+    };
+    KubernetesError {
+        attempted: attempted.to_owned(),
+        source: source.into(),
+    }
+}
+
+fn without(finalizers: &mut Vec<String>, finalizer: &str) {
+    finalizers.retain(|present| present != finalizer);
+}
+
+#[async_trait]
+impl Kubernetes for Manager {
+    fn now(&self) -> Timestamp {
+        self.state().now
+    }
+
+    fn cluster(&self, _: &str, name: &str) -> Option<Arc<Cluster>> {
+        self.state().cache.clusters.get(name).cloned()
+    }
+
+    fn identity(&self, reference: &IdentityReference) -> Option<Identity> {
+        let ours = reference.kind == IdentityKind::AWSClusterControllerIdentity
+            && reference.name == IdentityReference::CONTROLLER_IDENTITY_NAME;
+        ours.then(|| Identity::Controller(self.controller_identity.clone()))
+    }
+
+    fn namespace_labels(&self, _: &str) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    async fn secret(&self, _: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
+        let asked = name.to_owned();
+        let read = self.mailbox.ask(
+            Action::kubernetes("GET Secret", false),
+            asked.clone(),
+            move |outside: &mut Outside, _| outside.server.stored.secrets.get(&asked).cloned(),
+        );
+        let secret = read.await.map_err(|failure| failed("read Secret", failure))?;
+        Ok(secret.map(|secret| Secret::clone(&secret)))
+    }
+}
+
+#[async_trait]
+impl MachineKubernetes for Manager {
+    fn machine(&self, _: &str, name: &str) -> Option<Arc<Machine>> {
+        self.state().cache.machines.get(name).cloned()
+    }
+
+    fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        state.cache.aws_machines.values().filter(belongs).cloned().collect()
+    }
+
+    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
+        let name = reference.name.clone();
+        let read = self.mailbox.ask(
+            Action::kubernetes("GET AWSCluster", false),
+            name.clone(),
+            move |outside: &mut Outside, _| outside.server.get::<AWSCluster>(&name),
+        );
+        let Some(cluster) = read.await.map_err(|failure| failed("read AWSCluster", failure))? else {
+            return Ok(Infrastructure::NotFound);
+        };
+        let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+        let network = network
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(|error| KubernetesError {
+                attempted: "read AWSCluster".to_owned(),
+                source: error.into(),
+            })?;
+        Ok(Infrastructure::Published(network))
+    }
+
+    async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        let add = |machine: &mut AWSMachine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
+        self.write("PATCH finalizers (add)", machine, add).await
+    }
+
+    async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        let remove = |machine: &mut AWSMachine| without(machine.finalizers_mut(), meta::MACHINE_FINALIZER);
+        match self.write("PATCH finalizers (remove)", machine, remove).await {
+            Err(error) if is_gone(&error) => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    async fn write_status(
+        &self,
+        machine: &AWSMachine,
+        status: &AWSMachineStatus,
+    ) -> Result<AWSMachine, KubernetesError> {
+        let wanted = machine_status_as_stored(status.clone());
+        if machine.status.clone().unwrap_or_default() == wanted {
+            return Ok(machine.clone());
+        }
+        self.write("PUT AWSMachine/status", machine, |machine: &mut AWSMachine| {
+            machine.status = Some(wanted);
+        })
+        .await
+    }
+
+    async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
+        let attempted = "GET AWSMachine (confirm)";
+        let name = machine.name_any();
+        let read = self.mailbox.ask(
+            Action::kubernetes(attempted, false),
+            name.clone(),
+            move |outside: &mut Outside, _| outside.server.get::<AWSMachine>(&name),
+        );
+        let current = read.await.map_err(|failure| failed(attempted, failure))?;
+        match current {
+            Some(current) if current.resource_version() == machine.resource_version() => Ok(()),
+            Some(_) => Err(self.overtaken(machine, attempted)),
+            None => Err(failed(attempted, Failure::Refused("404: not found"))),
+        }
+    }
+
+    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
+        self.write("PATCH block-move", machine, move |machine: &mut AWSMachine| {
+            let annotations = machine.annotations_mut();
+            if blocked {
+                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+            } else {
+                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            }
+        })
+        .await
+    }
+
+    async fn publish_ids(
+        &self,
+        machine: &AWSMachine,
+        provider_id: &str,
+        instance_id: &str,
+    ) -> Result<AWSMachine, KubernetesError> {
+        let ids = (provider_id.to_owned(), instance_id.to_owned());
+        self.write("PATCH ids", machine, move |machine: &mut AWSMachine| {
+            machine.spec.provider_id = Some(ids.0);
+            machine.spec.instance_id = Some(ids.1);
+            machine.metadata.generation = machine.metadata.generation.map(|generation| generation + 1);
+        })
+        .await
+    }
+}
+
+fn is_gone(error: &KubernetesError) -> bool {
+    matches!(
+        error.source.downcast_ref::<StatusError>(),
+        Some(StatusError::Gone { .. })
+    )
+}
+
+#[async_trait]
+impl ClusterKubernetes for Manager {
+    async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        let remove = |cluster: &mut AWSCluster| without(cluster.finalizers_mut(), meta::CLUSTER_FINALIZER);
+        match self.write("PATCH finalizers (remove)", cluster, remove).await {
+            Err(error) if is_gone(&error) => Ok(cluster.clone()),
+            result => result,
+        }
+    }
+}

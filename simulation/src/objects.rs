@@ -1,0 +1,109 @@
+//! The objects of a history: one cluster on infrastructure that the user brought, and machines.
+
+use capa_api::cluster::AWSCluster;
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::AWSMachine;
+use k8s_openapi::api::core::v1::Secret;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, VPC, ZONES};
+use crate::server::Server;
+
+/// The namespace of everything.
+pub(crate) const NAMESPACE: &str = "team-a";
+/// Where Secrets of static identities would be.
+pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+/// Name of the Cluster and of its AWSCluster.
+pub(crate) const CLUSTER: &str = "dev";
+/// Keeps a Machine until its infrastructure is gone.
+pub(crate) const CORE_FINALIZER: &str = "machine.cluster.x-k8s.io";
+
+/// Name of the machine with a number.
+pub(crate) fn machine_name(number: usize) -> String {
+    format!("m{number}")
+}
+
+/// Name of the Secret with a machine's bootstrap data.
+pub(crate) fn secret_name(machine: &str) -> String {
+    format!("boot-{machine}")
+}
+
+/// Creates the Cluster and its AWSCluster in the first `zones` zones.
+pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
+    let cluster: Cluster = object(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": CLUSTER, "namespace": NAMESPACE, "finalizers": [CORE_FINALIZER]},
+        "spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": CLUSTER}},
+    }));
+    let subnets: Vec<Value> = ZONES
+        .iter()
+        .take(zones)
+        .map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone}))
+        .collect();
+    let infrastructure: AWSCluster = object(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSCluster",
+        "metadata": {
+            "name": CLUSTER, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": CLUSTER, "uid": "o"}],
+        },
+        "spec": {
+            "region": REGION, "unmanaged": true,
+            "network": {"vpc": {"id": VPC}, "subnets": subnets, "securityGroupOverrides": {"node": GROUP}},
+        },
+    }));
+    server.create(cluster);
+    server.create(infrastructure);
+}
+
+/// Creates a Machine with its AWSMachine and bootstrap Secret. `claims`: an instance id that the user writes into the
+/// spec.
+pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&str>) {
+    let secret = secret_name(name);
+    let machine: Machine = object(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "finalizers": [CORE_FINALIZER],
+            "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+        },
+        "spec": {
+            "clusterName": CLUSTER, "bootstrap": {"dataSecretName": secret},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name},
+        },
+    }));
+    let mut infrastructure: AWSMachine = object(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "o"}],
+        },
+        "spec": {
+            "instanceType": INSTANCE_TYPE, "ami": {"id": IMAGE}, "cloudInit": {"insecureSkipSecretsManager": true},
+        },
+    }));
+    infrastructure.spec.instance_id = claims.map(str::to_owned);
+    write_secret(server, name, 0);
+    server.create(machine);
+    server.create(infrastructure);
+}
+
+/// Writes a machine's bootstrap data, which differ from version to version.
+pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
+    let name = secret_name(machine);
+    let data = format!("#cloud-config\n# {version}\n").into_bytes();
+    let secret = Secret {
+        data: Some([("value".to_owned(), k8s_openapi::ByteString(data))].into()),
+        ..Secret::default()
+    };
+    server.stored.secrets.insert(name, std::sync::Arc::new(secret));
+}
+
+/// Reads a template of this file.
+///
+/// # Panics
+///
+/// Where a template does not fit its type.
+#[expect(clippy::expect_used, reason = "the templates of this file are constants")]
+fn object<K: DeserializeOwned>(template: Value) -> K {
+    serde_json::from_value(template).expect("the template fits its type")
+}

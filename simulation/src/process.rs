@@ -1,0 +1,552 @@
+//! One manager process, as the runtime would run it: caches that follow the watches, a queue for each controller, passes
+//! that are polled by hand, back-off, and the instance stores' own calls. A crash is dropping it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use capa_api::meta;
+use capa_cloud::Timing;
+use capa_controllers::awscluster::{self, ClusterReconciler, ClusterWorld, Complaints, LookMemory};
+use capa_controllers::awsmachine::{self, LaunchMemory, MachineReconciler, MachineWorld};
+use capa_runtime::backoff::{Backoff, BackoffSettings};
+use capa_runtime::predicate::spec_or_metadata;
+use capa_runtime::reconcile::{ErrorClass, Next, ReconcileError, Reconciler};
+use capa_runtime::writes::Freshness;
+use jiff::Timestamp;
+use kube::Resource;
+
+use crate::calls::{Answer, Call};
+use crate::clouds::{self, ClientKey, StoreAnswer, StoreWork};
+use crate::manager::Manager;
+use crate::objects::IDENTITY_NAMESPACE;
+use crate::outside::{START, after};
+use crate::passes;
+use crate::server::{Change, Kind, Object, Stored};
+
+/// Objects of one kind that are reconciled at once, as the runtime's default is.
+const CONCURRENCY: usize = 10;
+/// The longest a pass may take, as the runtime's default is.
+const PASS_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a pass waits for the cache to show the last write before it reads the object itself, as in the runtime.
+const CACHE_PATIENCE: Duration = Duration::from_secs(30);
+/// How soon a pass looks again whether the cache shows the last write, as in the runtime.
+const CACHE_GLANCE: Duration = Duration::from_millis(100);
+/// `--sync-period`.
+const SYNC_PERIOD: Duration = Duration::from_secs(600);
+
+/// An object in a controller's queue.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Item {
+    Cluster(String),
+    Machine(String),
+}
+
+/// What hashes of watched objects are remembered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Watch {
+    OwnMachine,
+    OwnCluster,
+    MachineOfMachine,
+    ClusterOfCluster,
+    ClusterOfMachines,
+    InfrastructureOfMachines,
+}
+
+/// How a task ends.
+enum Ended {
+    Pass(Result<Next, ReconcileError>),
+    Store(StoreAnswer),
+}
+
+enum Purpose {
+    Pass { item: Item, uid: String },
+    Store { client: ClientKey, work: StoreWork },
+}
+
+struct Task {
+    purpose: Purpose,
+    deadline: Timestamp,
+    future: Pin<Box<dyn Future<Output = Ended> + Send>>,
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) leading: bool,
+    pub(crate) manager: Manager,
+    machines: Arc<MachineReconciler>,
+    clusters: Arc<ClusterReconciler>,
+    machine_backoff: Backoff,
+    cluster_backoff: Backoff,
+    tasks: BTreeMap<u64, Task>,
+    last_task: u64,
+    queue: BTreeMap<Item, Timestamp>,
+    running: BTreeMap<Item, u64>,
+    told: BTreeMap<(Watch, String), (Option<String>, u64)>,
+    /// Since when the cache owes the last write to an object.
+    owing: BTreeMap<Item, Timestamp>,
+    deliveries: BTreeMap<Kind, VecDeque<(Timestamp, Change)>>,
+    /// When the world has planned to wake it next.
+    pub(crate) planned: Option<Timestamp>,
+}
+
+/// A call and the task that made it.
+pub(crate) type TaskCall = (u64, Call);
+
+impl Process {
+    /// A process with filled caches that does not lead. `access_key`: what it calls AWS with.
+    pub(crate) fn new(id: usize, stored: Stored, access_key: &'static str) -> Self {
+        let manager = Manager::new(stored, access_key);
+        let timing = Timing::default();
+        let machines = MachineReconciler {
+            world: MachineWorld {
+                kubernetes: Arc::new(manager.clone()),
+                clouds: Arc::new(manager.clone()),
+                memory: LaunchMemory::new(format!("process-{id}")),
+                timing,
+                identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+            },
+            sync_period: SYNC_PERIOD,
+        };
+        let clusters = ClusterReconciler {
+            world: ClusterWorld {
+                kubernetes: Arc::new(manager.clone()),
+                clouds: Arc::new(manager.clone()),
+                looks: LookMemory::default(),
+                complaints: Complaints::default(),
+                timing,
+                identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+            },
+            sync_period: SYNC_PERIOD,
+        };
+        let backoff_settings = BackoffSettings {
+            cap: timing.source_retry_cap,
+            ..BackoffSettings::default()
+        };
+        Self {
+            leading: false,
+            manager,
+            machines: Arc::new(machines),
+            clusters: Arc::new(clusters),
+            machine_backoff: Backoff::new(backoff_settings),
+            cluster_backoff: Backoff::default(),
+            tasks: BTreeMap::new(),
+            last_task: 0,
+            queue: BTreeMap::new(),
+            running: BTreeMap::new(),
+            told: BTreeMap::new(),
+            owing: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
+            planned: None,
+        }
+    }
+
+    /// Starts the controllers: every object is news to them.
+    pub(crate) fn lead(&mut self, now: Timestamp) {
+        self.leading = true;
+        let (clusters, machines): (Vec<_>, Vec<_>) = {
+            let cache = &self.manager.state().cache;
+            let clusters = cache.aws_clusters.values().cloned().map(Object::AwsCluster);
+            let machines = cache.aws_machines.values().cloned().map(Object::AwsMachine);
+            let others = cache.clusters.values().cloned().map(Object::Cluster);
+            let owners = cache.machines.values().cloned().map(Object::Machine);
+            (clusters.chain(others).collect(), machines.chain(owners).collect())
+        };
+        for object in clusters.into_iter().chain(machines) {
+            self.trigger(&Change::Applied(object), now);
+        }
+    }
+
+    /// A watch event that the cache will show at `at`, or later where earlier events of its kind are later.
+    pub(crate) fn expect(&mut self, at: Timestamp, change: Change) {
+        let queue = self.deliveries.entry(change.object().kind()).or_default();
+        let at = queue.back().map_or(at, |(last, _)| at.max(*last));
+        queue.push_back((at, change));
+    }
+
+    /// The answer to a call of a task.
+    pub(crate) fn answered(&mut self, task: u64, call: u64, answer: Answer, now: Timestamp) -> Vec<TaskCall> {
+        if !self.tasks.contains_key(&task) {
+            return Vec::new();
+        }
+        self.manager.mailbox.deliver(call, answer);
+        self.manager.state().now = now;
+        let mut asked = self.poll(task, now);
+        asked.extend(self.advance(now));
+        asked
+    }
+
+    /// Does all that is due: watch events, time-outs, passes, the stores' calls.
+    pub(crate) fn advance(&mut self, now: Timestamp) -> Vec<TaskCall> {
+        self.manager.state().now = now;
+        self.take_deliveries(now);
+        self.take_woken(now);
+        if !self.leading {
+            return Vec::new();
+        }
+        self.cancel_overdue(now);
+        let mut asked = self.start_passes(now);
+        asked.extend(self.start_store_calls(now));
+        self.take_woken(now);
+        asked
+    }
+
+    /// When [`Self::advance`] has something to do next.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let deliveries = self
+            .deliveries
+            .values()
+            .filter_map(|queue| queue.front().map(|(at, _)| *at))
+            .min();
+        if !self.leading {
+            return deliveries;
+        }
+        let waiting = self.queue.iter().filter(|(item, _)| self.has_room(item));
+        let passes = waiting.map(|(_, due)| *due).min();
+        let deadlines = self.tasks.values().map(|task| task.deadline).min();
+        let store = self.manager.state().clouds.next_due().map(|due| after(START, due));
+        [deliveries, passes, deadlines, store].into_iter().flatten().min()
+    }
+
+    fn take_deliveries(&mut self, now: Timestamp) {
+        let mut due = Vec::new();
+        for queue in self.deliveries.values_mut() {
+            while queue.front().is_some_and(|(at, _)| *at <= now)
+                && let Some((_, change)) = queue.pop_front()
+            {
+                due.push(change);
+            }
+        }
+        for change in due {
+            show(&mut self.manager.state().cache, &change);
+            if self.leading {
+                self.trigger(&change, now);
+            }
+        }
+    }
+
+    /// Queues what a change concerns, by the shipped predicates.
+    fn trigger(&mut self, change: &Change, now: Timestamp) {
+        let name = change.object().name();
+        match change.object() {
+            Object::AwsMachine(machine) => match change {
+                Change::Applied(_) if self.is_news(Watch::OwnMachine, machine.as_ref(), spec_or_metadata) => {
+                    self.enqueue(Item::Machine(name), now);
+                }
+                Change::Applied(_) => {}
+                Change::Deleted(_) => {
+                    self.told.remove(&(Watch::OwnMachine, name.clone()));
+                    self.forget_machine(machine);
+                    self.queue.remove(&Item::Machine(name));
+                }
+            },
+            Object::AwsCluster(cluster) => {
+                let own = self.is_news(Watch::OwnCluster, cluster.as_ref(), spec_or_metadata);
+                let network = self.is_news(
+                    Watch::InfrastructureOfMachines,
+                    cluster.as_ref(),
+                    awscluster::wakes_machines,
+                );
+                let deleted = matches!(change, Change::Deleted(_));
+                if deleted {
+                    self.told.remove(&(Watch::OwnCluster, name.clone()));
+                    self.told.remove(&(Watch::InfrastructureOfMachines, name.clone()));
+                    self.forget_cluster(cluster);
+                    self.queue.remove(&Item::Cluster(name));
+                } else if own {
+                    self.enqueue(Item::Cluster(name), now);
+                }
+                if deleted || network {
+                    let owner = meta::owner_cluster_name(&cluster.metadata)
+                        .unwrap_or_default()
+                        .to_owned();
+                    self.enqueue_machines_of(&owner, now);
+                }
+            }
+            Object::Machine(machine) => {
+                let news = self.is_news(Watch::MachineOfMachine, machine.as_ref(), awsmachine::watched_machine);
+                if let Some(reference) = &machine.spec.infrastructure_ref
+                    && (news || matches!(change, Change::Deleted(_)))
+                {
+                    self.enqueue(Item::Machine(reference.name.clone()), now);
+                }
+            }
+            Object::Cluster(cluster) => {
+                let deleted = matches!(change, Change::Deleted(_));
+                let of_cluster = self.is_news(Watch::ClusterOfCluster, cluster.as_ref(), awscluster::watched_cluster);
+                let of_machines = self.is_news(Watch::ClusterOfMachines, cluster.as_ref(), awsmachine::watched_cluster);
+                if let Some(reference) = &cluster.spec.infrastructure_ref
+                    && (of_cluster || deleted)
+                {
+                    self.enqueue(Item::Cluster(reference.name.clone()), now);
+                }
+                if of_machines || deleted {
+                    self.enqueue_machines_of(&name, now);
+                }
+            }
+        }
+    }
+
+    fn is_news<K: Resource>(&mut self, watch: Watch, object: &K, hash: impl Fn(&K) -> Option<u64>) -> bool {
+        let metadata = object.meta();
+        let current = (metadata.uid.clone(), hash(object).unwrap_or_default());
+        let name = metadata.name.clone().unwrap_or_default();
+        self.told.insert((watch, name), current.clone()) != Some(current)
+    }
+
+    fn enqueue_machines_of(&mut self, cluster: &str, now: Timestamp) {
+        let names: Vec<String> = {
+            let cache = &self.manager.state().cache;
+            let belongs = |metadata| meta::cluster_name_label(metadata) == Some(cluster);
+            let machines = cache.aws_machines.iter();
+            let machines = machines.filter(|(_, machine)| belongs(&machine.metadata));
+            machines.map(|(name, _)| name.clone()).collect()
+        };
+        for name in names {
+            self.enqueue(Item::Machine(name), now);
+        }
+    }
+
+    fn enqueue(&mut self, item: Item, due: Timestamp) {
+        let earliest = self.queue.entry(item).or_insert(due);
+        *earliest = due.min(*earliest);
+    }
+
+    fn take_woken(&mut self, now: Timestamp) {
+        let woken = self.manager.state().clouds.take_woken();
+        for machine in woken {
+            self.enqueue(Item::Machine(machine.name), now);
+        }
+    }
+
+    fn has_room(&self, item: &Item) -> bool {
+        let same_kind = |other: &&Item| matches!(other, Item::Machine(_)) == matches!(item, Item::Machine(_));
+        !self.running.contains_key(item) && self.running.keys().filter(same_kind).count() < CONCURRENCY
+    }
+
+    fn start_passes(&mut self, now: Timestamp) -> Vec<TaskCall> {
+        let due: Vec<Item> = self
+            .queue
+            .iter()
+            .filter(|(_, due)| **due <= now)
+            .map(|(item, _)| item.clone())
+            .collect();
+        let mut asked = Vec::new();
+        for item in due {
+            if self.has_room(&item) {
+                self.queue.remove(&item);
+                asked.extend(self.start_pass(item, now));
+            }
+        }
+        asked
+    }
+
+    fn start_pass(&mut self, item: Item, now: Timestamp) -> Vec<TaskCall> {
+        let future: Pin<Box<dyn Future<Output = _> + Send>>;
+        let uid;
+        match &item {
+            Item::Machine(name) => {
+                let Some(machine) = self.manager.state().cache.aws_machines.get(name).cloned() else {
+                    return Vec::new();
+                };
+                let fresh = self.manager.writes.freshness(machine.as_ref());
+                let Some(reread) = self.wait_for_cache(&item, fresh, now) else {
+                    return Vec::new();
+                };
+                uid = machine.metadata.uid.clone().unwrap_or_default();
+                let (manager, reconciler) = (self.manager.clone(), self.machines.clone());
+                future = Box::pin(passes::machine(manager, reconciler, machine, reread));
+            }
+            Item::Cluster(name) => {
+                let Some(cluster) = self.manager.state().cache.aws_clusters.get(name).cloned() else {
+                    return Vec::new();
+                };
+                let fresh = self.manager.writes.freshness(cluster.as_ref());
+                if self.wait_for_cache(&item, fresh, now).is_none() {
+                    return Vec::new();
+                }
+                uid = cluster.metadata.uid.clone().unwrap_or_default();
+                let (manager, reconciler) = (self.manager.clone(), self.clusters.clone());
+                future = Box::pin(passes::cluster(manager, reconciler, cluster));
+            }
+        }
+        let future = Box::pin(async move { Ended::Pass(future.await) });
+        let task = self.spawn(
+            Purpose::Pass {
+                item: item.clone(),
+                uid,
+            },
+            after(now, PASS_TIMEOUT),
+            future,
+        );
+        self.running.insert(item, task);
+        self.poll(task, now)
+    }
+
+    /// `None`: not yet, because the cache owes the last write. Else whether the object has to be read anew.
+    fn wait_for_cache(&mut self, item: &Item, freshness: Freshness, now: Timestamp) -> Option<bool> {
+        if freshness == Freshness::Fresh {
+            self.owing.remove(item);
+            return Some(false);
+        }
+        let since = *self.owing.entry(item.clone()).or_insert(now);
+        let patience = after(since, CACHE_PATIENCE);
+        if patience <= now {
+            self.owing.remove(item);
+            return Some(true);
+        }
+        // Looking costs nothing, so looks that can show nothing new are left out.
+        let kind = match item {
+            Item::Machine(_) => Kind::AwsMachine,
+            Item::Cluster(_) => Kind::AwsCluster,
+        };
+        let next_event = self.deliveries.get(&kind).and_then(|queue| queue.front());
+        let glance = after(now, CACHE_GLANCE);
+        let next = next_event.map_or(patience, |(at, _)| (*at).max(glance));
+        self.enqueue(item.clone(), next.min(patience));
+        None
+    }
+
+    fn start_store_calls(&mut self, now: Timestamp) -> Vec<TaskCall> {
+        let begun = self.manager.state().clouds.begin(now);
+        let mut asked = Vec::new();
+        for (client, work) in begun {
+            let performed = clouds::perform(self.manager.clone(), client.clone(), work.clone());
+            let future = Box::pin(async move { Ended::Store(performed.await) });
+            let task = self.spawn(Purpose::Store { client, work }, Timestamp::MAX, future);
+            asked.extend(self.poll(task, now));
+        }
+        asked
+    }
+
+    fn spawn(
+        &mut self,
+        purpose: Purpose,
+        deadline: Timestamp,
+        future: Pin<Box<dyn Future<Output = Ended> + Send>>,
+    ) -> u64 {
+        self.last_task += 1;
+        let task = Task {
+            purpose,
+            deadline,
+            future,
+        };
+        self.tasks.insert(self.last_task, task);
+        self.last_task
+    }
+
+    fn poll(&mut self, id: u64, now: Timestamp) -> Vec<TaskCall> {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return Vec::new();
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = task.future.as_mut().poll(&mut context);
+        let asked = self.manager.mailbox.take_asked();
+        if let Poll::Ready(ended) = polled
+            && let Some(task) = self.tasks.remove(&id)
+        {
+            self.ended(task.purpose, ended, now);
+        }
+        asked.into_iter().map(|call| (id, call)).collect()
+    }
+
+    fn cancel_overdue(&mut self, now: Timestamp) {
+        let overdue: Vec<u64> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| task.deadline <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in overdue {
+            let Some(task) = self.tasks.remove(&id) else { continue };
+            let ended = Ended::Pass(Err(ReconcileError::new("Timeout", "the pass took too long")));
+            drop(task.future);
+            self.ended(task.purpose, ended, now);
+        }
+    }
+
+    fn ended(&mut self, purpose: Purpose, ended: Ended, now: Timestamp) {
+        match (purpose, ended) {
+            (Purpose::Pass { item, uid }, Ended::Pass(result)) => {
+                self.running.remove(&item);
+                self.pass_ended(item, &uid, result, now);
+            }
+            (Purpose::Store { client, work }, Ended::Store(answer)) => {
+                self.manager.state().clouds.ended(&client, work, answer, now);
+            }
+            (Purpose::Pass { .. }, Ended::Store(_)) | (Purpose::Store { .. }, Ended::Pass(_)) => {}
+        }
+    }
+
+    /// What the runtime does with the result of a pass.
+    fn pass_ended(&mut self, item: Item, uid: &str, result: Result<Next, ReconcileError>, now: Timestamp) {
+        let backoff = match &item {
+            Item::Machine(_) => &self.machine_backoff,
+            Item::Cluster(_) => &self.cluster_backoff,
+        };
+        let delay = match result.map_err(|error| error.class()) {
+            Ok(Next::AwaitChange) => {
+                backoff.reset(uid);
+                None
+            }
+            Ok(Next::Requeue(delay)) => {
+                backoff.reset(uid);
+                Some(delay)
+            }
+            Err(ErrorClass::Gone) => None,
+            Err(ErrorClass::Conflict) => Some(CACHE_GLANCE),
+            Ok(Next::Retry) | Err(ErrorClass::Failed) => Some(backoff.failed(uid)),
+        };
+        // An object deleted while its pass ran must not leave anything behind.
+        let still_there = {
+            let cache = &self.manager.state().cache;
+            let current = match &item {
+                Item::Machine(name) => cache.aws_machines.get(name).map(|object| &object.metadata),
+                Item::Cluster(name) => cache.aws_clusters.get(name).map(|object| &object.metadata),
+            };
+            current.is_some_and(|metadata| metadata.uid.as_deref() == Some(uid))
+        };
+        if !still_there {
+            return;
+        }
+        if let Some(delay) = delay {
+            self.enqueue(item, after(now, delay));
+        }
+    }
+
+    fn forget_machine(&mut self, machine: &capa_api::machine::AWSMachine) {
+        let uid = machine.metadata.uid.as_deref().unwrap_or_default();
+        self.machine_backoff.reset(uid);
+        self.manager.writes.forget(uid);
+        self.machines.forget(machine);
+    }
+
+    fn forget_cluster(&mut self, cluster: &capa_api::cluster::AWSCluster) {
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        self.cluster_backoff.reset(uid);
+        self.manager.writes.forget(uid);
+        self.clusters.forget(cluster);
+    }
+}
+
+fn show(cache: &mut Stored, change: &Change) {
+    let name = change.object().name();
+    let applied = matches!(change, Change::Applied(_));
+    match change.object() {
+        Object::AwsMachine(object) => set(&mut cache.aws_machines, name, object, applied),
+        Object::AwsCluster(object) => set(&mut cache.aws_clusters, name, object, applied),
+        Object::Machine(object) => set(&mut cache.machines, name, object, applied),
+        Object::Cluster(object) => set(&mut cache.clusters, name, object, applied),
+    }
+}
+
+fn set<K>(table: &mut BTreeMap<String, Arc<K>>, name: String, object: &Arc<K>, applied: bool) {
+    if applied {
+        table.insert(name, object.clone());
+    } else {
+        table.remove(&name);
+    }
+}

@@ -1,0 +1,235 @@
+//! What users and AWS do while the controllers work.
+
+use std::time::Duration;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::conditions::{ConditionType, Reason, find};
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::AWSMachine;
+use capa_api::meta::{self, ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION, has_annotation};
+use capa_cloud::StateReason;
+use kube::{Resource, ResourceExt};
+
+use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, OTHER_GROUP, ZONES, machine_of};
+use crate::invariants::machine_key;
+use crate::objects::{self, CLUSTER, machine_name};
+use crate::outside::after;
+use crate::server::Server;
+use crate::world::World;
+
+/// One deed. Machines and zones go by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Creates a Machine.
+    CreateMachine(usize),
+    /// Creates a Machine whose spec names a foreign instance as its own.
+    CreateClaim(usize),
+    /// Deletes a Machine.
+    DeleteMachine(usize),
+    /// Deletes the Cluster and everything in it.
+    DeleteCluster,
+    /// Pauses the Cluster, or no more.
+    PauseCluster(bool),
+    /// Pauses an AWSMachine, or no more.
+    PauseMachine(usize, bool),
+    /// Changes metadata that nobody reads.
+    Touch(usize),
+    /// Writes other bootstrap data.
+    RenewSecret(usize, u32),
+    /// Gives the cluster's machines one more group from now on.
+    AddGroup,
+    /// Loses a machine's status, as a backup does that keeps none.
+    LoseStatus(usize),
+    /// Moves all AWSMachines to another management cluster as clusterctl does: under new UIDs, without their statuses, and
+    /// not at all while one of them blocks it.
+    Move,
+    /// Takes a snapshot of etcd.
+    TakeSnapshot,
+    /// Stops all managers; they come back after so long.
+    Stop(Duration),
+    /// Puts etcd back to the last snapshot, and restarts the managers.
+    RestoreSnapshot,
+    /// Terminates a machine's instance by hand.
+    KillInstance(usize),
+    /// From now on instances die in `pending`, or no more.
+    DieInPending(bool),
+    /// A zone has no more capacity, or has it again.
+    Capacity(usize, bool),
+    /// The managers are restarted with a key of another account, or with the right one again.
+    OtherAccount(bool),
+    /// AWS answers nothing for so long.
+    Unreachable(Duration),
+    /// Gives up what a deletion cannot reach.
+    GiveUp,
+}
+
+impl Deed {
+    pub(crate) fn perform(self, world: &mut World) {
+        let now = world.now();
+        let outside = &mut world.outside;
+        let server = &mut outside.server;
+        match self {
+            Self::CreateMachine(number) => objects::create_machine(server, &machine_name(number), None),
+            Self::CreateClaim(number) => create_claim(world, number),
+            Self::DeleteMachine(number) => server.delete::<Machine>(&machine_name(number), now),
+            Self::DeleteCluster => server.delete::<Cluster>(CLUSTER, now),
+            Self::PauseCluster(paused) => server.edit(CLUSTER, |cluster: &mut Cluster| {
+                cluster.spec.paused = Some(paused);
+                next_generation(cluster);
+            }),
+            Self::PauseMachine(number, paused) => server.edit(&machine_name(number), |machine: &mut AWSMachine| {
+                annotate(machine, PAUSED_ANNOTATION, paused.then_some(""));
+            }),
+            Self::Touch(number) => server.edit(&machine_name(number), |machine: &mut AWSMachine| {
+                let count = machine.metadata.resource_version.clone().unwrap_or_default();
+                annotate(machine, "example.org/touched", Some(&count));
+            }),
+            Self::RenewSecret(number, version) => objects::write_secret(server, &machine_name(number), version),
+            Self::AddGroup => server.edit(CLUSTER, add_group),
+            Self::LoseStatus(number) => lose_status(world, number),
+            Self::Move => move_machines(world),
+            Self::TakeSnapshot => world.snapshot = Some(server.stored.clone()),
+            Self::Stop(long) => world.stop(long),
+            Self::RestoreSnapshot => restore(world),
+            Self::KillInstance(number) => kill_instance(world, number),
+            Self::DieInPending(die) => {
+                outside.aws.region().behaviour().death_in_pending = die.then(|| StateReason {
+                    code: "Server.InternalError".into(),
+                    message: "Server.InternalError: Internal error on launch".into(),
+                });
+            }
+            Self::Capacity(zone, available) => {
+                if let Some((_, zone)) = ZONES.get(zone) {
+                    outside.aws.region().set_capacity(INSTANCE_TYPE, zone, available);
+                }
+            }
+            Self::OtherAccount(other) => {
+                outside.aws.given_key = if other { MISTAKEN_KEY } else { MANAGER_KEY };
+                world.stop(Duration::from_secs(1));
+            }
+            Self::GiveUp => give_up(server),
+            Self::Unreachable(long) => outside.aws.unreachable_until = Some(after(now, long)),
+        }
+    }
+}
+
+fn annotate(object: &mut impl Resource, key: &str, value: Option<&str>) {
+    let annotations = object.meta_mut().annotations.get_or_insert_default();
+    match value {
+        Some(value) => annotations.insert(key.to_owned(), value.to_owned()),
+        None => annotations.remove(key),
+    };
+}
+
+fn next_generation(object: &mut impl Resource) {
+    let generation = &mut object.meta_mut().generation;
+    *generation = generation.map(|generation| generation + 1);
+}
+
+fn add_group(cluster: &mut AWSCluster) {
+    let groups = &mut cluster.spec.network.get_or_insert_default().security_group_overrides;
+    groups.insert("lb".to_owned(), OTHER_GROUP.to_owned());
+    next_generation(cluster);
+}
+
+fn create_claim(world: &mut World, number: usize) {
+    let now = world.now();
+    let tags = [
+        (meta::cluster_tag(CLUSTER), meta::OWNED_TAG_VALUE.to_owned()),
+        (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
+    ];
+    let Ok(instance) = world.outside.aws.launch_foreign(now, &tags) else {
+        return;
+    };
+    objects::create_machine(&mut world.outside.server, &machine_name(number), Some(&instance.id));
+}
+
+/// Whoever has claimed a foreign instance, or launched into another account, has to give it up by hand.
+fn give_up(server: &mut Server) {
+    let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
+    for machine in machines {
+        let status = machine.status.clone().unwrap_or_default();
+        let says = |condition, reason: Reason| {
+            find(&status.conditions, condition).is_some_and(|condition| condition.reason == reason.as_str())
+        };
+        if machine.metadata.deletion_timestamp.is_none() {
+            continue;
+        }
+        if says(ConditionType::InstanceReady, Reason::NotOwned) {
+            server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
+                machine.metadata.finalizers = None;
+            });
+        }
+        if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
+            let launch = status.launch.unwrap_or_default();
+            let token = launch.request.map(|request| request.client_token);
+            server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
+                annotate(
+                    machine,
+                    ABANDON_INSTANCE_ANNOTATION,
+                    launch.instance_id.or(token).as_deref(),
+                );
+            });
+        }
+    }
+}
+
+/// Not while an instance may be hidden: whoever loses the only record of such a launch has lost the launch.
+fn lose_status(world: &mut World, number: usize) {
+    let now = world.now();
+    world
+        .outside
+        .server
+        .edit(&machine_name(number), |machine: &mut AWSMachine| {
+            let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+            let requested_at = launch
+                .and_then(|launch| launch.request.as_ref())
+                .map(|request| request.requested_at.0);
+            if requested_at.is_none_or(|at| after(at, Duration::from_secs(300)) < now) {
+                machine.status = None;
+            }
+        });
+}
+
+fn move_machines(world: &mut World) {
+    let server = &mut world.outside.server;
+    let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
+    let stays = |machine: &AWSMachine| {
+        has_annotation(&machine.metadata, BLOCK_MOVE_ANNOTATION) || machine.metadata.deletion_timestamp.is_some()
+    };
+    if machines.iter().any(|machine| stays(machine)) {
+        return;
+    }
+    world.invariants.objects_move = true;
+    for machine in machines {
+        let mut moved = AWSMachine::clone(&machine);
+        moved.status = None;
+        server.replace(&machine, moved);
+    }
+    world.settle(Duration::ZERO);
+    world.invariants.objects_move = false;
+}
+
+fn restore(world: &mut World) {
+    let Some(snapshot) = world.snapshot.clone() else { return };
+    world.invariants.backup_is_restored = true;
+    world.outside.server.restore(&snapshot);
+    world.settle(Duration::ZERO);
+    world.invariants.backup_is_restored = false;
+    world.stop(Duration::from_secs(20));
+}
+
+fn kill_instance(world: &mut World, number: usize) {
+    let (now, machine) = (world.now(), machine_key(&machine_name(number)));
+    let ids: Vec<String> = world
+        .outside
+        .aws
+        .live(now)
+        .filter(|instance| machine_of(instance) == Some(&machine))
+        .map(|instance| instance.id.clone())
+        .collect();
+    if !ids.is_empty() {
+        // Refused while the instance is hidden; then the user has failed.
+        drop(world.outside.aws.user().terminate_instances(now, &ids));
+    }
+}

@@ -1,0 +1,78 @@
+//! Histories of the controllers under faults: nothing doubled, leaked, foreign or stuck.
+
+use std::fmt::Write;
+
+use capa_simulation::campaign::{self, End, Tally};
+use capa_simulation::history::{self, Report};
+use capa_simulation::sweep;
+
+/// Threads of one test; two tests run at once.
+const THREADS: usize = 1;
+
+/// Fails with what failed, how to replay it, and the end of the first trace.
+fn expect_all_passed(tally: &Tally, replay: impl Fn(usize) -> (String, Report)) {
+    let mut text = String::new();
+    for (place, (number, violation)) in tally.failed.iter().take(5).enumerate() {
+        let (command, report) = replay(*number);
+        writeln!(text, "{command}: {violation}").unwrap();
+        if place == 0 {
+            let skipped = report.trace.len().saturating_sub(60);
+            for line in report.trace.iter().skip(skipped) {
+                writeln!(text, "    {line}").unwrap();
+            }
+        }
+    }
+    assert!(tally.failed.is_empty(), "{} failed:\n{text}", tally.failed.len());
+}
+
+fn play_seeds(first: u64, count: usize) {
+    let seed_of = |number: usize| first.wrapping_add(u64::try_from(number).unwrap());
+    let tally = campaign::run(
+        count,
+        THREADS,
+        End::Last,
+        |number| history::run(seed_of(number), false),
+        |_| (),
+    );
+    expect_all_passed(&tally, |number| {
+        let seed = seed_of(number);
+        (format!("make sim SEED={seed}"), history::run(seed, true))
+    });
+    assert_eq!(tally.passed, count);
+}
+
+#[test]
+fn a_thousand_fixed_seeds_pass() {
+    play_seeds(0, 1_000);
+}
+
+#[test]
+fn two_hundred_fresh_seeds_pass() {
+    play_seeds(fastrand::u64(..), 200);
+}
+
+#[test]
+fn every_fault_at_every_call_of_a_life_and_every_two_within_a_launch_pass() {
+    let plans = sweep::plans();
+    let play = |number: usize| sweep::run(&plans[number], false);
+    let tally = campaign::run(plans.len(), THREADS, End::Last, play, |_| ());
+    expect_all_passed(&tally, |number| {
+        let plan = &plans[number];
+        (
+            format!("make sim FAULTS={}", sweep::described(plan)),
+            sweep::run(plan, true),
+        )
+    });
+    assert!(plans.len() > 5_000, "{} histories do not cover a launch", plans.len());
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..20 {
+        assert_eq!(
+            history::run(seed, true).trace,
+            history::run(seed, true).trace,
+            "seed {seed}"
+        );
+    }
+}
