@@ -62,6 +62,72 @@ pub struct MachineNetwork {
     pub bootstrap_storage: Option<NetworkBootstrapStorage>,
 }
 
+/// A field of the contract with more characters than it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// Path of the field in the contract, for example `imageLookup.org`.
+    pub field: &'static str,
+    /// Characters that it may have.
+    pub limit: usize,
+}
+
+/// Longest name of a region, in characters.
+pub const REGION_LENGTH: usize = 32;
+
+/// Longest id of anything in AWS that the contract names, in characters.
+pub const ID_LENGTH: usize = 64;
+
+/// Whether a text has more characters than that.
+pub fn is_longer(text: &str, limit: usize) -> bool {
+    text.chars().count() > limit
+}
+
+impl MachineNetwork {
+    /// Takes out what is longer than the contract allows, and names each field once. A single one that stayed would have
+    /// the API server refuse the whole status that it is published or recorded in.
+    pub fn take_oversized(&mut self) -> Vec<Oversized> {
+        let mut taken: Vec<Oversized> = Vec::new();
+        let mut take = |field, limit, text: &mut Option<String>| {
+            if text.take_if(|text| is_longer(text, limit)).is_some() {
+                taken.push(Oversized { field, limit });
+            }
+        };
+        take("region", REGION_LENGTH, &mut self.region);
+        take("clusterTag", 100, &mut self.cluster_tag);
+        take("sshKeyName", 255, &mut self.ssh_key_name);
+        if let Some(lookup) = &mut self.image_lookup {
+            take("imageLookup.format", 256, &mut lookup.format);
+            take("imageLookup.org", 64, &mut lookup.org);
+            take("imageLookup.baseOS", 64, &mut lookup.base_os);
+        }
+        for subnet in &mut self.subnets {
+            take("subnets[].availabilityZone", 64, &mut subnet.availability_zone);
+        }
+        let subnets = self.subnets.len();
+        self.subnets.retain(|subnet| !is_longer(&subnet.id, ID_LENGTH));
+        let mut ids = vec![("subnets[].id", subnets > self.subnets.len())];
+        if let Some(groups) = &mut self.security_groups {
+            for (field, groups) in [
+                ("securityGroups.all", &mut groups.all),
+                ("securityGroups.controlPlane", &mut groups.control_plane),
+                ("securityGroups.worker", &mut groups.worker),
+            ] {
+                let before = groups.len();
+                groups.retain(|id| !is_longer(id, ID_LENGTH));
+                ids.push((field, before > groups.len()));
+            }
+        }
+        let limit = ID_LENGTH;
+        taken.extend(
+            ids.into_iter()
+                .filter(|(_, any)| *any)
+                .map(|(field, _)| Oversized { field, limit }),
+        );
+        taken.dedup();
+        taken
+    }
+}
+
 /// A subnet that machines may be launched in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -291,5 +357,50 @@ mod tests {
             "wavelength-zone"
         );
         assert_eq!(ZoneType::LocalZone.to_string(), "local-zone");
+    }
+
+    #[test]
+    fn texts_that_the_contract_has_no_room_for_are_taken_out_and_named() {
+        let full = |more: usize| -> MachineNetwork {
+            let text = |length: usize| "ü".repeat(length + more);
+            let network = serde_json::json!({
+                "region": text(32),
+                "clusterTag": text(100),
+                "sshKeyName": text(255),
+                "imageLookup": {"format": text(256), "org": text(64), "baseOS": text(64)},
+                "subnets": [
+                    {"id": "a", "availabilityZone": text(64)},
+                    {"id": "b", "availabilityZone": text(64)},
+                    {"id": text(64)},
+                ],
+                "securityGroups": {"all": [text(64), "sg-1"], "controlPlane": [text(64)], "worker": [text(64)]},
+            });
+            serde_json::from_value(network).unwrap()
+        };
+        let mut fits = full(0);
+        assert_eq!(fits.take_oversized(), []);
+        assert_eq!(fits, full(0));
+        let mut network = full(1);
+        let fields: Vec<_> = network.take_oversized().into_iter().map(|one| one.field).collect();
+        let expected = [
+            "region",
+            "clusterTag",
+            "sshKeyName",
+            "imageLookup.format",
+            "imageLookup.org",
+            "imageLookup.baseOS",
+            "subnets[].availabilityZone",
+            "subnets[].id",
+            "securityGroups.all",
+            "securityGroups.controlPlane",
+            "securityGroups.worker",
+        ];
+        assert_eq!(fields, expected);
+        let left = serde_json::json!({
+            "imageLookup": {},
+            "subnets": [{"id": "a"}, {"id": "b"}],
+            "securityGroups": {"all": ["sg-1"]},
+        });
+        assert_eq!(serde_json::to_value(&network).unwrap(), left);
     }
 }

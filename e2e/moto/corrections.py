@@ -8,8 +8,10 @@ import sys
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.tags import TagBackend
+from moto.ec2.responses import instances as instance_responses
 from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
+from moto.iam.exceptions import NotFoundException
 
 MAX_TOKEN_LENGTH = 64
 MAX_USER_DATA = 16 * 1024
@@ -67,7 +69,7 @@ def delete_interfaces_with_their_instance():
 
 
 def refuse_launches_as_ec2_does():
-    """A token and user data have a size, and security groups belong to the VPC of their subnet."""
+    """A token and user data have a size, security groups belong to the VPC of their subnet, a profile must exist."""
     run = InstanceBackend.run_instances
 
     def run_instances(self, image_id, count, user_data, security_group_names, **kwargs):
@@ -81,7 +83,18 @@ def refuse_launches_as_ec2_does():
             check_groups(self, subnet_id, groups)
         return run(self, image_id, count, user_data, security_group_names, **kwargs)
 
+    find_profile = instance_responses.filter_iam_instance_profiles
+
+    def filter_iam_instance_profiles(*args, **kwargs):
+        try:
+            return find_profile(*args, **kwargs)
+        except NotFoundException:
+            # IAM's own error; EC2 has another.
+            message = "The value for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+            raise EC2ClientError("InvalidParameterValue", message) from None
+
     InstanceBackend.run_instances = run_instances
+    instance_responses.filter_iam_instance_profiles = filter_iam_instance_profiles
 
 
 def check_groups(backend, subnet_id, group_ids):

@@ -16,6 +16,9 @@ os.environ["MOTO_AMIS_PATH"] = os.path.join(os.path.dirname(os.path.abspath(__fi
 os.environ["MOTO_ENABLE_AMI_VALIDATION"] = "true"
 os.environ["MOTO_ENABLE_KEYPAIR_VALIDATION"] = "true"
 
+# Nothing is written beside the sources.
+sys.dont_write_bytecode = True
+
 import corrections
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server

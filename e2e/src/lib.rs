@@ -26,6 +26,7 @@ mod directory;
 mod environment;
 mod evidence;
 pub mod fixtures;
+pub mod hostile;
 mod left_behind;
 mod manager;
 mod metrics;

@@ -27,6 +27,9 @@ pub struct PlacementRequest<'a> {
     pub subnets_to_avoid: &'a BTreeSet<String>,
 }
 
+/// Most security groups that the record of a launch holds. EC2 allows an interface 16 at most.
+const MAX_SECURITY_GROUPS: usize = 64;
+
 /// Where a machine is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -92,6 +95,13 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
                 request.role
             ),
         ));
+    }
+    if ids.len() > MAX_SECURITY_GROUPS {
+        let message = format!(
+            "more than {MAX_SECURITY_GROUPS} security groups result for the machine, which no instance can have: narrow \
+             the filters of additionalSecurityGroups"
+        );
+        return Err(Problem::new(Reason::InvalidSpec, message));
     }
     Ok(ids)
 }
@@ -304,6 +314,31 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         assert_eq!(
             placement.security_group_ids,
             ["sg-0000000a", "sg-0000000b", "sg-0000000f"]
+        );
+    }
+
+    #[test]
+    fn more_security_groups_than_can_be_recorded_are_a_problem_of_their_filters() {
+        let counts = BTreeMap::new();
+        let place_with = |count: usize| {
+            let additional: Vec<String> = (0..count).map(|number| format!("sg-{number:08x}")).collect();
+            let request = PlacementRequest {
+                additional_security_group_ids: &additional,
+                ..worker(&counts)
+            };
+            let bare = MachineNetwork {
+                security_groups: None,
+                ..network()
+            };
+            place(&bare, &request)
+        };
+        assert_eq!(place_with(64).unwrap().security_group_ids.len(), 64);
+        let problem = place_with(65).unwrap_err();
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        assert!(
+            problem.message.contains("additionalSecurityGroups"),
+            "{}",
+            problem.message
         );
     }
 

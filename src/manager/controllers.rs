@@ -130,11 +130,18 @@ impl Wiring {
             references(&machines_of_cluster(&machines, &namespace, &cluster.name_any()))
         };
         let machines = caches.aws_machines.store().clone();
+        let clusters = caches.clusters.store().clone();
         let infrastructure = world.infrastructure_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            infrastructure.changed(&namespace, &reference_to(cluster));
+            let reference = reference_to(cluster);
+            infrastructure.changed(&namespace, &reference);
             let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
+            let named_by = clusters.get(&ObjectRef::new(owner).within(&namespace));
+            // Any object can call a Cluster its owner; machines live on the one that the Cluster names.
+            if named_by.is_none_or(|owner| owner.spec.infrastructure_ref.as_ref() != Some(&reference)) {
+                return Vec::new();
+            }
             references(&machines_of_cluster(&machines, &namespace, owner))
         };
         let seen = self

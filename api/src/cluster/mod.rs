@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
+use crate::network::{REGION_LENGTH, is_longer};
 
 pub mod bastion;
 pub mod bucket;
@@ -158,9 +159,10 @@ pub struct ControlPlaneEndpoint {
 }
 
 impl AWSClusterSpec {
-    /// The region; an empty one counts as absent.
+    /// The region; an empty one counts as absent, and one that is longer than any region's name.
     pub fn region(&self) -> Option<&str> {
-        self.region.as_deref().filter(|region| !region.is_empty())
+        let is_name = |region: &&str| !region.is_empty() && !is_longer(region, REGION_LENGTH);
+        self.region.as_deref().filter(is_name)
     }
 
     /// The AWS partition, by the region where the spec does not say it.

@@ -9,7 +9,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
 use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, ZoneType};
+use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized, ZoneType};
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
 use super::problems::Problems;
@@ -98,12 +98,18 @@ pub(super) fn resolve(
     let mut problems = Problems::default();
     let region = spec.region().unwrap_or_default();
     if region.is_empty() {
-        problems.add(Reason::InvalidSpec, "spec.region is empty: set it".to_owned());
+        let empty = spec.region.as_ref().is_none_or(String::is_empty);
+        let wrong = if empty {
+            "empty: set it"
+        } else {
+            "no name of a region: correct it"
+        };
+        problems.add(Reason::InvalidSpec, format!("spec.region is {wrong}"));
     }
     // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
     let vpc = vpc(spec, region, found, known, &mut problems);
     let subnets = subnets(spec, region, found, known, &mut problems);
-    let network = MachineNetwork {
+    let mut network = MachineNetwork {
         region: spec.region().map(str::to_owned),
         vpc,
         security_groups: groups(spec, region, found, &mut problems),
@@ -116,6 +122,9 @@ pub(super) fn resolve(
         subnets,
         ..MachineNetwork::default()
     };
+    for oversized in network.take_oversized() {
+        problems.add(Reason::InvalidSpec, too_long(oversized));
+    }
     if let Lookup::Failed(error) = lookup {
         problems.add(error.class.reason(), failed(error));
     }
@@ -129,6 +138,20 @@ pub(super) fn resolve(
         condition,
         network,
     }
+}
+
+/// What the published field stands for in the spec.
+fn too_long(Oversized { field, limit }: Oversized) -> String {
+    let source = match field {
+        "clusterTag" => "the name of the Cluster",
+        "sshKeyName" => "spec.sshKeyName",
+        "imageLookup.format" => "spec.imageLookupFormat",
+        "imageLookup.org" => "spec.imageLookupOrg",
+        "imageLookup.baseOS" => "spec.imageLookupBaseOS",
+        "subnets[].availabilityZone" => "availabilityZone in spec.network.subnets",
+        other => other,
+    };
+    format!("{source} has more than {limit} characters, which nothing of that kind has in AWS: correct it")
 }
 
 /// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.

@@ -171,6 +171,8 @@ async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Resu
     let merged = dereference::network(&draft.machine, cluster, world).await?;
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| request::refused_tags(&draft.machine.spec, &merged.network));
+    let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let problem = problem.or_else(|| request::oversized_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
         let message =
             "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";

@@ -6,7 +6,7 @@ use capa_api::common::{MachineRole, ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
-use capa_api::network::MachineNetwork;
+use capa_api::network::{ID_LENGTH, MachineNetwork, Oversized, is_longer};
 use capa_api::unsupported::{self, Found, When};
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, identifying_tag};
 use capa_network::{Placement, Problem};
@@ -149,7 +149,9 @@ pub(super) fn refused_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> O
 /// What no launch could honour: named instead of being left out.
 pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
-    let message = if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
+    let message = if let Some(path) = oversized(spec) {
+        format!("{path} has more than {ID_LENGTH} characters, which nothing of that kind has in AWS: correct it")
+    } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
     } else {
         let names_nothing =
@@ -158,6 +160,33 @@ pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
         format!("additionalSecurityGroups[{index}] has neither id nor filters: set one of them")
     };
     Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
+}
+
+/// What the record of a launch has no room for.
+fn oversized(spec: &AWSMachineSpec) -> Option<String> {
+    let too_long = |text: Option<&str>| text.is_some_and(|text| is_longer(text, ID_LENGTH));
+    if too_long(Some(&spec.instance_type)) {
+        return Some("instanceType".to_owned());
+    }
+    if too_long(image_id(spec)) {
+        return Some("ami.id".to_owned());
+    }
+    let groups = &spec.additional_security_groups;
+    let index = groups.iter().position(|group| too_long(group.id.as_deref()))?;
+    Some(format!("additionalSecurityGroups[{index}].id"))
+}
+
+/// What the sources of the network supply and the status of a machine has no room for. `cluster_name` stands in tags
+/// where no source says otherwise.
+pub(super) fn oversized_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
+    let mut network = network.clone();
+    network.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
+    let Oversized { field, limit } = *network.take_oversized().first()?;
+    let message = format!(
+        "{field} of the network has more than {limit} characters, which nothing of that kind has in AWS: correct it in \
+         its source"
+    );
+    Some(Problem::new(Reason::InvalidSpec, message))
 }
 
 /// Fields that are set but have no effect yet. A machine that asks for them is not launched without them.
@@ -399,5 +428,34 @@ mod tests {
         assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
         let groups = named("additionalSecurityGroups: [{id: sg-1}, {}]").unwrap();
         assert!(groups.contains("additionalSecurityGroups[1]"), "{groups}");
+    }
+
+    #[test]
+    fn what_the_status_has_no_room_for_is_named_and_not_quoted() {
+        let long = "x".repeat(65);
+        let in_spec = |spec: &AWSMachineSpec| invalid(spec).map(|update| update.message).unwrap_or_default();
+        let mut with_type = machine("").spec;
+        with_type.instance_type.clone_from(&long);
+        let mut with_image = machine("").spec;
+        with_image.ami = read(&format!("{{id: {long}}}"));
+        let with_group = machine(&format!("additionalSecurityGroups: [{{id: sg-1}}, {{id: {long}}}]")).spec;
+        for (spec, path) in [
+            (with_type, "instanceType has more"),
+            (with_image, "ami.id has more"),
+            (with_group, "additionalSecurityGroups[1].id has more"),
+        ] {
+            let said = in_spec(&spec);
+            assert!(said.starts_with(path) && !said.contains(&long), "{said}");
+        }
+        let in_network =
+            |network: &str, cluster: &str| oversized_network(&read(network), cluster).map(|problem| problem.message);
+        assert_eq!(in_network("{region: eu-west-1}", "dev"), None);
+        let said = in_network(&format!("{{subnets: [{{id: {long}}}]}}"), "dev").unwrap();
+        assert!(
+            said.starts_with("subnets[].id of the network") && !said.contains(&long),
+            "{said}"
+        );
+        let said = in_network("{region: eu-west-1}", &"x".repeat(101)).unwrap();
+        assert!(said.starts_with("clusterTag"), "{said}");
     }
 }

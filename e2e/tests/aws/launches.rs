@@ -4,8 +4,8 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    Filter, InstanceNetworkInterfaceSpecification, InstanceStateName, InstanceType, Reservation, ResourceType, Tag,
-    TagSpecification,
+    Filter, IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification, InstanceStateName, InstanceType,
+    Reservation, ResourceType, Tag, TagSpecification,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -160,6 +160,11 @@ async fn what_a_launch_names_must_exist() {
     assert_eq!(
         code(launch(&ec2, subnet, "2").key_name("nobody")).await,
         "InvalidKeyPair.NotFound"
+    );
+    let profile = IamInstanceProfileSpecification::builder().name("nobody").build();
+    assert_eq!(
+        code(launch(&ec2, subnet, "4").iam_instance_profile(profile)).await,
+        "InvalidParameterValue"
     );
     let group = "sg-0123456789abcdef0";
     assert_eq!(

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{World, eventually, objects};
-use kube::api::{Patch, PatchParams, PostParams};
+use capa_e2e::{World, eventually, moto, objects};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::scenario::{OURS, Scenario, WITHIN};
+use super::machines::{INLINE, counts};
+use super::scenario::{CORE, OURS, Scenario, WITHIN};
 
-const DEFINITION: &str = "awsclusters.infrastructure.cluster.x-k8s.io";
+const CLUSTERS: &str = "awsclusters.infrastructure.cluster.x-k8s.io";
+const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 #[tokio::test]
@@ -18,11 +20,7 @@ async fn an_object_that_cannot_be_read_stops_no_other_and_a_foreign_status_is_he
     let world = Arc::new(World::start().await?);
     world.install_provider().await?;
     let scenario = Scenario::in_world(&world, "malformed").await?;
-    let ours = replace_schema(
-        &scenario,
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-    )
-    .await?;
+    let ours = replace_schema(&scenario, CLUSTERS, anything()).await?;
     wait_until_text_for_a_network_is(&scenario, true).await?;
     for name in ["unreadable", "foreign", "fine"] {
         scenario.owned(name, &scenario.unmanaged(name, "")).await?;
@@ -34,7 +32,7 @@ async fn an_object_that_cannot_be_read_stops_no_other_and_a_foreign_status_is_he
     let api = scenario.environment.api(OURS, "AWSCluster").await?;
     api.patch_status("foreign", &PatchParams::default(), &Patch::Merge(foreign))
         .await?;
-    replace_schema(&scenario, ours).await?;
+    replace_schema(&scenario, CLUSTERS, ours).await?;
     wait_until_text_for_a_network_is(&scenario, false).await?;
 
     let manager = scenario.manager().await?;
@@ -64,16 +62,111 @@ async fn an_object_that_cannot_be_read_stops_no_other_and_a_foreign_status_is_he
     scenario.environment.finish().await
 }
 
-/// Puts another schema in place of an AWSCluster's, and gives the former one.
-async fn replace_schema(scenario: &Scenario, schema: Value) -> anyhow::Result<Value> {
+#[tokio::test]
+async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_other() -> anyhow::Result<()> {
+    let world = Arc::new(World::start().await?);
+    world.install_provider().await?;
+    let scenario = Scenario::in_world(&world, "malformed-machines").await?;
+    let manager = scenario.manager().await?;
+    scenario.cluster("dev").await?;
+    for name in ["unreadable", "forgetful"] {
+        scenario.machine(name, "dev", INLINE).await?;
+    }
+    let unreadable = instance_of(&scenario.machine_ready("unreadable").await?);
+    let forgetful = instance_of(&scenario.machine_ready("forgetful").await?);
+
+    let ours = replace_schema(&scenario, MACHINES, anything()).await?;
+    let api = scenario.environment.api(OURS, "AWSMachine").await?;
+    // Accepted once the schema has taken effect.
+    eventually(WITHIN, "a text in place of an image to be accepted", async || {
+        let image = Patch::Merge(json!({"spec": {"ami": "none"}}));
+        api.patch("unreadable", &PatchParams::default(), &image).await?;
+        Ok(())
+    })
+    .await?;
+    let status = Patch::Merge(json!({"status": {"launch": "none", "addresses": {}, "conditions": 5, "ready": "yes"}}));
+    api.patch_status("forgetful", &PatchParams::default(), &status).await?;
+    replace_schema(&scenario, MACHINES, ours).await?;
+
+    eventually(WITHIN, "the machine to be counted", async || {
+        let metrics = manager.metrics().await?;
+        let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSMachine")]);
+        ensure!(malformed == Some(1.0), "{malformed:?} are");
+        Ok(())
+    })
+    .await?;
+    // A status by somebody else wakes nobody. The next pass heals it, whatever it is for.
+    let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
+    scenario.change("dev", tags).await?;
+    eventually(WITHIN, "the record of the launch to be restored", async || {
+        let healed = scenario.get(OURS, "AWSMachine", "forgetful").await?;
+        let ready = objects::condition(&healed, "Ready").context("no condition yet")?;
+        ensure!(
+            ready.status == "True" && instance_of(&healed) == forgetful,
+            "{}",
+            healed.data["status"]
+        );
+        Ok(())
+    })
+    .await?;
+    // Neither the deletion of the one nor a new machine waits for the other.
+    scenario.machine("new", "dev", INLINE).await?;
+    scenario.machine_ready("new").await?;
+    scenario.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
+    scenario
+        .environment
+        .delete(CORE, "Machine", "forgetful", WITHIN)
+        .await?;
+    let live: Vec<_> = scenario
+        .user
+        .live_instances()
+        .await?
+        .into_iter()
+        .filter_map(|instance| instance.instance_id)
+        .collect();
+    assert!(live.contains(&unreadable) && !live.contains(&forgetful), "{live:?}");
+    assert_eq!(
+        scenario.mutating(),
+        counts(&[("RunInstances", 3), ("TerminateInstances", 1)])
+    );
+
+    // Mended, it goes on where it was: to be deleted.
+    let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
+    scenario.patch(OURS, "AWSMachine", "unreadable", image).await?;
+    eventually(WITHIN, "the mended machine to be gone", async || {
+        ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(scenario.user.live_instances().await?.len(), 1);
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// The instance that a machine's status names.
+fn instance_of(machine: &DynamicObject) -> String {
+    let id = machine
+        .data
+        .pointer("/status/launch/instanceID")
+        .or_else(|| machine.data.pointer("/spec/instanceID"));
+    id.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A schema that lets everything in.
+fn anything() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// Puts another schema in place of a kind's, and gives the former one.
+async fn replace_schema(scenario: &Scenario, definition: &str, schema: Value) -> anyhow::Result<Value> {
     let api = scenario
         .environment
         .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         .await?;
-    let mut definition = api.get(DEFINITION).await?;
-    let place = definition.data.pointer_mut(SCHEMA).context("no schema")?;
+    let mut changed = api.get(definition).await?;
+    let place = changed.data.pointer_mut(SCHEMA).context("no schema")?;
     let former = std::mem::replace(place, schema);
-    api.replace(DEFINITION, &PostParams::default(), &definition).await?;
+    api.replace(definition, &PostParams::default(), &changed).await?;
     Ok(former)
 }
 

@@ -14,6 +14,7 @@ mod events;
 mod examples;
 mod fleet;
 mod foreign_kind;
+mod hostile;
 mod hot_loops;
 mod identities;
 mod launch;

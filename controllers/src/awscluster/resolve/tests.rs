@@ -72,6 +72,41 @@ fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_loo
 }
 
 #[test]
+fn texts_that_the_status_has_no_room_for_are_left_out_of_it_and_named() {
+    let long = "x".repeat(300);
+    let spec: AWSClusterSpec = serde_json::from_value(json!({
+        "region": long,
+        "unmanaged": true,
+        "sshKeyName": long,
+        "imageLookupFormat": long,
+        "imageLookupOrg": long,
+        "imageLookupBaseOS": long,
+        "network": {"subnets": [{"id": SUBNET, "availabilityZone": long}]},
+    }))
+    .unwrap();
+    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+        let mut resolved = resolve(&spec, &long, &lookup, None);
+        assert_eq!(resolved.network.take_oversized(), []);
+        assert!(!resolved.usable);
+        assert_eq!(resolved.failure_domains, []);
+        let said = &resolved.condition.message;
+        assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
+        for part in [
+            "spec.region is no name",
+            "the name of the Cluster",
+            "spec.sshKeyName",
+            "spec.imageLookupFormat",
+            "spec.imageLookupOrg",
+            "spec.imageLookupBaseOS",
+            "availabilityZone",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains(&long), "{said}");
+    }
+}
+
+#[test]
 fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
     let spec = spec(&json!({"vpc": {"id": "vpc-00000bad"}, "subnets": [{"id": SUBNET}]}));
     let subnet = Subnet {

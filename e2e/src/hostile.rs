@@ -1,0 +1,384 @@
+//! Random objects that a structural schema describes: huge, odd and borderline values wherever it leaves room for them.
+
+use fastrand::Rng;
+use serde_json::{Map, Value, json};
+
+/// Texts that somebody's code may take for something else.
+const ODD_TEXTS: [&str; 46] = [
+    "",
+    " ",
+    "\0",
+    "\u{202e}desrever",
+    "\u{feff}",
+    "\u{ffff}",
+    "e\u{301}",
+    "ＡＷＳ",
+    "🦀🦀",
+    "\n",
+    "a\r\nHost: b",
+    "a\tb",
+    "../../etc/passwd",
+    "${HOME}",
+    "{{ .Values }}",
+    "%n%s%x",
+    "'; DROP TABLE instances; --",
+    "<![CDATA[x]]>",
+    "&amp;",
+    "+%2B",
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e309",
+    "NaN",
+    "-",
+    ".",
+    "a.b.c",
+    "i-",
+    "i-0123456789abcdef0",
+    "sg-",
+    "vpc-",
+    "ami-0123456789abcdef0",
+    "arn:",
+    ":::::::",
+    "arn:aws:iam::111122223333:role/x",
+    "aws:///",
+    "aws:///eu-west-1a/i-0123456789abcdef0",
+    "EU-WEST-1",
+    "us-gov-west-1",
+    "10.0.0.0/33",
+    "::/0",
+    "256.256.256.256",
+    "https://example.invalid/a?b=c#d",
+    "1970-01-01T00:00:00Z",
+];
+
+/// Most bytes that the texts of one object have together, unless it is one of the huge ones.
+const USUAL_BUDGET: usize = 8 * 1024;
+
+/// The same for a huge one; the API server takes about a megabyte and a half.
+const HUGE_BUDGET: usize = 256 * 1024;
+
+/// Longest text where the schema sets no limit.
+const LONG_TEXT: usize = 100 * 1024;
+
+/// Entries of a list or map where the schema sets no limit.
+const MANY: usize = 300;
+
+/// Makes objects from a seed: the same seed makes the same objects.
+#[derive(Debug)]
+pub struct Hostile {
+    random: Rng,
+    /// Texts that mean something in the world the objects are for: ids, names, zones.
+    words: Vec<String>,
+    budget: usize,
+}
+
+impl Hostile {
+    /// Begins at a seed.
+    pub fn new(seed: u64, words: Vec<String>) -> Self {
+        Self {
+            random: Rng::with_seed(seed),
+            words,
+            budget: 0,
+        }
+    }
+
+    /// A value for a schema; one in forty is huge.
+    pub fn value(&mut self, schema: &Value) -> Value {
+        self.refill();
+        self.any(schema, 0)
+    }
+
+    /// A value for a schema of which most is left as it is in `base`: one to four of its fields are hostile.
+    pub fn spoiled(&mut self, base: &Value, schema: &Value) -> Value {
+        self.refill();
+        let mut spoiled = base.as_object().cloned().unwrap_or_default();
+        let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+        let names: Vec<&String> = properties.keys().collect();
+        for _ in 0..self.random.usize(1..=4) {
+            if let Some(name) = self.random.choice(names.iter().copied())
+                && let Some(property) = properties.get(name)
+            {
+                spoiled.insert(name.clone(), self.any(property, 1));
+            }
+        }
+        Value::Object(spoiled)
+    }
+
+    fn refill(&mut self) {
+        let huge = self.one_in(40);
+        self.budget = if huge { HUGE_BUDGET } else { USUAL_BUDGET };
+    }
+
+    fn any(&mut self, schema: &Value, depth: usize) -> Value {
+        if schema["nullable"] == true && self.one_in(8) {
+            return Value::Null;
+        }
+        if let Some(choices) = schema["enum"].as_array() {
+            return self.random.choice(choices).cloned().unwrap_or_default();
+        }
+        if schema["x-kubernetes-int-or-string"] == true {
+            let number = json!({"type": if self.random.bool() { "integer" } else { "string" }});
+            return self.any(&number, depth);
+        }
+        match schema["type"].as_str() {
+            Some("object") => self.object(schema, depth),
+            Some("array") => self.list(schema, depth),
+            Some("string") => Value::String(self.text(schema)),
+            Some("integer") => self.integer(schema),
+            Some("boolean") => Value::Bool(self.random.bool()),
+            Some("number") => json!(self.random.choice([0.0, -1.0, 1e308, 0.1]).unwrap_or_default()),
+            _ => json!({"odd": [self.random.i64(..), null, {"": ""}]}),
+        }
+    }
+
+    fn object(&mut self, schema: &Value, depth: usize) -> Value {
+        if let Some(values) = schema["additionalProperties"].as_object() {
+            return self.map(schema, &Value::Object(values.clone()), depth);
+        }
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let mut object = Map::new();
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let wanted = self.budget > 0 && self.random.usize(0..10) < if depth == 0 { 3 } else { 5 };
+            if wanted || required.iter().any(|required| required == name) {
+                object.insert(name.clone(), self.any(property, depth + 1));
+            }
+        }
+        Value::Object(object)
+    }
+
+    fn map(&mut self, schema: &Value, values: &Value, depth: usize) -> Value {
+        let mut map = Map::new();
+        for number in 0..self.length(schema, "minProperties", "maxProperties") {
+            let key = self.text(&json!({"maxLength": 128}));
+            // Texts repeat; numbered, they are as many as there are to be.
+            map.insert(
+                if number > 3 { format!("{key}{number}") } else { key },
+                self.any(values, depth + 1),
+            );
+        }
+        Value::Object(map)
+    }
+
+    fn list(&mut self, schema: &Value, depth: usize) -> Value {
+        let length = self.length(schema, "minItems", "maxItems");
+        Value::Array((0..length).map(|_| self.any(&schema["items"], depth + 1)).collect())
+    }
+
+    /// How many entries: mostly few, at times none or as many as there may be.
+    fn length(&mut self, schema: &Value, least: &str, most: &str) -> usize {
+        let least = bound(schema, least).unwrap_or(0);
+        let most = bound(schema, most).unwrap_or(MANY).max(least);
+        let length = match self.random.u8(0..20) {
+            0 => most,
+            1..5 => least,
+            _ => self.random.usize(1..=3),
+        };
+        if self.budget == 0 {
+            least
+        } else {
+            length.clamp(least, most)
+        }
+    }
+
+    /// A text: meaningful, odd, or as long as it may be.
+    fn text(&mut self, schema: &Value) -> String {
+        let least = bound(schema, "minLength").unwrap_or(0);
+        let most = bound(schema, "maxLength").unwrap_or(LONG_TEXT).max(least);
+        let text = match self.random.u8(0..20) {
+            _ if self.budget == 0 => String::new(),
+            0 => "\u{1f980}".repeat(most.min(self.budget / 4)),
+            1 => "x".repeat(most.min(self.budget)),
+            2..10 if !self.words.is_empty() => self.random.choice(&self.words).cloned().unwrap_or_default(),
+            _ => self.random.choice(ODD_TEXTS).unwrap_or_default().to_owned(),
+        };
+        let missing = least.saturating_sub(text.chars().count());
+        let text: String = text
+            .chars()
+            .take(most)
+            .chain(std::iter::repeat_n('y', missing))
+            .collect();
+        self.budget = self.budget.saturating_sub(text.len());
+        text
+    }
+
+    fn integer(&mut self, schema: &Value) -> Value {
+        let (lowest, highest) = match schema["format"].as_str() {
+            Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let lowest = schema["minimum"].as_i64().unwrap_or(lowest);
+        let highest = schema["maximum"].as_i64().unwrap_or(highest);
+        let inner = [0, 1, -1, 22, 65_535, self.random.i64(..)];
+        let inner = inner.into_iter().filter(|number| (lowest..=highest).contains(number));
+        let numbers: Vec<i64> = inner.chain([lowest, highest]).collect();
+        json!(self.random.choice(numbers).unwrap_or(lowest))
+    }
+
+    fn one_in(&mut self, many: u32) -> bool {
+        self.random.u32(0..many) == 0
+    }
+}
+
+fn bound(schema: &Value, name: &str) -> Option<usize> {
+    schema[name].as_u64().and_then(|bound| usize::try_from(bound).ok())
+}
+
+/// Takes out of an object what its API server refused there, by the path that it gave, e.g. `spec.subnets[2].id` or
+/// `spec.tags[a.b]`: the thing itself, and as many of its parents as `parents` says. Whether there was such a thing.
+pub fn remove(object: &mut Value, path: &str, parents: usize) -> bool {
+    let mut steps = steps(object, path);
+    steps.truncate(steps.len().saturating_sub(parents));
+    let Some((last, way)) = steps.split_last() else {
+        return false;
+    };
+    let mut holder = object;
+    for step in way {
+        holder = match step {
+            Step::Field(name) => &mut holder[name.as_str()],
+            Step::Entry(index) => &mut holder[*index],
+        };
+    }
+    match (last, holder) {
+        (Step::Field(name), Value::Object(fields)) => fields.remove(name).is_some(),
+        (Step::Entry(index), Value::Array(entries)) if *index < entries.len() => {
+            entries.remove(*index);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Field(String),
+    Entry(usize),
+}
+
+/// As far as the path leads into the object; keys may hold the characters that separate steps.
+fn steps(object: &Value, path: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let (mut here, mut rest) = (object, path);
+    loop {
+        rest = rest.trim_start_matches(['.', '[']);
+        let next = match here {
+            Value::Object(fields) => {
+                let fitting = fields
+                    .keys()
+                    .filter(|key| !key.is_empty() && rest.starts_with(key.as_str()));
+                let longest = fitting.max_by_key(|key| key.len());
+                longest.map(|key| (Step::Field(key.clone()), key.len()))
+            }
+            Value::Array(entries) => {
+                let digits = rest.split(']').next().unwrap_or_default();
+                let index = digits.parse().ok().filter(|index| *index < entries.len());
+                index.map(|index| (Step::Entry(index), digits.len()))
+            }
+            _ => None,
+        };
+        let Some((step, length)) = next else {
+            return steps;
+        };
+        here = match &step {
+            Step::Field(name) => &here[name.as_str()],
+            Step::Entry(index) => &here[*index],
+        };
+        steps.push(step);
+        rest = rest.get(length..).unwrap_or_default().trim_start_matches(']');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string", "minLength": 3, "maxLength": 9},
+            "size": {"type": "integer", "format": "int64", "minimum": 8},
+            "kind": {"type": "string", "enum": ["a", "b"]},
+            "tags": {"type": "object", "maxProperties": 50, "additionalProperties": {"type": "string", "maxLength": 256}},
+            "parts": {"type": "array", "maxItems": 4, "items": {"type": "object", "properties": {"on": {"type": "boolean"}}}},
+        }})
+    }
+
+    fn fits(value: &Value, schema: &Value) -> bool {
+        let within = |size: usize, least: &str, most: &str| {
+            size >= bound(schema, least).unwrap_or(0) && size <= bound(schema, most).unwrap_or(usize::MAX)
+        };
+        match value {
+            Value::String(text) => {
+                let listed = schema["enum"].as_array().is_none_or(|choices| choices.contains(value));
+                listed && within(text.chars().count(), "minLength", "maxLength")
+            }
+            Value::Number(number) => number.as_i64() >= schema["minimum"].as_i64(),
+            Value::Array(entries) => {
+                within(entries.len(), "minItems", "maxItems")
+                    && entries.iter().all(|entry| fits(entry, &schema["items"]))
+            }
+            Value::Object(fields) => fields.iter().all(|(name, field)| match &schema["properties"][name] {
+                Value::Null => {
+                    within(fields.len(), "minProperties", "maxProperties")
+                        && fits(field, &schema["additionalProperties"])
+                }
+                property => fits(field, property),
+            }),
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn objects_fit_their_schema_and_reach_its_limits() {
+        let mut hostile = Hostile::new(7, vec!["word".into()]);
+        let objects: Vec<Value> = (0..500).map(|_| hostile.value(&schema())).collect();
+        for object in &objects {
+            assert!(object["name"].is_string() && fits(object, &schema()), "{object}");
+        }
+        let any = |found: &dyn Fn(&Value) -> bool| objects.iter().any(found);
+        assert!(any(&|object| object["size"] == i64::MAX));
+        assert!(any(&|object| object["size"] == 8));
+        assert!(any(&|object| object["name"] == "word"));
+        assert!(any(&|object| object["name"]
+            .as_str()
+            .is_some_and(|name| name.chars().count() == 9)));
+        assert!(any(&|object| object["tags"]
+            .as_object()
+            .is_some_and(|tags| tags.len() == 50)));
+        assert!(any(&|object| object["parts"].as_array().is_some_and(Vec::is_empty)));
+        let again: Vec<Value> = {
+            let mut hostile = Hostile::new(7, vec!["word".into()]);
+            (0..500).map(|_| hostile.value(&schema())).collect()
+        };
+        assert_eq!(objects, again);
+    }
+
+    #[test]
+    fn a_spoiled_object_keeps_most_of_what_it_was() {
+        let base = json!({"name": "fine", "kept": 1});
+        let mut hostile = Hostile::new(7, vec![]);
+        let spoiled: Vec<Value> = (0..50).map(|_| hostile.spoiled(&base, &schema())).collect();
+        assert!(spoiled.iter().all(|object| object["kept"] == 1 && object != &base));
+        assert!(spoiled.iter().any(|object| object["name"] == "fine"));
+    }
+
+    #[test]
+    fn what_was_refused_is_taken_out_by_its_path() {
+        let object = || json!({"spec": {"parts": [{"id": "a"}, {"id": "b"}], "tags": {"a.b": "c", "a": "d"}}});
+        let after = |path: &str, parents: usize| {
+            let mut object = object();
+            remove(&mut object, path, parents).then(|| object["spec"].clone())
+        };
+        let tags = json!({"a.b": "c", "a": "d"});
+        let expected = json!({"parts": [{"id": "a"}, {}], "tags": tags});
+        assert_eq!(after("spec.parts[1].id", 0), Some(expected));
+        assert_eq!(
+            after("spec.parts[1].id", 1),
+            Some(json!({"parts": [{"id": "a"}], "tags": tags}))
+        );
+        assert_eq!(after("spec.parts[1].id", 2), Some(json!({"tags": tags})));
+        assert_eq!(after("spec.tags[a.b]", 0).unwrap()["tags"], json!({"a": "d"}));
+        assert_eq!(after("spec.tags.a", 0).unwrap()["tags"], json!({"a.b": "c"}));
+        assert_eq!(after("status", 0), None);
+    }
+}

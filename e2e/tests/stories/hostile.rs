@@ -1,0 +1,375 @@
+//! Objects that the schemas let in and that nobody would write: none of them stops or busies the manager, and each is
+//! told what is wrong with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use capa_e2e::hostile::{Hostile, remove};
+use capa_e2e::{Manager, World, eventually, fixtures, moto, objects};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams, TypeMeta};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::scenario::{CORE, OURS, Scenario};
+
+/// How many of a hundred objects are of each kind.
+const OBJECTS: [(&str, usize); 7] = [
+    ("AWSMachine", 40),
+    ("AWSCluster", 40),
+    ("AWSMachineTemplate", 5),
+    ("AWSClusterTemplate", 5),
+    ("AWSClusterRoleIdentity", 4),
+    ("AWSClusterStaticIdentity", 4),
+    ("AWSClusterControllerIdentity", 2),
+];
+
+/// Kinds that have a status from us. The others are read when an object names them, and nothing is written to them.
+const WITH_STATUS: [&str; 2] = ["AWSMachine", "AWSCluster"];
+
+/// Changes when other objects are to be tried.
+const SEED: u64 = 20_240_601;
+
+/// For a thousand objects on a busy machine with two cores.
+const WITHIN: Duration = Duration::from_mins(5);
+
+/// Most passes over one object: some dozen for its life, and its share of being tried again at growing intervals.
+const MOST_PASSES: usize = 40;
+
+/// Most calls to AWS for each object.
+const MOST_CALLS: usize = 5;
+
+/// Requests at a time.
+const AT_ONCE: usize = 8;
+
+/// Corrections of one object before another is made in its place.
+const CORRECTIONS: usize = 60;
+
+#[tokio::test]
+async fn hostile_objects_neither_stop_nor_busy_the_manager_and_all_can_be_deleted() -> anyhow::Result<()> {
+    hostile_objects(1).await
+}
+
+mod long_stories {
+    #[tokio::test]
+    async fn a_thousand_hostile_objects_neither_stop_nor_busy_the_manager_and_all_can_be_deleted() -> anyhow::Result<()>
+    {
+        super::hostile_objects(10).await
+    }
+}
+
+async fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
+    // A world of its own: without our policies every field reaches the manager, as it would from an object of before.
+    let world = Arc::new(World::start().await?);
+    world.install_provider().await?;
+    let scenario = Scenario::in_world(&world, "hostile").await?;
+    scenario.forgo_policies().await?;
+    let manager = scenario.environment.manager().start().await?;
+    scenario.cluster("dev").await?;
+    let data = fixtures::bootstrap_secret("data", "#cloud-config");
+    scenario.environment.apply(&data).await?;
+
+    let host = Host::new(&scenario).await?;
+    for (kind, count) in OBJECTS.map(|(kind, count)| (kind, count * hundreds)) {
+        host.create(kind, count).await?;
+    }
+    for kind in WITH_STATUS {
+        every_one_says_how_it_is(&scenario, kind).await?;
+    }
+    for (kind, _) in OBJECTS.iter().filter(|(kind, _)| !WITH_STATUS.contains(kind)) {
+        for object in scenario.all(kind).await? {
+            assert_eq!(object.data.get("status"), None, "{kind} {}", object.name_any());
+            assert_eq!(object.metadata.generation, Some(1), "{kind} {}", object.name_any());
+        }
+    }
+    is_unharmed(&manager).await?;
+    was_not_busied(&scenario, &manager, hundreds * 100)?;
+    assert!(manager.stop().await?.success());
+
+    // Hurried: what became of a launch without an answer takes ten minutes to find out.
+    let manager = scenario.manager().await?;
+    for (api_version, kind) in [
+        (CORE, "Machine"),
+        (OURS, "AWSMachine"),
+        (OURS, "AWSCluster"),
+        (CORE, "Cluster"),
+    ] {
+        delete_all(&scenario, api_version, kind).await?;
+    }
+    is_unharmed(&manager).await?;
+    assert!(scenario.user.live_instances().await?.is_empty());
+    for (kind, _) in OBJECTS {
+        delete_all(&scenario, OURS, kind).await?;
+    }
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+impl Scenario {
+    /// Takes our admission policies out of a world that nobody else uses, and waits until they have no effect.
+    async fn forgo_policies(&self) -> anyhow::Result<()> {
+        let bindings = self
+            .environment
+            .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
+            .await?;
+        for binding in bindings.list(&ListParams::default()).await?.items {
+            bindings.delete(&binding.name_any(), &DeleteParams::default()).await?;
+        }
+        let api = self.environment.api(OURS, "AWSCluster").await?;
+        let unsupported =
+            json!({"bastion": {"enabled": true}, "s3Bucket": {"name": "boot", "presignedURLDuration": "1m"}});
+        let probe = object("AWSCluster", "probe", &unsupported);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually(WITHIN, "the policies to have no effect", async || {
+            api.create(&dry_run, &probe).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn all(&self, kind: &str) -> anyhow::Result<Vec<DynamicObject>> {
+        let api = self.environment.api(OURS, kind).await?;
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
+    DynamicObject {
+        types: Some(TypeMeta {
+            api_version: OURS.to_owned(),
+            kind: kind.to_owned(),
+        }),
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: json!({"spec": spec}),
+    }
+}
+
+/// What hostile objects are made from and live on.
+struct Host<'a> {
+    scenario: &'a Scenario,
+    /// The owner of every AWSCluster.
+    owner: Value,
+    words: Vec<String>,
+}
+
+impl<'a> Host<'a> {
+    async fn new(scenario: &'a Scenario) -> anyhow::Result<Self> {
+        let cluster = scenario.get(CORE, "Cluster", "dev").await?;
+        let owner = json!([{"apiVersion": CORE, "kind": "Cluster", "name": "dev", "uid": cluster.uid()}]);
+        let network = &scenario.network;
+        let mut words = vec![
+            network.vpc_id.clone(),
+            network.node_security_group_id.clone(),
+            network.control_plane_security_group_id.clone(),
+            moto::IMAGE_ID.to_owned(),
+            "t3.large".to_owned(),
+            "eu-west-1".to_owned(),
+            "eu-west-1a".to_owned(),
+            "/dev/sda1".to_owned(),
+            "gp3".to_owned(),
+            "default".to_owned(),
+            "dev".to_owned(),
+        ];
+        words.extend(network.private_subnet_ids().into_iter().map(str::to_owned));
+        words.extend((0..5).flat_map(|number| ["role", "static", "controller"].map(|kind| format!("{kind}-{number}"))));
+        Ok(Self { scenario, owner, words })
+    }
+
+    /// Creates so many objects of a kind, and what a machine needs besides.
+    async fn create(&self, kind: &str, count: usize) -> anyhow::Result<()> {
+        let definitions = self
+            .scenario
+            .environment
+            .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+            .await?;
+        let plural = format!("{}s", kind.to_lowercase()).replace("identitys", "identities");
+        let definition = definitions
+            .get(&format!("{plural}.infrastructure.cluster.x-k8s.io"))
+            .await?;
+        let schema = definition
+            .data
+            .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
+        let schema = schema.with_context(|| format!("no schema of {kind}"))?;
+        let api = self.scenario.environment.api(OURS, kind).await?;
+        let (api, machines) = (&api, &self.scenario.environment.api(CORE, "Machine").await?);
+        stream::iter(0..count)
+            .map(|number| async move {
+                let name = name_of(kind, number);
+                let seed = SEED + u64::try_from(number)?;
+                let mut hostile = Hostile::new(seed, self.words.clone());
+                self.create_one(api, kind, &name, schema, &mut hostile).await?;
+                if kind == "AWSMachine" {
+                    machines.create(&PostParams::default(), &owner_machine(&name)?).await?;
+                }
+                anyhow::Ok(())
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// Creates one object. What the API server refuses in it is taken out, until it accepts the rest.
+    async fn create_one(
+        &self,
+        api: &Api<DynamicObject>,
+        kind: &str,
+        name: &str,
+        schema: &Value,
+        hostile: &mut Hostile,
+    ) -> anyhow::Result<()> {
+        loop {
+            let mut made = self.make(kind, name, schema, hostile)?;
+            let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+            for _ in 0..CORRECTIONS {
+                let error = match api.create(&PostParams::default(), &made).await {
+                    Ok(_) => return Ok(()),
+                    Err(kube::Error::Api(error)) => error,
+                    Err(error) => bail!("create {kind} {name}: {error}"),
+                };
+                let causes = error
+                    .details
+                    .as_ref()
+                    .map(|details| details.causes.as_slice())
+                    .unwrap_or_default();
+                let mut corrected = false;
+                for cause in causes {
+                    let times = refused.entry(cause.field.clone()).or_default();
+                    corrected |= cause.field.starts_with("spec.") && remove(&mut made.data, &cause.field, *times);
+                    *times += 1;
+                }
+                if !corrected {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Every other object is a good one with some fields spoiled; the rest is hostile throughout.
+    fn make(&self, kind: &str, name: &str, schema: &Value, hostile: &mut Hostile) -> anyhow::Result<DynamicObject> {
+        let spoiled = name.ends_with(['0', '2', '4', '6', '8']);
+        let base = match kind {
+            "AWSMachine" => json!({
+                "instanceType": "t3.large",
+                "ami": {"id": moto::IMAGE_ID},
+                "cloudInit": {"insecureSkipSecretsManager": true},
+            }),
+            "AWSCluster" => objects::parse(&self.scenario.unmanaged(name, ""))?.remove(0).data["spec"].take(),
+            _ => Value::Null,
+        };
+        let spec = if spoiled && base.is_object() {
+            hostile.spoiled(&base, schema)
+        } else {
+            hostile.value(schema)
+        };
+        let mut made = object(kind, name, &spec);
+        if kind == "AWSCluster" {
+            made.metadata.owner_references = Some(serde_json::from_value(self.owner.clone())?);
+        }
+        Ok(made)
+    }
+}
+
+/// Identities have names that references among the words lead to.
+fn name_of(kind: &str, number: usize) -> String {
+    let short = kind
+        .strip_prefix("AWSCluster")
+        .and_then(|kind| kind.strip_suffix("Identity"));
+    format!("{}-{number}", short.unwrap_or(kind).to_lowercase())
+}
+
+/// The Machine of an AWSMachine of the same name.
+fn owner_machine(name: &str) -> anyhow::Result<DynamicObject> {
+    let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name});
+    let machine = json!({
+        "apiVersion": CORE,
+        "kind": "Machine",
+        "metadata": {"name": name},
+        "spec": {
+            "clusterName": "dev",
+            "version": "v1.36.3",
+            "bootstrap": {"dataSecretName": "data"},
+            "infrastructureRef": reference,
+        },
+    });
+    Ok(serde_json::from_value(machine)?)
+}
+
+/// Waits until each object of a kind has a condition about itself.
+async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str) -> anyhow::Result<()> {
+    let mut silent: Vec<String> = scenario.all(kind).await?.iter().map(ResourceExt::name_any).collect();
+    let api = scenario.environment.api(OURS, kind).await?;
+    // One by one: some are huge, and a list of all would be made again for each look.
+    eventually(WITHIN, &format!("a condition of every {kind}"), async || {
+        while let Some(name) = silent.last() {
+            let object = api.get(name).await?;
+            let status = &object.data["status"];
+            objects::condition(&object, "Ready").with_context(|| format!("{name} says nothing: {status}"))?;
+            silent.pop();
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The manager is ready and has not panicked.
+async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
+    manager.ready().await?;
+    let metrics = manager.metrics().await?;
+    let panics = metrics.sum("controller_runtime_reconcile_panics_total", &[]);
+    assert!(panics.is_none_or(|panics| panics < 1.0), "{panics:?}");
+    let log = manager.log()?;
+    let panicked = log.lines().find(|line| line.contains("panicked"));
+    assert_eq!(panicked, None);
+    Ok(())
+}
+
+/// No object was looked at over and over, and AWS was not called more than there are objects to ask about.
+fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
+    let passes = passes_by_object(&manager.log()?);
+    let busiest = passes
+        .iter()
+        .max_by_key(|(_, passes)| **passes)
+        .context("no pass at all")?;
+    ensure!(*busiest.1 <= MOST_PASSES, "{busiest:?} passes");
+    let calls = scenario.calls();
+    ensure!(calls.values().sum::<usize>() <= MOST_CALLS * objects, "{calls:?}");
+    Ok(())
+}
+
+/// How often each object was looked at.
+fn passes_by_object(log: &str) -> BTreeMap<String, usize> {
+    let mut passes = BTreeMap::new();
+    for line in log.lines() {
+        let Some((span, _)) = line.split_once(": reconciled ") else {
+            continue;
+        };
+        let field = |name: &str| Some(span.split_once(&format!("{name}=\""))?.1.split_once('"')?.0);
+        if let Some((controller, name)) = field("controller").zip(field("name")) {
+            *passes.entry(format!("{controller} {name}")).or_default() += 1;
+        }
+    }
+    passes
+}
+
+/// Deletes all objects of a kind and waits until they are gone.
+async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyhow::Result<()> {
+    let api = scenario.environment.api(api_version, kind).await?;
+    api.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    eventually(WITHIN, &format!("every {kind} to be gone"), async || {
+        let left = api.list(&ListParams::default()).await?.items;
+        let Some(one) = left.first() else {
+            return Ok(());
+        };
+        bail!("{} are left, among them {}: {}", left.len(), one.name_any(), one.data);
+    })
+    .await
+}
