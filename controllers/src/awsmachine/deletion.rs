@@ -110,14 +110,6 @@ async fn known_instance(
     }
     let youth = observe::youth(&draft, world);
     let (message, next) = match plan::delete(&sighting, youth.is_none()) {
-        DeletionStep::Release
-            if sighting == Sighting::Absent && observe::looks_anew(&draft, id, whereabouts, world) =>
-        {
-            (
-                format!("instance {id} does not show in AWS and is looked for once more"),
-                Next::Retry,
-            )
-        }
         DeletionStep::Release => return release(draft, world).await,
         DeletionStep::Terminate => {
             let cloud = whereabouts.access.cloud.as_ref();
@@ -135,10 +127,13 @@ async fn known_instance(
                 Next::Retry,
             )
         }
-        DeletionStep::AwaitAge => (
-            format!("instance {id} does not show in AWS, which is no proof while it is this young"),
-            youth.map_or(Next::Retry, Next::Requeue),
-        ),
+        DeletionStep::AwaitAge => {
+            observe::watch_anew(&draft, id, whereabouts, world);
+            (
+                format!("instance {id} does not show in AWS, which is no proof while it is this young"),
+                youth.map_or(Next::Retry, Next::Requeue),
+            )
+        }
     };
     Ok(draft.stop(
         ConditionType::InstanceReady.is_false(Reason::Terminating, message),

@@ -353,10 +353,8 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
         );
     }
     if let Some(rest) = youth(&draft, world) {
+        watch_anew(&draft, id, whereabouts, world);
         draft.next = Next::Requeue(rest);
-        return draft;
-    }
-    if looks_anew(&draft, id, whereabouts, world) {
         return draft;
     }
     let message = format!(
@@ -368,21 +366,10 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
     )
 }
 
-/// What AWS did not show of a young instance is no proof when that is older either, and this process may have slept in
-/// between: the store looks anew once the instance is old enough. Whether it has only now been told to.
-pub(super) fn looks_anew(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) -> bool {
-    let record = draft.status.launch.as_ref().and_then(|record| record.request.as_ref());
-    let Some(request) = record else {
-        return false;
-    };
-    let asked = world.memory.looked_anew(draft.uid());
-    if asked.is_some_and(|at| age(request.requested_at.0, at) >= world.timing.visibility_age) {
-        return false;
-    }
-    world.memory.looks_anew(draft.uid(), world.kubernetes.now());
+/// What AWS did not show of a young instance is no proof when that is older either: AWS may not have been asked since.
+pub(super) fn watch_anew(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) {
     world.clouds.forget(&draft.key());
     whereabouts.access.cloud.instance(&draft.key(), id);
-    true
 }
 
 /// Whether it is known in which account the instance lives; [`dereference::access`] has compared it then.

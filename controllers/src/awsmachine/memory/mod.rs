@@ -31,8 +31,6 @@ pub struct LaunchMemory {
 struct State {
     attempts: HashMap<String, Remembered>,
     answers: HashMap<String, Instance>,
-    /// When the store was last told to look anew for an instance that it does not show.
-    looked_anew: HashMap<String, Timestamp>,
     promised: HashMap<String, String>,
     shortages: Shortages,
 }
@@ -163,20 +161,9 @@ impl LaunchMemory {
         state.answers.remove(uid);
     }
 
-    /// The store is told to look anew for an instance that it does not show.
-    pub(super) fn looks_anew(&self, uid: &str, at: Timestamp) {
-        self.state().looked_anew.insert(uid.to_owned(), at);
-    }
-
-    /// When the store was last told so.
-    pub(super) fn looked_anew(&self, uid: &str) -> Option<Timestamp> {
-        self.state().looked_anew.get(uid).copied()
-    }
-
     /// Forgets a machine that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
-        state.looked_anew.remove(uid);
         state.attempts.remove(uid);
         state.answers.remove(uid);
         state.promised.remove(uid);

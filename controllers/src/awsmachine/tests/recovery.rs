@@ -82,7 +82,6 @@ async fn a_recovered_instance_is_as_old_as_aws_says_before_its_absence_counts() 
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.aws.remove_instance(FIRST);
-    scene.pass().await;
     assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
 }
 
