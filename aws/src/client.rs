@@ -199,6 +199,11 @@ impl MachineCloud for MachineClient {
         self.watch(machine, id)
     }
 
+    fn absence_age(&self, id: &str) -> Duration {
+        let now = self.follower.now();
+        self.follower.with(|store| store.absence_age(id, now))
+    }
+
     fn listing_failure(&self) -> Option<CloudError> {
         self.follower.with(|store| store.listing_failure().cloned())
     }

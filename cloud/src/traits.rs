@@ -2,6 +2,7 @@
 //! holds anything that can write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -67,6 +68,9 @@ pub trait MachineCloud: Send + Sync {
     /// What the store knows of an instance. From the first call on the store follows it for `machine`, and wakes the
     /// machine whenever the answer changes, until [`MachineClouds::forget`].
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
+    /// How long ago the looks began by which the store says that an instance is absent. Means nothing where it does not
+    /// say so.
+    fn absence_age(&self, id: &str) -> Duration;
     /// Why the store cannot list instances, while its listings fail.
     fn listing_failure(&self) -> Option<CloudError>;
     /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no

@@ -51,6 +51,8 @@ pub(crate) struct Aws {
     pub(crate) used_key: &'static str,
     /// How long AWS answers no call: until then.
     pub(crate) unreachable_until: Option<Timestamp>,
+    /// How many calls EC2's limits have turned away.
+    pub(crate) throttled: usize,
     /// What RunInstances was asked since the invariants looked last.
     pub(crate) launches: Vec<LaunchRequest>,
 }
@@ -75,6 +77,7 @@ impl Aws {
             given_key: MANAGER_KEY,
             used_key: MANAGER_KEY,
             unreachable_until: None,
+            throttled: 0,
             launches: Vec::new(),
         }
     }

@@ -236,7 +236,11 @@ impl CloudClient {
                 return Err(CloudError::no_answer(operation, "connection refused"));
             }
             outside.aws.used_key = key;
-            effect(outside, view)
+            let answer = effect(outside, view);
+            if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Throttled) {
+                outside.aws.throttled += 1;
+            }
+            answer
         };
         let answer = match self.manager.mailbox.ask(action, about, effect).await {
             Ok(answer) => answer,
@@ -401,6 +405,12 @@ impl MachineCloud for CloudClient {
             .clouds
             .follow(&self.key, machine)
             .watch(machine, id)
+    }
+
+    fn absence_age(&self, id: &str) -> Duration {
+        let mut state = self.manager.state();
+        let now = since_start(state.now);
+        state.clouds.client(&self.key).store.absence_age(id, now)
     }
 
     fn listing_failure(&self) -> Option<CloudError> {

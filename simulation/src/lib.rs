@@ -1,7 +1,8 @@
 //! The shipped reconcilers under a seeded scheduler of our own: simulated time, an API server and EC2 in memory, and
 //! faults at every call. One seed is one history, and replays exactly.
 //!
-//! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them.
+//! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them, and
+//! [`fleet`] brings many machines up at once.
 
 mod aws;
 mod calls;
@@ -9,6 +10,7 @@ pub mod campaign;
 mod clouds;
 mod core;
 pub mod faults;
+pub mod fleet;
 pub mod history;
 mod invariants;
 mod manager;

@@ -93,6 +93,8 @@ pub struct Store {
     /// Ids of the lookup under way; empty when there is none.
     looking: BTreeSet<String>,
     next_look: Option<Duration>,
+    /// When the lookup under way began.
+    look_began: u32,
     listing_began: Option<Duration>,
     next_listing: Duration,
     last_listing: Option<Listing>,
@@ -115,6 +117,7 @@ impl Store {
             wanted: BTreeSet::new(),
             looking: BTreeSet::new(),
             next_look: None,
+            look_began: 0,
             listing_began: None,
             next_listing: Duration::ZERO,
             last_listing: None,
@@ -152,6 +155,14 @@ impl Store {
         self.watches.insert(machine, watch);
         self.settle(&id);
         sighting
+    }
+
+    /// How long ago the looks began that prove the absence of an instance: the earlier of its two. An instance that was
+    /// too young to be shown then may be there all the same.
+    pub fn absence_age(&self, id: &str, now: Duration) -> Duration {
+        let record = self.records.get(id);
+        let looked = record.map(|record| record.listing_missed_at.min(record.lookup_missed_at));
+        looked.map_or(Duration::ZERO, |at| now.saturating_sub(Duration::from_secs(at.into())))
     }
 
     /// Ends a machine's interest.
@@ -254,6 +265,7 @@ impl Store {
             {
                 self.looking.insert(id);
             }
+            self.look_began = whole_seconds(now);
             let ids = self.looking.iter().cloned().collect();
             return Some(Call::Look {
                 began: self.tick(),
@@ -355,7 +367,10 @@ impl Store {
             if let Some(record) = self.records.get_mut(&id) {
                 match verdict {
                     Verdict::Doubted if record.is_lost_to(began) => record.doubted = began,
-                    Verdict::Doubted | Verdict::Believed => record.listing_missed = began,
+                    Verdict::Doubted | Verdict::Believed => {
+                        record.listing_missed = began;
+                        record.listing_missed_at = whole_seconds(since);
+                    }
                 }
             }
             self.settle(&id);
@@ -399,6 +414,7 @@ impl Store {
         answer: Result<Vec<Instance>, CloudError>,
     ) -> Option<Report> {
         self.looking.clear();
+        let began_at = self.look_began;
         let instances = match answer {
             Ok(instances) => instances,
             Err(error) => return failing(&mut self.look_failure, error),
@@ -413,6 +429,7 @@ impl Store {
         for id in ids.iter().filter(|id| !shown.contains(id.as_str())) {
             if let Some(record) = self.records.get_mut(id.as_str()) {
                 record.lookup_missed = began;
+                record.lookup_missed_at = began_at;
             }
             self.settle(id);
         }
@@ -466,6 +483,11 @@ impl Store {
             self.wanted.remove(id);
         }
     }
+}
+
+/// Rounded down, and exact enough: ages are minutes.
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Records an error; a report only where it differs from the last one.

@@ -33,6 +33,9 @@ pub(super) struct Record {
     pub(super) doubted: Epoch,
     /// Beginning of the last lookup of its own that did not show it.
     pub(super) lookup_missed: Epoch,
+    /// The same of `listing_missed` and `lookup_missed` in whole seconds of the store's time.
+    pub(super) listing_missed_at: u32,
+    pub(super) lookup_missed_at: u32,
     pub(super) watchers: Vec<Arc<MachineKey>>,
 }
 

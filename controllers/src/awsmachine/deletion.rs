@@ -108,7 +108,7 @@ async fn known_instance(
     {
         draft = apply::terminating(draft, id);
     }
-    let youth = observe::youth(&draft, world);
+    let youth = observe::youth(&draft, id, whereabouts, world);
     let (message, next) = match plan::delete(&sighting, youth.is_none()) {
         DeletionStep::Release => return release(draft, world).await,
         DeletionStep::Terminate => {

@@ -352,7 +352,7 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
             Next::Retry,
         );
     }
-    if let Some(rest) = youth(&draft, world) {
+    if let Some(rest) = youth(&draft, id, whereabouts, world) {
         watch_anew(&draft, id, whereabouts, world);
         draft.next = Next::Requeue(rest);
         return draft;
@@ -392,13 +392,15 @@ pub(super) fn age(since: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(since).try_into().unwrap_or_default()
 }
 
-/// How long the instance is still too young for its absence to count. An instance without our record is old.
-pub(super) fn youth(draft: &Draft, world: &MachineWorld) -> Option<Duration> {
+/// How long until AWS's not showing the instance counts: it must have been old enough when it was looked for, which may
+/// be long ago where AWS could not be asked or the process stood still. An instance without our record is old.
+pub(super) fn youth(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) -> Option<Duration> {
     let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
     let age = age(requested_at, world.kubernetes.now());
+    let when_looked_for = age.saturating_sub(whereabouts.access.cloud.absence_age(id));
     world
         .timing
         .visibility_age
-        .checked_sub(age)
+        .checked_sub(when_looked_for)
         .filter(|rest| !rest.is_zero())
 }

@@ -44,6 +44,7 @@ struct State {
     listing_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
     launch_time: Option<Timestamp>,
+    absence_age: Duration,
     /// What asking for a turn to launch answers, before it is always granted.
     launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
@@ -148,6 +149,11 @@ impl FakeAws {
     /// Says that EC2 accepted the launch of an instance at the beginning of time.
     pub(crate) fn set_launch_time(&self, id: &str) {
         self.state().instances.get_mut(id).unwrap().launch_time = Some(Timestamp::UNIX_EPOCH);
+    }
+
+    /// Says how long ago the store looked in vain for what it says is absent.
+    pub(crate) fn set_absence_age(&self, age: Duration) {
+        self.state().absence_age = age;
     }
 
     /// Says when EC2 will have accepted the launches to come.
@@ -389,6 +395,10 @@ impl MachineCloud for FakeAws {
             Some(instance) => Sighting::Seen(Arc::new(instance.clone())),
             None => Sighting::Absent,
         }
+    }
+
+    fn absence_age(&self, _: &str) -> Duration {
+        self.state().absence_age
     }
 
     fn listing_failure(&self) -> Option<CloudError> {

@@ -195,6 +195,9 @@ fn absent_takes_a_listing_and_a_lookup_that_both_began_after_the_registration() 
     rig.end(look, &[]);
     assert_eq!(rig.watch("i-2"), Sighting::Absent);
     assert_eq!(rig.woken(), ["i-2"]);
+    assert_eq!(rig.store.absence_age("i-2", rig.now), Duration::ZERO);
+    let later = rig.now + Duration::from_secs(400);
+    assert_eq!(rig.store.absence_age("i-2", later), Duration::from_secs(400));
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);

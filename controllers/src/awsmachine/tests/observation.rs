@@ -135,6 +135,18 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
 }
 
 #[tokio::test]
+async fn an_old_instance_that_was_looked_for_when_it_was_young_is_looked_for_again() {
+    let scene = Scene::running().await;
+    scene.aws.remove_instance(FIRST);
+    scene.aws.set_absence_age(Duration::from_secs(1000));
+    let looked_long_ago = scene.after(Duration::from_secs(1299)).await;
+    assert_eq!(looked_long_ago.says(READY), "True/Ready");
+    assert_eq!(looked_long_ago.next, Next::Requeue(Duration::from_secs(1)));
+    scene.aws.set_absence_age(Duration::from_secs(10));
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+}
+
+#[tokio::test]
 async fn an_instance_is_no_older_than_its_launch() {
     let scene = Scene::new();
     scene

@@ -1,0 +1,38 @@
+//! Many machines at once, within AWS's published limits.
+
+use std::time::Duration;
+
+use capa_simulation::fleet;
+
+#[test]
+fn two_hundred_machines_are_launched_about_as_fast_as_run_instances_allows() {
+    let fleet = fleet::launch(200, None);
+    assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 200));
+    // EC2 publishes a bucket of 5 that is refilled with 2 a second.
+    let allowed = Duration::from_secs((200 - 5) / 2);
+    assert!(
+        fleet.took <= allowed.mul_f64(1.1),
+        "{:?} in place of {allowed:?}",
+        fleet.took
+    );
+    assert!(
+        fleet.throttled * 100 <= fleet.calls,
+        "{} of {} throttled",
+        fleet.throttled,
+        fleet.calls
+    );
+}
+
+#[test]
+fn ten_minutes_without_aws_end_without_a_stampede() {
+    let fleet = fleet::launch(200, Some(Duration::from_secs(600)));
+    assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 200));
+    assert!(
+        fleet.throttled * 100 <= fleet.calls,
+        "{} of {} throttled",
+        fleet.throttled,
+        fleet.calls
+    );
+    assert!(fleet.busiest_second <= 40, "{} calls in a second", fleet.busiest_second);
+    assert!(fleet.took <= Duration::from_secs(600 + 5 + 200), "{:?}", fleet.took);
+}
