@@ -44,8 +44,8 @@ const MOST_CALLS: usize = 5;
 /// Requests at a time.
 const AT_ONCE: usize = 8;
 
-/// Corrections of one object before another is made in its place.
-const CORRECTIONS: usize = 60;
+/// Objects that are made in the place of one before it is given up.
+const ATTEMPTS: usize = 50;
 
 #[tokio::test]
 async fn hostile_objects_neither_stop_nor_busy_the_manager_and_all_can_be_deleted() -> anyhow::Result<()> {
@@ -216,7 +216,7 @@ impl<'a> Host<'a> {
             .await
     }
 
-    /// Creates one object. What the API server refuses in it is taken out, until it accepts the rest.
+    /// Creates one object: one that the API server accepts no part of makes room for another.
     async fn create_one(
         &self,
         api: &Api<DynamicObject>,
@@ -225,31 +225,15 @@ impl<'a> Host<'a> {
         schema: &Value,
         hostile: &mut Hostile,
     ) -> anyhow::Result<()> {
-        loop {
-            let mut made = self.make(kind, name, schema, hostile)?;
-            let mut refused: BTreeMap<String, usize> = BTreeMap::new();
-            for _ in 0..CORRECTIONS {
-                let error = match api.create(&PostParams::default(), &made).await {
-                    Ok(_) => return Ok(()),
-                    Err(kube::Error::Api(error)) => error,
-                    Err(error) => bail!("create {kind} {name}: {error}"),
-                };
-                let causes = error
-                    .details
-                    .as_ref()
-                    .map(|details| details.causes.as_slice())
-                    .unwrap_or_default();
-                let mut corrected = false;
-                for cause in causes {
-                    let times = refused.entry(cause.field.clone()).or_default();
-                    corrected |= cause.field.starts_with("spec.") && remove(&mut made.data, &cause.field, *times);
-                    *times += 1;
-                }
-                if !corrected {
-                    break;
-                }
+        let mut refusal = None;
+        for _ in 0..ATTEMPTS {
+            let made = self.make(kind, name, schema, hostile)?;
+            match create_what_is_accepted(api, made).await? {
+                None => return Ok(()),
+                refused => refusal = refused,
             }
         }
+        bail!("{kind} {name} is refused whatever it holds: {refusal:?}");
     }
 
     /// Every other object is a good one with some fields spoiled; the rest is hostile throughout.
@@ -274,6 +258,29 @@ impl<'a> Host<'a> {
             made.metadata.owner_references = Some(serde_json::from_value(self.owner.clone())?);
         }
         Ok(made)
+    }
+}
+
+/// Creates an object. What the API server refuses in it is taken out, until the rest is accepted, or the refusal names
+/// nothing that could be.
+async fn create_what_is_accepted(api: &Api<DynamicObject>, mut made: DynamicObject) -> anyhow::Result<Option<String>> {
+    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    loop {
+        let error = match api.create(&PostParams::default(), &made).await {
+            Ok(_) => return Ok(None),
+            Err(kube::Error::Api(error)) => error,
+            Err(error) => bail!("create {}: {error}", made.name_any()),
+        };
+        let mut corrected = false;
+        for cause in error.details.iter().flat_map(|details| &details.causes) {
+            let times = refused.entry(cause.field.clone()).or_default();
+            // What is refused again is refused for what it stands in.
+            corrected |= cause.field.starts_with("spec.") && remove(&mut made.data, &cause.field, *times);
+            *times += 1;
+        }
+        if !corrected {
+            return Ok(Some(error.message.clone()));
+        }
     }
 }
 
