@@ -24,7 +24,7 @@ pub(crate) struct Invariants {
     /// Subnet and parameters of each token that RunInstances was called with.
     asked: BTreeMap<String, (String, String)>,
     /// `spec.providerID` by UID.
-    published: BTreeMap<String, String>,
+    pub(crate) published: BTreeMap<String, String>,
     /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
     pub(crate) unknown: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.

@@ -88,7 +88,7 @@ impl Deed {
             Self::AddGroup => server.edit(CLUSTER, add_group),
             Self::LoseStatus(number) => lose_status(world, number),
             Self::Move => move_machines(world),
-            Self::TakeSnapshot => world.snapshot = Some(server.stored.clone()),
+            Self::TakeSnapshot => take_snapshot(world),
             Self::Stop(long) => world.stop(long),
             Self::RestoreSnapshot => restore(world),
             Self::KillInstance(number) => kill_instance(world, number),
@@ -174,21 +174,19 @@ fn give_up(server: &mut Server) {
     }
 }
 
-/// Not while an instance may be hidden: whoever loses the only record of such a launch has lost the launch.
 fn lose_status(world: &mut World, number: usize) {
-    let now = world.now();
-    world
-        .outside
-        .server
-        .edit(&machine_name(number), |machine: &mut AWSMachine| {
-            let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-            let requested_at = launch
-                .and_then(|launch| launch.request.as_ref())
-                .map(|request| request.requested_at.0);
-            if requested_at.is_none_or(|at| after(at, Duration::from_secs(300)) < now) {
-                machine.status = None;
-            }
-        });
+    let lose = |machine: &mut AWSMachine| machine.status = None;
+    world.outside.server.edit(&machine_name(number), lose);
+}
+
+/// Once the cluster is provisioned. A machine of an older snapshot says that it was never launched, and the network by
+/// which that could be checked is not there: the record is the proof then.
+fn take_snapshot(world: &mut World) {
+    let server = &mut world.outside.server;
+    let cluster = server.get::<Cluster>(CLUSTER);
+    if cluster.is_some_and(|cluster| cluster.infrastructure_provisioned()) {
+        world.snapshot = Some(server.stored.clone());
+    }
 }
 
 fn move_machines(world: &mut World) {
@@ -213,6 +211,8 @@ fn move_machines(world: &mut World) {
 fn restore(world: &mut World) {
     let Some(snapshot) = world.snapshot.clone() else { return };
     world.invariants.backup_is_restored = true;
+    // What was published since is unpublished.
+    world.invariants.published.clear();
     world.outside.server.restore(&snapshot);
     world.settle(Duration::ZERO);
     world.invariants.backup_is_restored = false;
