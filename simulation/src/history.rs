@@ -131,6 +131,7 @@ fn repairs() -> Vec<Deed> {
         Deed::DieInPending(false),
         Deed::OtherAccount(false),
         Deed::PauseCluster(false),
+        Deed::EndStop,
     ];
     zones.chain(machines).chain(others).collect()
 }

@@ -24,7 +24,7 @@ pub(crate) struct Invariants {
     /// Subnet and parameters of each token that RunInstances was called with.
     asked: BTreeMap<String, (String, String)>,
     /// `spec.providerID` by UID.
-    pub(crate) published: BTreeMap<String, String>,
+    published: BTreeMap<String, String>,
     /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
     pub(crate) unknown: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
@@ -40,6 +40,13 @@ impl Invariants {
             let seconds = crate::outside::since_start(now).as_secs_f64();
             self.violation = Some(format!("after {seconds:.3} s: {}", text.into()));
         }
+    }
+
+    /// A backup knows nothing of what was published and attempted after it was taken: a number may come again, when no
+    /// instance of its attempt lives any more.
+    pub(crate) fn forget_what_was_recorded(&mut self) {
+        self.published.clear();
+        self.asked.clear();
     }
 
     /// A change of an object.

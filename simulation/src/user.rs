@@ -47,6 +47,8 @@ pub(crate) enum Deed {
     TakeSnapshot,
     /// Stops all managers; they come back after so long.
     Stop(Duration),
+    /// Ends such a stop before its time.
+    EndStop,
     /// Puts etcd back to the last snapshot, and restarts the managers.
     RestoreSnapshot,
     /// Terminates a machine's instance by hand.
@@ -90,6 +92,7 @@ impl Deed {
             Self::Move => move_machines(world),
             Self::TakeSnapshot => take_snapshot(world),
             Self::Stop(long) => world.stop(long),
+            Self::EndStop => world.end_stop(),
             Self::RestoreSnapshot => restore(world),
             Self::KillInstance(number) => kill_instance(world, number),
             Self::DieInPending(die) => {
@@ -211,8 +214,7 @@ fn move_machines(world: &mut World) {
 fn restore(world: &mut World) {
     let Some(snapshot) = world.snapshot.clone() else { return };
     world.invariants.backup_is_restored = true;
-    // What was published since is unpublished.
-    world.invariants.published.clear();
+    world.invariants.forget_what_was_recorded();
     world.outside.server.restore(&snapshot);
     world.settle(Duration::ZERO);
     world.invariants.backup_is_restored = false;

@@ -156,12 +156,18 @@ impl World {
         self.outside.set_now(end);
     }
 
-    /// All processes end; new ones come after so long.
+    /// All processes end; new ones come after so long, or later if they were stopped for longer before.
     pub(crate) fn stop(&mut self, long: Duration) {
         self.processes.clear();
         self.frozen.clear();
         self.leader = None;
-        self.down_until = after(self.now(), long);
+        self.down_until = self.down_until.max(after(self.now(), long));
+        self.push(self.down_until, Event::Election);
+    }
+
+    /// Whatever they were stopped for, processes come now.
+    pub(crate) fn end_stop(&mut self) {
+        self.down_until = self.now();
         self.push(self.down_until, Event::Election);
     }
 
