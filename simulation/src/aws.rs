@@ -51,6 +51,8 @@ pub(crate) struct Aws {
     pub(crate) used_key: &'static str,
     /// How long AWS answers no call: until then.
     pub(crate) unreachable_until: Option<Timestamp>,
+    /// A machine whose instance no listing shows, and until when. A lookup by id shows it.
+    pub(crate) overlooked: Option<(String, Timestamp)>,
     /// How many calls EC2's limits have turned away.
     pub(crate) throttled: usize,
     /// What RunInstances was asked since the invariants looked last.
@@ -77,6 +79,7 @@ impl Aws {
             given_key: MANAGER_KEY,
             used_key: MANAGER_KEY,
             unreachable_until: None,
+            overlooked: None,
             throttled: 0,
             launches: Vec::new(),
         }
@@ -99,14 +102,20 @@ impl Aws {
     /// DescribeInstances as the manager makes it. Stale, it shows what was to be seen a while ago, and a listing misses
     /// one instance besides, as one does whose pages shift while it is read.
     pub(crate) fn describe(&mut self, now: Timestamp, query: &Query, view: View) -> Result<Vec<Instance>, CloudError> {
+        let is_listing = query.filters.iter().any(|(name, _)| name == "tag-key");
+        let overlooked = self.overlooked.clone().filter(|(_, until)| is_listing && now < *until);
         let mut manager = self.manager();
-        if view == View::Current {
-            return manager.describe_instances(now, query);
-        }
-        let seen = now.saturating_sub(STALENESS).unwrap_or(now);
-        let mut shown = manager.describe_instances_as_of(now, seen, query)?;
-        if query.filters.iter().any(|(name, _)| name == "tag-key") && !shown.is_empty() {
+        let mut shown = if view == View::Current {
+            manager.describe_instances(now, query)?
+        } else {
+            let seen = now.saturating_sub(STALENESS).unwrap_or(now);
+            manager.describe_instances_as_of(now, seen, query)?
+        };
+        if view != View::Current && is_listing && !shown.is_empty() {
             shown.remove(0);
+        }
+        if let Some((machine, _)) = overlooked {
+            shown.retain(|instance| instance.tags.get(meta::MACHINE_NAME_TAG) != Some(&machine));
         }
         Ok(shown)
     }

@@ -183,7 +183,7 @@ fn deeds(random: &mut Rng, chaos: Duration) -> Vec<(Timestamp, Deed)> {
 
 fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
     let later = |seconds| after(at, Duration::from_secs(seconds));
-    match random.u32(0..7) {
+    match random.u32(0..8) {
         // The managers are stopped for long enough that everything launched shows.
         0 | 1 => {
             let stopped = random.u64(1..300);
@@ -200,7 +200,11 @@ fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
             (at, Deed::OtherAccount(true)),
             (later(random.u64(10..600)), Deed::OtherAccount(false)),
         ],
-        5 => vec![(at, Deed::Unreachable(Duration::from_secs(random.u64(10..600))))],
+        5 => vec![(
+            later(300),
+            Deed::Overlook(random.usize(0..MACHINES), Duration::from_secs(random.u64(10..1_200))),
+        )],
+        6 => vec![(at, Deed::Unreachable(Duration::from_secs(random.u64(10..600))))],
         _ => vec![(at, Deed::Stop(Duration::from_secs(random.u64(10..50_000))))],
     }
 }

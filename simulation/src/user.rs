@@ -59,6 +59,8 @@ pub(crate) enum Deed {
     Capacity(usize, bool),
     /// The managers are restarted with a key of another account, or with the right one again.
     OtherAccount(bool),
+    /// AWS's listings miss a machine's instance for so long.
+    Overlook(usize, Duration),
     /// AWS answers nothing for so long.
     Unreachable(Duration),
     /// Gives up what a deletion cannot reach.
@@ -111,6 +113,9 @@ impl Deed {
                 world.stop(Duration::from_secs(1));
             }
             Self::GiveUp => give_up(server),
+            Self::Overlook(number, long) => {
+                outside.aws.overlooked = Some((machine_key(&machine_name(number)), after(now, long)));
+            }
             Self::Unreachable(long) => outside.aws.unreachable_until = Some(after(now, long)),
         }
     }
