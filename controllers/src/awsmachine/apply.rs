@@ -293,7 +293,7 @@ pub(super) fn give_up(draft: &mut Draft) {
 }
 
 /// Writes the status as the draft has it, refused if the object has changed meanwhile.
-async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+pub(super) async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     draft.machine = world.kubernetes.write_status(&draft.machine, &draft.status).await?;
     Ok(draft)
 }

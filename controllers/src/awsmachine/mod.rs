@@ -128,14 +128,13 @@ async fn hold(mut draft: Draft, world: &MachineWorld) -> Result<Draft, Reconcile
     if meta::has_finalizer(&draft.machine.metadata, meta::MACHINE_FINALIZER) {
         return Ok(draft);
     }
-    draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
-    if dereference::instance_id(&draft.machine).is_none() {
-        // Only the pass that added the finalizer knows that nothing was launched before: the record says so from here on.
-        draft
-            .status
-            .launch
-            .get_or_insert_with(LaunchRecord::before_first_attempt);
+    if dereference::instance_id(&draft.machine).is_none() && draft.status.launch.is_none() {
+        // Only before our finalizer is on is it known that nothing was launched: the record says so from here on. It is
+        // stored first, for an object with the finalizer and without a record counts as one that came from elsewhere.
+        draft.status.launch = Some(LaunchRecord::before_first_attempt());
+        draft = apply::store(draft, world).await?;
     }
+    draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
     Ok(draft)
 }
 

@@ -40,7 +40,7 @@ struct State {
     /// Calls that are to fail, after how many that do not.
     failing: BTreeMap<&'static str, usize>,
     /// Calls during which time passes.
-    delays: BTreeMap<&'static str, Duration>,
+    delays: BTreeMap<&'static str, (usize, Duration)>,
 }
 
 impl FakeKubernetes {
@@ -145,16 +145,18 @@ impl FakeKubernetes {
         self.state().failing.insert(call, others);
     }
 
-    /// Lets time pass during the next call of that kind.
-    pub(crate) fn delay_next(&self, call: &'static str, by: Duration) {
-        self.state().delays.insert(call, by);
+    /// Lets time pass during the call of that kind that follows so many others.
+    pub(crate) fn delay_after(&self, others: usize, call: &'static str, by: Duration) {
+        self.state().delays.insert(call, (others, by));
     }
 
     fn called(&self, call: &'static str) -> Result<(), KubernetesError> {
         self.journal.note(call);
         let mut state = self.state();
-        if let Some(delay) = state.delays.remove(call) {
-            state.now += delay;
+        match state.delays.remove(call) {
+            Some((0, delay)) => state.now += delay,
+            Some((others, delay)) => drop(state.delays.insert(call, (others - 1, delay))),
+            None => {}
         }
         match state.failing.remove(call) {
             Some(0) => Err(error(call, "the API server does not answer")),

@@ -39,7 +39,7 @@ async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
 #[tokio::test]
 async fn without_the_record_in_the_api_server_there_is_no_call() {
     let scene = Scene::new();
-    scene.kubernetes.fail_after(0, "write_status");
+    scene.kubernetes.fail_after(1, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     assert!(scene.aws.launches().is_empty());
 }
@@ -47,7 +47,7 @@ async fn without_the_record_in_the_api_server_there_is_no_call() {
 #[tokio::test]
 async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_has_changed_meanwhile() {
     let scene = Scene::new();
-    scene.kubernetes.fail_after(1, "write_status");
+    scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     scene
         .kubernetes
@@ -67,7 +67,7 @@ async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_
 #[tokio::test]
 async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
     let mut scene = Scene::new();
-    scene.kubernetes.fail_after(1, "write_status");
+    scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     scene.restart();
     let found = scene.pass().await;
@@ -145,7 +145,7 @@ async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
     assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
     assert_eq!(refused.next, Next::Retry, "each time later");
     let next = scene.pass().await;
-    assert_eq!(next.calls, LAUNCH[3..]);
+    assert_eq!(next.calls, LAUNCH[4..]);
     assert_eq!(next.launch().attempt, 2);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
 }

@@ -75,7 +75,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
         .identity_object("AWSClusterControllerIdentity", "default", spec);
 
     let launched = scene.pass().await;
-    assert_eq!(launched.calls, LAUNCH[1..]);
+    assert_eq!(launched.calls, LAUNCH[2..]);
     for condition in [bootstrap, NETWORK_READY, ConditionType::IdentityReady] {
         assert_eq!(launched.says(condition), "True/Ready");
     }
@@ -88,9 +88,20 @@ async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
         .kubernetes
         .put_infrastructure("dev", Infrastructure::Published(None));
     let first = scene.pass().await;
-    assert_eq!(first.calls, ["add_finalizer", "write_status"]);
+    assert_eq!(first.calls, ["write_status", "add_finalizer", "write_status"]);
     assert_eq!(first.machine().finalizers(), [meta::MACHINE_FINALIZER]);
     assert_eq!(first.launch(), &LaunchRecord::before_first_attempt());
+}
+
+#[tokio::test]
+async fn a_new_machine_is_launched_at_once_wherever_the_first_pass_was_broken_off() {
+    for (broken_off_at, writes) in [("add_finalizer", 0), ("write_status", 1)] {
+        let scene = Scene::new();
+        scene.kubernetes.fail_after(writes, broken_off_at);
+        assert!(scene.pass_over("m").await.is_err());
+        scene.pass().await;
+        assert_eq!(scene.tokens(), ["uid-m-1"], "broken off at {broken_off_at}");
+    }
 }
 
 #[tokio::test]

@@ -49,8 +49,8 @@ async fn machines_of_one_template_are_alike() -> anyhow::Result<()> {
             (
                 "an added field",
                 "{}",
-                "{spec: {template: {spec: {publicIP: true, sshKeyName: ops}}}}",
-                Some("would change publicIP, sshKeyName:"),
+                "{spec: {template: {spec: {sshKeyName: ops}}}}",
+                Some("would change sshKeyName:"),
             ),
             (
                 "a field below",
