@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{World, eventually, objects};
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use capa_e2e::{World, eventually, moto, objects};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::machines::{INLINE, counts};
@@ -75,12 +75,20 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
     let unreadable = instance_of(&scenario.machine_ready("unreadable").await?);
     let forgetful = instance_of(&scenario.machine_ready("forgetful").await?);
 
+    // As long ago as a schema of another shape, there were no policies either.
+    let bindings = scenario
+        .environment
+        .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
+        .await?;
+    bindings
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
     let ours = replace_schema(&scenario, MACHINES, anything()).await?;
     let api = scenario.environment.api(OURS, "AWSMachine").await?;
     // Accepted once the schema has taken effect.
-    eventually(WITHIN, "a text in place of tags to be accepted", async || {
-        let tags = Patch::Merge(json!({"spec": {"additionalTags": "none"}}));
-        api.patch("unreadable", &PatchParams::default(), &tags).await?;
+    eventually(WITHIN, "a text in place of an image to be accepted", async || {
+        let image = Patch::Merge(json!({"spec": {"ami": "none"}}));
+        api.patch("unreadable", &PatchParams::default(), &image).await?;
         Ok(())
     })
     .await?;
@@ -131,8 +139,8 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
     );
 
     // Mended, it goes on where it was: to be deleted.
-    let tags = json!({"spec": {"additionalTags": null}});
-    scenario.patch(OURS, "AWSMachine", "unreadable", tags).await?;
+    let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
+    scenario.patch(OURS, "AWSMachine", "unreadable", image).await?;
     eventually(WITHIN, "the mended machine to be gone", async || {
         ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
         Ok(())
