@@ -12,8 +12,8 @@ const TOKEN: i128 = 1_000_000_000_000;
 /// How long a meter must be left alone by throttles to recover a tenth of its rate.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The least part of its rate that throttles leave: the calls that find out whether AWS accepts more.
-const LEAST: i128 = 64;
+/// The least part of its rate that throttles leave, an eighth: enough to find out soon that AWS accepts more.
+const LEAST: i128 = 8;
 
 /// One bucket of tokens. Its rate is halved by a throttle and recovers a tenth of the whole each quiet minute.
 #[derive(Clone, Debug)]
