@@ -204,8 +204,8 @@ impl MachineCloud for MachineClient {
         self.follower.with(|store| store.absence_age(id, now))
     }
 
-    fn listing_failure(&self) -> Option<CloudError> {
-        self.follower.with(|store| store.listing_failure().cloned())
+    fn reading_failure(&self) -> Option<CloudError> {
+        self.follower.with(|store| store.reading_failure().cloned())
     }
 
     fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {

@@ -71,8 +71,8 @@ pub trait MachineCloud: Send + Sync {
     /// How long ago the looks began by which the store says that an instance is absent. Means nothing where it does not
     /// say so.
     fn absence_age(&self, id: &str) -> Duration;
-    /// Why the store cannot list instances, while its listings fail.
-    fn listing_failure(&self) -> Option<CloudError>;
+    /// Why the store does not see what becomes of instances, while its listings or its looks at those in transition fail.
+    fn reading_failure(&self) -> Option<CloudError>;
     /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
     /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
     /// uses it. Default: it is always the machine's turn.

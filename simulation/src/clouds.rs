@@ -413,9 +413,9 @@ impl MachineCloud for CloudClient {
         state.clouds.client(&self.key).store.absence_age(id, now)
     }
 
-    fn listing_failure(&self) -> Option<CloudError> {
+    fn reading_failure(&self) -> Option<CloudError> {
         let mut state = self.manager.state();
-        state.clouds.client(&self.key).store.listing_failure().cloned()
+        state.clouds.client(&self.key).store.reading_failure().cloned()
     }
 
     fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {

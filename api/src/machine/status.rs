@@ -145,6 +145,9 @@ pub struct LaunchRecord {
     /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// How many instances of earlier attempts ended before they ran; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_instances: Option<i32>,
     /// Id of the instance that EC2 answered with.
     #[serde(default, rename = "instanceID", skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,
@@ -234,6 +237,10 @@ impl JsonSchema for LaunchRecord {
                     "description": "Manager process that wrote the record or has claimed it since: a random id of its lifetime. Another process claims the record before it repeats the call.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
+                "failedInstances": {
+                    "description": "How many instances of earlier attempts ended before they ran, by EC2's own failure; absent for none. After five the machine has failed.",
+                    "type": "integer", "format": "int32", "minimum": 1,
+                },
                 "instanceID": {
                     "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; absent while the answer is not known.",
                     "type": "string", "minLength": 1, "maxLength": 64,
@@ -241,12 +248,12 @@ impl JsonSchema for LaunchRecord {
             },
             "x-kubernetes-validations": [
                 {
-                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || has(self.requestedAt) || has(self.holder) || has(self.instanceID))",
+                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || has(self.instanceID))",
                     "message": "attempt 0 stands alone",
                 },
                 {
                     "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.imageID) && has(self.instanceType) && has(self.securityGroupIDs) && has(self.parametersHash) && has(self.requestedAt))",
-                    "message": "from attempt 1 on everything but holder and instanceID is required",
+                    "message": "from attempt 1 on everything but holder, failedInstances and instanceID is required",
                 },
             ],
         })

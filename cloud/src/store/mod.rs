@@ -128,9 +128,10 @@ impl Store {
         }
     }
 
-    /// Why the last listing failed; `None` while listings succeed.
-    pub fn listing_failure(&self) -> Option<&CloudError> {
-        self.listing_failure.as_ref()
+    /// Why instances do not show: the last listing failed, or the last look at those in transition. `None` while both
+    /// succeed.
+    pub fn reading_failure(&self) -> Option<&CloudError> {
+        self.listing_failure.as_ref().or(self.look_failure.as_ref())
     }
 
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine

@@ -69,6 +69,25 @@ pub(super) fn open_token(draft: &Draft) -> Option<&str> {
     Some(record.request.as_ref()?.client_token.as_str())
 }
 
+/// How far this process knows the attempt to have come. Once another process has claimed the record, its call may have
+/// launched whatever ours came to.
+pub(super) fn progress(draft: &Draft, client_token: &str, world: &MachineWorld) -> Progress {
+    let record = draft.status.launch.as_ref();
+    let holder = record.and_then(|record| record.holder.as_deref());
+    if holder == Some(world.memory.holder()) {
+        world.memory.attempt(draft.uid(), client_token).progress
+    } else {
+        Progress::Unknown
+    }
+}
+
+/// The answer to the call of the recorded attempt that could not be recorded yet. One to an earlier attempt says nothing
+/// of this one: that instance is found by its tags.
+pub(super) fn own_answer(draft: &Draft, world: &MachineWorld) -> Option<Instance> {
+    let answer = world.memory.answer(draft.uid())?;
+    (answer.client_token.as_deref() == open_token(draft)).then_some(answer)
+}
+
 fn unconfirmed(draft: Draft, request: &LaunchRequest, world: &MachineWorld) -> Draft {
     let now = world.kubernetes.now();
     world.memory.found_nothing(draft.uid(), &request.client_token, now);
@@ -92,7 +111,14 @@ async fn write_record(
     let (asked_at, token) = (world.kubernetes.now(), &request.client_token);
     match then {
         Then::Record(attempt) => {
-            draft.status.launch = Some(launch::record(attempt, request, world.memory.holder(), asked_at));
+            let before = draft.status.launch.as_ref();
+            draft.status.launch = Some(launch::record(
+                attempt,
+                request,
+                world.memory.holder(),
+                asked_at,
+                before,
+            ));
             draft.status.network = Some(prepared.in_use(&draft.machine, request));
             draft = store(draft, world).await?;
             world.memory.recorded(draft.uid(), token, asked_at);
@@ -214,12 +240,13 @@ async fn adopt(
         .clone()
         .filter(|token| !token.is_empty())
         .unwrap_or(request.client_token);
-    let recorded = draft.status.launch.as_ref().map_or(0, |record| record.attempt);
+    let before = draft.status.launch.as_ref();
+    let recorded = before.map_or(0, |record| record.attempt);
     let attempt = attempt_of(&request.client_token, draft.uid())
         .unwrap_or(recorded)
         .max(1);
     let since = instance.launch_time.unwrap_or_else(|| world.kubernetes.now());
-    draft.status.launch = Some(launch::record(attempt, &request, world.memory.holder(), since));
+    draft.status.launch = Some(launch::record(attempt, &request, world.memory.holder(), since, before));
     let mut in_use = prepared.in_use(&draft.machine, &request);
     in_use.availability_zone = Some(instance.availability_zone.clone());
     // Which groups the instance has is not known here; the wanted ones would be a guess.
@@ -284,10 +311,12 @@ fn not_launched(
     )
 }
 
-/// Nothing lives of the recorded attempt: its record stands without id and network, like that of a refused one.
+/// The instance of the recorded attempt ended before it ran: the record stands without id and network, like that of a
+/// refused one.
 pub(super) fn give_up(draft: &mut Draft) {
     if let Some(record) = &mut draft.status.launch {
         record.instance_id = None;
+        record.failed_instances = Some(record.failed_instances.unwrap_or_default().saturating_add(1));
     }
     draft.status.network = None;
 }

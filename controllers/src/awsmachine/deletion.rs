@@ -1,9 +1,8 @@
 //! From a deleted AWSMachine to a terminated instance: ends, or says what holds it.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::LaunchRecord;
 use capa_api::meta;
-use capa_cloud::{Instance, Sighting};
+use capa_cloud::{ErrorClass, Instance, Sighting};
 use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
 use super::abandon::{self, Abandonment};
@@ -44,32 +43,49 @@ fn remarked(mut draft: Draft, remark: &str) -> Draft {
 
 async fn delete(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
     let draft = launch::forget_refused(draft, world);
-    let never_launched = nothing_was_launched(&draft, world);
-    let answer = world.memory.answer(draft.uid());
+    let proof = proof_of_absence(&draft, world);
+    let answer = apply::own_answer(&draft, world);
     let known = dereference::instance_id(&draft.machine).or_else(|| answer.map(|instance| instance.id));
     let (draft, whereabouts) = match observe::whereabouts(draft, owners, world).await? {
         Ok(found) => found,
-        // The record that says so is the proof.
-        Err(stopped) if never_launched && known.is_none() => return release(stopped, world).await,
+        Err(stopped) if proof == Proof::Whole && known.is_none() && !is_throttled(&stopped) => {
+            return release(stopped, world).await;
+        }
         Err(stopped) => return Ok(blocked(stopped)),
     };
     match known {
         Some(id) => known_instance(draft, &id, &whereabouts, world).await,
-        None => unknown_instance(draft, never_launched, &whereabouts, world).await,
+        None => unknown_instance(draft, proof, &whereabouts, world).await,
     }
 }
 
-/// Whether EC2 was never asked for an instance (attempt 0), or has turned every call of the last attempt away: its record
-/// has no network then, or this process wrote it and remembers. The finalizer can only come off the object that says so,
-/// so no other process has claimed the attempt meanwhile.
-fn nothing_was_launched(draft: &Draft, world: &MachineWorld) -> bool {
-    let refused = |record: &LaunchRecord| record.is_open() && draft.status.network.is_none();
-    let record = draft.status.launch.as_ref();
-    record.is_some_and(|record| record.attempt == 0 || refused(record))
-        || apply::open_token(draft).is_some_and(|token| {
-            let progress = world.memory.attempt(draft.uid(), token).progress;
-            progress.is_proof_of_absence()
-        })
+/// What the record proves of a machine without a known instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// Nothing was launched: EC2 was never asked (attempt 0), or this process knows that it has turned every call of the
+    /// attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the object that says
+    /// so, so no other process has claimed the attempt meanwhile.
+    Whole,
+    /// EC2 has refused the attempt, and nothing was launched unless an older state of the object was restored.
+    Refusal,
+    /// The attempt may have launched, or the object came without a record.
+    None,
+}
+
+fn proof_of_absence(draft: &Draft, world: &MachineWorld) -> Proof {
+    let Some(record) = &draft.status.launch else {
+        return Proof::None;
+    };
+    let remembered = record.request.as_ref().is_some_and(|request| {
+        record.is_open() && apply::progress(draft, &request.client_token, world).is_proof_of_absence()
+    });
+    if record.attempt == 0 || remembered {
+        Proof::Whole
+    } else if record.is_open() && draft.status.network.is_none() {
+        Proof::Refusal
+    } else {
+        Proof::None
+    }
 }
 
 async fn known_instance(
@@ -116,17 +132,10 @@ async fn known_instance(
             return Ok(apply::terminate(draft, cloud, id, world).await);
         }
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
-        DeletionStep::AwaitSighting => {
-            if let Some(error) = whereabouts.access.cloud.listing_failure() {
-                let message = format!("instance {id} cannot be looked up before it is terminated: {error}");
-                let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-                return Ok(draft.stop(blocked, Next::Retry));
-            }
-            (
-                format!("instance {id} is looked up before it is terminated"),
-                Next::Retry,
-            )
-        }
+        DeletionStep::AwaitSighting => (
+            format!("instance {id} is looked up before it is terminated"),
+            Next::Retry,
+        ),
         DeletionStep::AwaitAge => {
             observe::watch_anew(&draft, id, whereabouts, world);
             (
@@ -135,16 +144,21 @@ async fn known_instance(
             )
         }
     };
-    Ok(draft.stop(
-        ConditionType::InstanceReady.is_false(Reason::Terminating, message),
-        next,
-    ))
+    // What AWS does not show now cannot be waited for in silence.
+    let update = match whereabouts.access.cloud.reading_failure() {
+        Some(error) => {
+            let message = format!("{message}, and AWS does not show what becomes of it: {error}");
+            ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message)
+        }
+        None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+    };
+    Ok(draft.stop(update, next))
 }
 
 /// No id is known: whatever carries the tags of this machine is its instance.
 async fn unknown_instance(
     mut draft: Draft,
-    never_launched: bool,
+    proof: Proof,
     whereabouts: &Whereabouts,
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
@@ -152,11 +166,13 @@ async fn unknown_instance(
     let owner_name = dereference::machine_name(&draft.machine);
     let query = lookup::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
     let open_token = apply::open_token(&draft).map(str::to_owned);
-    let token = open_token.as_deref().filter(|_| !never_launched);
+    let token = open_token.as_deref().filter(|_| proof == Proof::None);
     let mut found = match lookup::find(cloud, &query, token).await {
         Ok(found) => found,
-        // A lookup that only waits for its turn can be made.
-        Err(error) if never_launched && error.retry_after.is_none() => return release(draft, world).await,
+        // A lookup that waits for its turn, or comes too soon for AWS, can be made.
+        Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
+            return release(draft, world).await;
+        }
         Err(error) => {
             let reason = error.class.reason();
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
@@ -167,7 +183,7 @@ async fn unknown_instance(
     let ended = |instance: &Instance| plan::delete_seen(instance) == DeletionStep::Release;
     let of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
     // The end of the attempt's own instance is all there is to wait for.
-    let proven = never_launched || found.iter().any(|instance| ended(instance) && of_attempt(instance));
+    let proven = proof != Proof::None || found.iter().any(|instance| ended(instance) && of_attempt(instance));
     found.retain(|instance| !ended(instance));
     if found.is_empty() {
         if proven {
@@ -183,6 +199,8 @@ async fn unknown_instance(
             apply::terminate(draft, cloud, &instance.id, world).await
         } else {
             draft = apply::terminating(draft, &instance.id);
+            // The store follows it from here on and wakes the machine.
+            cloud.instance(&draft.key(), &instance.id);
             let message = format!("instance {} is being terminated", instance.id);
             draft.stop(
                 ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -190,9 +208,9 @@ async fn unknown_instance(
             )
         };
     }
-    // Not recorded, so the store does not follow it: looked up again until nothing is left.
     if draft.next != Next::Retry {
-        draft.next = Next::Requeue(world.timing.transition_interval);
+        // Of several instances the store follows one.
+        draft.next = Next::Requeue(world.timing.listing_interval);
     }
     Ok(draft)
 }
@@ -216,6 +234,14 @@ async fn unconfirmed(draft: Draft, token: &str, world: &MachineWorld) -> Result<
     };
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Ok(draft.stop(update, Next::Requeue(next)))
+}
+
+/// Whether the pass ended because AWS was asked too often: it can be asked a little later.
+fn is_throttled(draft: &Draft) -> bool {
+    draft
+        .updates
+        .last()
+        .is_some_and(|update| update.reason == Reason::Throttled)
 }
 
 /// Deletion cannot go on; the condition that says why is there already.

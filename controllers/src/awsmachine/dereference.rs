@@ -56,18 +56,58 @@ pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
     machine.status.as_ref()?.launch.as_ref()?.instance_id.as_deref()
 }
 
+/// What keeps a spec from naming an instance: an id that none can have, or two that differ.
+pub(super) fn contradiction(spec: &AWSMachineSpec) -> Option<String> {
+    let [provider_id, instance_id] = named_instances(spec);
+    for (field, named) in [("providerID", provider_id), ("instanceID", instance_id)] {
+        if let Some((text, id)) = named
+            && !is_instance_id(id)
+        {
+            return Some(format!(
+                "{field} is {text:?}, which names no EC2 instance: leave it out, it is written once one runs"
+            ));
+        }
+    }
+    match (provider_id, instance_id) {
+        (Some((_, provider_id)), Some((_, instance_id))) if provider_id != instance_id => Some(format!(
+            "providerID names instance {provider_id} and instanceID {instance_id}: leave both out, they are written once \
+             an instance runs"
+        )),
+        _ => None,
+    }
+}
+
+/// `providerID` and `instanceID` where they are set: the text, and the instance's id in it.
+fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
+    [&spec.provider_id, &spec.instance_id].map(|field| {
+        let text = field.as_deref().filter(|text| !text.is_empty())?;
+        Some((text, text.rsplit('/').next().unwrap_or(text)))
+    })
+}
+
+/// Whether EC2 gives such ids. Anything else, a wildcard for instance, would ask EC2 for other instances.
+fn is_instance_id(text: &str) -> bool {
+    text.strip_prefix("i-")
+        .is_some_and(|digits| (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// The field by which the spec names another instance than this one, and what stands there.
+pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> Option<(&'static str, &'a str)> {
+    let [by_provider_id, by_instance_id] = named_instances(spec);
+    let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];
+    let mut others = named.into_iter().filter_map(|(field, named)| Some((field, named?)));
+    let (field, (text, _)) = others.find(|(_, (_, id))| *id != instance_id)?;
+    Some((field, text))
+}
+
 /// The instance that the spec names, which users can write as well.
 fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
-    let by_provider_id = spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
-    let claimed = spec
-        .instance_id
-        .as_deref()
-        .filter(|id| !id.is_empty())
-        .or(by_provider_id)?;
-    let digits = claimed.strip_prefix("i-")?;
-    // Anything else, a wildcard for instance, would ask EC2 for other instances.
-    let is_id = (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit());
-    is_id.then(|| claimed.to_owned())
+    if contradiction(spec).is_some() {
+        return None;
+    }
+    let [by_provider_id, by_instance_id] = named_instances(spec);
+    let (_, id) = by_instance_id.or(by_provider_id)?;
+    Some(id.to_owned())
 }
 
 /// Whether the machine names its subnet itself.
@@ -131,6 +171,7 @@ pub(super) async fn access(
         Err(error) => {
             let reason = match error.class {
                 ErrorClass::Unauthorized => Reason::CredentialsFailed,
+                ErrorClass::Throttled => Reason::Throttled,
                 _ => Reason::Failed,
             };
             Err(ConditionType::IdentityReady.is_false(

@@ -40,7 +40,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
             Next::AwaitChange,
         ));
     };
-    if let Some(instance) = world.memory.answer(draft.uid()) {
+    if let Some(instance) = apply::own_answer(&draft, world) {
         // The pass that got the answer could not record it: that comes before every wait.
         let draft = apply::answered(draft, &instance, world).await?;
         return observe::reconcile(draft, owners, world).await;
@@ -96,7 +96,7 @@ pub(super) fn forget_refused(mut draft: Draft, world: &MachineWorld) -> Draft {
     let token = record
         .and_then(|record| record.request.as_ref())
         .map(|request| request.client_token.as_str());
-    if token.is_some_and(|token| world.memory.attempt(draft.uid(), token).progress == Progress::Refused) {
+    if token.is_some_and(|token| apply::progress(&draft, token, world) == Progress::Refused) {
         draft.status.network = None;
     }
     draft
@@ -247,7 +247,7 @@ fn plan(
     let token = recorded.map_or_else(|| search_token(draft), |recorded| recorded.client_token.clone());
     let remembered = world.memory.attempt(draft.uid(), &token);
     let attempt = Attempt {
-        progress: remembered.progress,
+        progress: apply::progress(draft, &token, world),
         refusal_stored: draft.status.network.is_none(),
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
@@ -376,6 +376,7 @@ pub(super) fn record(
     request: &LaunchRequest,
     holder: &str,
     requested_at: jiff::Timestamp,
+    before: Option<&LaunchRecord>,
 ) -> LaunchRecord {
     LaunchRecord {
         attempt,
@@ -389,6 +390,7 @@ pub(super) fn record(
             requested_at: Time(requested_at),
         }),
         holder: Some(holder.to_owned()),
+        failed_instances: before.and_then(|record| record.failed_instances),
         instance_id: None,
     }
 }

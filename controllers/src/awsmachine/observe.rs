@@ -96,7 +96,7 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
     };
     match whereabouts.access.cloud.instance(&draft.key(), &id) {
         // The store wakes us with its first listing; until then what was last known stands.
-        Sighting::Unknown => Ok(draft),
+        Sighting::Unknown => Ok(unseen(draft, &id, &whereabouts)),
         Sighting::Absent => Ok(absent(draft, &id, &whereabouts, world)),
         Sighting::Seen(instance) => {
             let believed = dereference::recorded_instance_id(&draft.machine).is_some();
@@ -201,12 +201,13 @@ async fn recovered_launch(
             .max(1),
         request: Some(request),
         holder: Some(world.memory.holder().to_owned()),
+        failed_instances: None,
         instance_id: Some(instance.id.clone()),
     })
 }
 
 /// Whether the instance has ever run, as far as the object shows it: then nothing is ever launched in its place.
-fn has_run(draft: &Draft) -> bool {
+fn has_run(draft: &Draft, instance_id: &str) -> bool {
     let before = draft.machine.status.as_ref();
     let left_pending = before.and_then(|status| status.instance_state).is_some_and(|state| {
         matches!(
@@ -223,7 +224,7 @@ fn has_run(draft: &Draft) -> bool {
             .spec
             .provider_id
             .as_deref()
-            .is_some_and(|id| !id.is_empty())
+            .is_some_and(|id| id.ends_with(&format!("/{instance_id}")))
         || said.is_some_and(|condition| condition.reason == Reason::Terminated.as_str())
 }
 
@@ -234,6 +235,16 @@ async fn seen(
     world: &MachineWorld,
 ) -> Result<Draft, ReconcileError> {
     let running = instance.state == InstanceState::Running;
+    if let Some((field, named)) = dereference::names_another(&draft.machine.spec, &instance.id) {
+        let message = format!(
+            "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and cannot \
+             be changed; delete the Machine to replace it",
+            instance.id
+        );
+        draft.status.instance_state = Some(instance.state);
+        let update = ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message);
+        return Ok(draft.stop(update, Next::AwaitChange));
+    }
     if running && draft.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
         let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
         draft.machine = world
@@ -260,13 +271,30 @@ async fn seen(
         draft.say(update);
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    let has_run = has_run(&draft);
+    let has_run = has_run(&draft, &instance.id);
     if ended && !has_run {
         return Ok(ended_before_running(draft, instance, &whereabouts.cluster_name, world));
     }
-    let update = instance_ready(instance);
+    let mut update = instance_ready(instance);
+    if instance.state == InstanceState::Pending
+        && let Some(error) = whereabouts.access.cloud.reading_failure()
+    {
+        update.message = format!("{}, and AWS does not show what becomes of it: {error}", update.message);
+    }
     draft.say(update);
     Ok(draft)
+}
+
+/// Of a machine that was seen before, what was last known stands. The first look must not be waited for in silence.
+fn unseen(draft: Draft, id: &str, whereabouts: &Whereabouts) -> Draft {
+    match whereabouts.access.cloud.reading_failure() {
+        Some(error) if !draft.status.provisioned() => {
+            let message = format!("instance {id} cannot be looked up: {error}");
+            let update = ConditionType::InstanceReady.is_unknown(error.class.reason(), message);
+            draft.stop(update, Next::AwaitChange)
+        }
+        _ => draft,
+    }
 }
 
 /// An instance that died in `pending` is a failed attempt: final if the request is to blame, else another one follows.

@@ -149,7 +149,9 @@ pub(super) fn refused_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> O
 /// What no launch could honour: named instead of being left out.
 pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
-    let message = if let Some(path) = oversized(spec) {
+    let message = if let Some(contradiction) = super::dereference::contradiction(spec) {
+        contradiction
+    } else if let Some(path) = oversized(spec) {
         format!("{path} has more than {ID_LENGTH} characters, which nothing of that kind has in AWS: correct it")
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")

@@ -41,7 +41,7 @@ struct State {
     launches: Vec<LaunchRequest>,
     /// Whether the store has ended its first listing.
     listed: bool,
-    listing_failure: Option<CloudError>,
+    reading_failure: Option<CloudError>,
     forgotten: Vec<MachineKey>,
     launch_time: Option<Timestamp>,
     absence_age: Duration,
@@ -61,7 +61,7 @@ impl FakeAws {
         let state = State {
             account_id: "111122223333".into(),
             listed: true,
-            listing_failure: None,
+            reading_failure: None,
             ..State::default()
         };
         Self {
@@ -180,7 +180,12 @@ impl FakeAws {
     pub(crate) fn refuse_listings(&self, error: CloudError) {
         let mut state = self.state();
         state.listed = false;
-        state.listing_failure = Some(error);
+        state.reading_failure = Some(error);
+    }
+
+    /// Has no read succeed from here on; what was seen before stays known.
+    pub(crate) fn fail_reading(&self, error: CloudError) {
+        self.state().reading_failure = Some(error);
     }
 
     /// Has the next machine that asks for its turn to launch wait for it.
@@ -401,8 +406,8 @@ impl MachineCloud for FakeAws {
         self.state().absence_age
     }
 
-    fn listing_failure(&self) -> Option<CloudError> {
-        self.state().listing_failure.clone()
+    fn reading_failure(&self) -> Option<CloudError> {
+        self.state().reading_failure.clone()
     }
 
     fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {

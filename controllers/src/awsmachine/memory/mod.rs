@@ -209,11 +209,11 @@ impl LaunchMemory {
         }
         let avoided = state
             .shortages
-            .avoided(asking.pool, asking.subnets, asking.now, asking.retry);
+            .avoided(asking.uid, asking.pool, asking.subnets, asking.now, asking.retry);
         let placement = choose(&counts, &avoided)?;
         let chosen = asking.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
-            state.shortages.tried(asking.pool, subnet, asking.now);
+            state.shortages.tried(asking.uid, asking.pool, subnet, asking.now);
         }
         state
             .promised

@@ -40,23 +40,40 @@ impl Place {
     }
 }
 
-/// Places without capacity, each with the time of the last refusal or of the try that is under way.
+/// A place without capacity.
+#[derive(Clone, Debug)]
+struct Shortage {
+    /// The last refusal, or the begin of the try that is under way.
+    at: Timestamp,
+    /// UID of the machine that tries again. It may take several passes until it asks EC2.
+    tried_by: Option<String>,
+}
+
+impl Shortage {
+    fn rest(&self, now: Timestamp, retry: Duration) -> Duration {
+        retry.saturating_sub(age(self.at, now))
+    }
+}
+
+/// Places without capacity.
 #[derive(Default)]
-pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Timestamp>>);
+pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Shortage>>);
 
 impl Shortages {
     /// EC2 had no capacity there.
     pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Timestamp) {
         self.0.retain(|_, places| {
-            places.retain(|_, last| age(*last, at) < FORGOTTEN_AFTER);
+            places.retain(|_, last| age(last.at, at) < FORGOTTEN_AFTER);
             !places.is_empty()
         });
-        self.0.entry(pool.clone()).or_default().insert(place, at);
+        let shortage = Shortage { at, tried_by: None };
+        self.0.entry(pool.clone()).or_default().insert(place, shortage);
     }
 
-    /// Subnets to leave aside for now.
+    /// Subnets for this machine to leave aside for now.
     pub(super) fn avoided(
         &self,
+        uid: &str,
         pool: &Pool,
         subnets: &[NetworkSubnet],
         now: Timestamp,
@@ -67,7 +84,7 @@ impl Shortages {
         };
         let is_short = |subnet: &&NetworkSubnet| {
             let mut there = places.iter().filter(|(place, _)| place.holds(subnet));
-            there.any(|(_, at)| age(*at, now) < retry)
+            there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.rest(now, retry).is_zero())
         };
         subnets
             .iter()
@@ -79,14 +96,20 @@ impl Shortages {
     /// How long until one of the places is tried again.
     pub(super) fn rest(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
         let places = self.0.get(pool).into_iter().flatten();
-        let rests = places.map(|(_, at)| retry.saturating_sub(age(*at, now)));
+        let rests = places.map(|(_, short)| short.rest(now, retry));
         rests.filter(|rest| !rest.is_zero()).min().unwrap_or(retry)
     }
 
-    /// A machine is about to try this subnet: where it was short, the others wait for what comes of it.
-    pub(super) fn tried(&mut self, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
-        for (_, at) in self.there(pool, subnet) {
-            *at = now;
+    /// This machine is about to try this subnet: where it was short, the others wait for what comes of it.
+    pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
+        let places = self.0.get_mut(pool).into_iter().flatten();
+        for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {
+            if short.tried_by.as_deref() != Some(uid) {
+                *short = Shortage {
+                    at: now,
+                    tried_by: Some(uid.to_owned()),
+                };
+            }
         }
     }
 
@@ -98,15 +121,6 @@ impl Shortages {
                 self.0.remove(pool);
             }
         }
-    }
-
-    fn there<'a>(
-        &'a mut self,
-        pool: &Pool,
-        subnet: &'a NetworkSubnet,
-    ) -> impl Iterator<Item = (&'a Place, &'a mut Timestamp)> {
-        let places = self.0.get_mut(pool).into_iter().flatten();
-        places.filter(|(place, _)| place.holds(subnet))
     }
 }
 
@@ -138,7 +152,7 @@ mod tests {
 
     fn avoided(shortages: &Shortages, instance_type: &str, now: u64) -> Vec<String> {
         let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
-        let avoided = shortages.avoided(&pool(instance_type), &subnets, at(now), RETRY);
+        let avoided = shortages.avoided("m", &pool(instance_type), &subnets, at(now), RETRY);
         avoided.into_iter().collect()
     }
 
@@ -166,10 +180,20 @@ mod tests {
     fn one_machine_tries_again_and_the_others_wait_for_what_comes_of_it() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
-        shortages.tried(&pool("t3.large"), &subnet("a1", "a"), at(60));
+        shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), ["a1", "a2"]);
         shortages.relieved(&pool("t3.large"), &subnet("a1", "a"));
         assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
+    }
+
+    #[test]
+    fn the_machine_that_tries_again_may_take_several_passes() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
+        assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(62));
+        assert_eq!(avoided(&shortages, "t3.large", 63), ["a1", "a2"]);
     }
 
     #[test]
@@ -183,7 +207,7 @@ mod tests {
     #[test]
     fn a_try_where_nothing_was_short_makes_nobody_wait() {
         let mut shortages = Shortages::default();
-        shortages.tried(&pool("t3.large"), &subnet("b1", "b"), at(0));
+        shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
     }
 }

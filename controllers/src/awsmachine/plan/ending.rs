@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use crate::awsmachine::observe::age;
 
-/// The last attempt that may follow an instance that died in `pending`.
-const LAST_ATTEMPT: i32 = 5;
+/// The most instances of one machine that may die in `pending`.
+const MOST_FAILED: i32 = 5;
 
 /// What follows the end of an instance that never ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,9 @@ pub(in crate::awsmachine) fn ended_before_running(
     timing: &Timing,
 ) -> Ending {
     let code = instance.state_reason.as_ref().map(|reason| reason.code.as_str());
-    let attempt = record
-        .map(|record| record.attempt)
-        .filter(|attempt| *attempt < LAST_ATTEMPT);
-    let (Some(attempt), true) = (attempt, code.is_some_and(is_failed_launch)) else {
+    let failed_before = record.map(|record| record.failed_instances.unwrap_or_default());
+    let failed_before = failed_before.filter(|failed| *failed + 1 < MOST_FAILED);
+    let (Some(failed_before), true) = (failed_before, code.is_some_and(is_failed_launch)) else {
         return Ending::Final;
     };
     if instance.state != InstanceState::Terminated {
@@ -43,7 +42,7 @@ pub(in crate::awsmachine) fn ended_before_running(
     let since = record
         .and_then(|record| record.request.as_ref())
         .map(|request| request.requested_at.0);
-    let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or_default();
+    let doublings = u32::try_from(failed_before).unwrap_or_default();
     let wait = timing.relaunch_backoff.saturating_mul(2_u32.saturating_pow(doublings));
     Ending::NextAttempt(wait.saturating_sub(since.map_or(Duration::ZERO, |since| age(since, now))))
 }

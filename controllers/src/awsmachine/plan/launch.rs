@@ -161,6 +161,11 @@ pub(in crate::awsmachine) fn launch(
                 Then::Verify
             },
         },
+        // Nothing was launched, and what was to be asked has changed.
+        Progress::Recorded => LaunchPlan {
+            look_up: LookUp::No,
+            then: next_attempt,
+        },
         // The call can neither be repeated nor be taken as refused.
         _ => LaunchPlan {
             look_up: LookUp::ByTagsAndToken,

@@ -22,6 +22,7 @@ fn record(attempt: i32) -> LaunchRecord {
         attempt,
         request: Some(request),
         holder: Some("one".into()),
+        failed_instances: None,
         instance_id: None,
     }
 }
@@ -109,12 +110,18 @@ fn a_record_that_lost_its_request_never_gives_its_number_to_another_attempt() {
 
 #[test]
 fn a_call_that_would_differ_from_its_record_is_never_made() {
-    for progress in [Progress::Recorded, Progress::Unanswered, Progress::Unknown] {
+    let looked_up = (LookUp::ByTagsAndToken, Then::LookOnly);
+    let table = [
+        (Progress::Unanswered, looked_up),
+        (Progress::Unknown, looked_up),
+        // No call had an effect: there is nothing to look for.
+        (Progress::Recorded, (LookUp::No, Then::Record(2))),
+    ];
+    for (progress, expected) in table {
         let changed = Attempt {
             same_parameters: false,
             ..attempt(progress)
         };
-        let expected = (LookUp::ByTagsAndToken, Then::LookOnly);
         assert_eq!(plan(&record(1), &changed), expected, "{progress:?}");
     }
 }
@@ -170,7 +177,7 @@ fn two_empty_lookups_well_apart_prove_absence_and_only_when_an_instance_would_ha
 fn an_attempt_older_than_its_token_is_looked_up_and_not_repeated() {
     let later = Timing::default().token_age.as_secs();
     assert_eq!(
-        plan_at(later, Some(&record(1)), &attempt(Progress::Recorded)),
+        plan_at(later, Some(&record(1)), &attempt(Progress::Unanswered)),
         (LookUp::ByTagsAndToken, Then::LookOnly)
     );
 }
@@ -223,7 +230,7 @@ fn the_instance_of_the_open_attempt_counts_even_when_it_has_ended() {
     assert_eq!(adopt(found, None), Adoption::Nothing);
 }
 
-fn ending(state: InstanceState, code: Option<&str>, attempt: i32, now: u64) -> Ending {
+fn ending(state: InstanceState, code: Option<&str>, failed_before: i32, now: u64) -> Ending {
     let ended = Instance {
         state_reason: code.map(|code| StateReason {
             code: code.into(),
@@ -231,7 +238,12 @@ fn ending(state: InstanceState, code: Option<&str>, attempt: i32, now: u64) -> E
         }),
         ..instance("i-a", state, "dev", "team-a/m")
     };
-    ended_before_running(&ended, Some(&record(attempt)), at(now), &Timing::default())
+    // Attempts that EC2 refused for lack of capacity have numbers too, and are no deaths.
+    let record = LaunchRecord {
+        failed_instances: Some(failed_before).filter(|failed| *failed > 0),
+        ..record(70)
+    };
+    ended_before_running(&ended, Some(&record), at(now), &Timing::default())
 }
 
 #[test]
@@ -249,20 +261,27 @@ fn only_failures_of_ec2_itself_deserve_another_attempt() {
         (None, Ending::Final),
     ];
     for (code, expected) in table {
-        assert_eq!(ending(InstanceState::Terminated, code, 1, 3600), expected, "{code:?}");
+        assert_eq!(ending(InstanceState::Terminated, code, 0, 3600), expected, "{code:?}");
     }
-    let shutting_down = ending(InstanceState::ShuttingDown, Some("Server.InternalError"), 1, 3600);
+    let shutting_down = ending(InstanceState::ShuttingDown, Some("Server.InternalError"), 0, 3600);
     assert_eq!(shutting_down, Ending::Awaited);
 }
 
 #[test]
-fn attempts_after_a_death_come_later_each_time_and_end_at_the_fifth() {
-    let after = |attempt, now| ending(InstanceState::Terminated, Some("Server.InternalError"), attempt, now);
-    for (attempt, wait) in [(1, 30), (2, 60), (3, 120), (4, 240)] {
+fn attempts_after_a_death_come_later_each_time_and_end_at_the_fifth_death() {
+    let after = |failed_before, now| {
+        ending(
+            InstanceState::Terminated,
+            Some("Server.InternalError"),
+            failed_before,
+            now,
+        )
+    };
+    for (failed_before, wait) in [(0, 30), (1, 60), (2, 120), (3, 240)] {
         let expected = Ending::NextAttempt(Duration::from_secs(wait - 10));
-        assert_eq!(after(attempt, 10), expected, "attempt {attempt}");
+        assert_eq!(after(failed_before, 10), expected, "after {failed_before} others");
     }
-    assert_eq!(after(5, 3600), Ending::Final);
+    assert_eq!(after(4, 3600), Ending::Final);
 }
 
 #[test]

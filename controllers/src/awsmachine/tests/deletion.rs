@@ -106,6 +106,53 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
 }
 
 #[tokio::test]
+async fn a_lookup_that_comes_too_soon_for_aws_is_made_again() {
+    for call in ["GetCallerIdentity", "DescribeInstances"] {
+        let scene = never_launched().await;
+        scene.aws.fail_next(call, refused(call, "RequestLimitExceeded"));
+        let throttled = scene.pass().await;
+        assert_eq!(throttled.says(INSTANCE_READY), "False/DeletionBlocked", "{call}");
+        let pass = scene.pass().await;
+        assert_released(&scene, &pass);
+    }
+}
+
+#[tokio::test]
+async fn a_stored_refusal_counts_only_together_with_a_lookup() {
+    let mut scene = Scene::new();
+    scene.refused_with("InvalidAMIID.NotFound").await;
+    scene.restart();
+    scene.delete();
+    // A backup may have brought the refusal back, and what was launched since is not in it.
+    scene
+        .aws
+        .fail_next("DescribeInstances", unanswered("DescribeInstances"));
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let pass = scene.pass().await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn a_termination_whose_end_aws_does_not_show_says_why() {
+    let scene = Scene::running().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
+    scene.delete();
+    let awaited = scene.pass().await;
+    assert_eq!(awaited.says(INSTANCE_READY), "False/Terminating");
+    scene
+        .aws
+        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let message = blocked.message(INSTANCE_READY);
+    assert!(
+        message.contains(FIRST) && message.contains("UnauthorizedOperation"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_none() {
     let scene = never_launched().await;
     let stray = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
@@ -123,7 +170,7 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
             "write_status"
         ]
     );
-    assert_eq!(pass.next, Next::Requeue(Timing::default().transition_interval));
+    assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
     let waiting = scene.pass().await;
     assert_eq!(
         waiting.calls,

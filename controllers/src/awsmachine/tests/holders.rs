@@ -38,6 +38,46 @@ async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_
 }
 
 #[tokio::test]
+async fn what_became_of_our_call_counts_no_more_once_another_process_has_claimed_its_record() {
+    let scene = Scene::new();
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    // The refusal could not be stored, and then the other process had called.
+    scene.kubernetes.fail_after(2, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    scene.edit(|machine| {
+        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
+        record.expect("a record").holder = Some("another".into());
+    });
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls[0], "DescribeInstances", "looked up before anything");
+    assert_eq!(
+        scene.tokens(),
+        ["uid-m-1", "uid-m-1"],
+        "the attempt is claimed, and not taken as refused"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_to_an_earlier_attempt_is_never_recorded_for_another() {
+    let scene = Scene::new();
+    scene.kubernetes.fail_after(2, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    scene.edit(|machine| {
+        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
+        let record = record.expect("a record");
+        record.attempt = 2;
+        record.holder = Some("another".into());
+        record.request.as_mut().expect("a request").client_token = "uid-m-2".into();
+    });
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls[0], "DescribeInstances", "found by its tags instead");
+    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(pass.launch().attempt, 1, "with the number of its own attempt");
+}
+
+#[tokio::test]
 async fn a_record_that_cannot_be_claimed_is_not_called() {
     let scene = Scene::recorded_by_another().await;
     scene.kubernetes.fail_after(0, "write_status");

@@ -200,6 +200,72 @@ async fn an_instance_that_only_the_spec_names_is_believed_when_aws_shows_our_tag
 }
 
 #[tokio::test]
+async fn ids_that_name_no_instance_or_two_are_refused_and_nothing_is_launched_beside_them() {
+    let id = "i-0000000000000000a";
+    let table = [
+        (Some("aws:///eu-west-1a/my-vm"), None),
+        (None, Some("my-vm")),
+        (None, Some("i-*")),
+        (Some("aws:///eu-west-1a/i-0000000000000000b"), Some(id)),
+    ];
+    for (provider_id, instance_id) in table {
+        let scene = Scene::new();
+        scene.edit(|machine| {
+            machine.spec.provider_id = provider_id.map(str::to_owned);
+            machine.spec.instance_id = instance_id.map(str::to_owned);
+        });
+        scene
+            .aws
+            .put_instance(instance(id, InstanceState::Running, "dev", "team-a/other"));
+        let pass = scene.pass().await;
+        assert_eq!(
+            pass.says(INSTANCE_READY),
+            "False/InvalidSpec",
+            "{provider_id:?} {instance_id:?}"
+        );
+        assert!(scene.aws.launches().is_empty());
+        assert!(!pass.status().provisioned());
+    }
+}
+
+#[tokio::test]
+async fn an_id_of_another_instance_that_somebody_wrote_after_the_launch_is_named_and_never_published() {
+    for by_provider_id in [true, false] {
+        let scene = Scene::new();
+        scene.pass().await;
+        scene.edit(|machine| {
+            let another = "i-0000000000000000b".to_owned();
+            if by_provider_id {
+                machine.spec.provider_id = Some(format!("aws:///eu-west-1a/{another}"));
+            } else {
+                machine.spec.instance_id = Some(another);
+            }
+        });
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec");
+        let message = pass.message(INSTANCE_READY);
+        assert!(
+            message.contains(FIRST) && message.contains("i-0000000000000000b"),
+            "{message}"
+        );
+        assert!(!pass.status().provisioned());
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_aws_does_not_show_for_now_says_so_until_it_has_run() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene
+        .aws
+        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
+    let pending = scene.pass().await;
+    assert_eq!(pending.says(INSTANCE_READY), "False/Pending");
+    assert!(pending.message(INSTANCE_READY).contains("UnauthorizedOperation"));
+}
+
+#[tokio::test]
 async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
     let scene = Scene::new();
     scene.edit(|machine| machine.spec.instance_id = Some("i-0000000000000000a".into()));
