@@ -233,14 +233,14 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         ),
         (
             json!({"attempt": 1}),
-            Some("everything but holder and instanceID is required"),
+            Some("everything but holder, failedInstances and instanceID is required"),
         ),
         (json!({"attempt": -1}), Some("status.launch.attempt")),
         (json!({}), Some("status.launch.attempt: Required")),
     ];
     for field in needed.iter().filter(|field| *field != "attempt") {
         let without = merged(&whole, &json!({field: null}));
-        cases.push((without, Some("everything but holder and instanceID is required")));
+        cases.push((without, Some("everything but holder, failedInstances and instanceID is required")));
         let alone = json!({"attempt": 0, field: whole[field]});
         cases.push((alone, Some("attempt 0 stands alone")));
     }
