@@ -9,6 +9,7 @@ pub mod kubernetes;
 pub mod oversight;
 mod resync;
 mod retry;
+mod tags;
 #[cfg(test)]
 mod testing;
 mod transitions;

@@ -139,7 +139,10 @@ fn row(field: &Field) -> Option<String> {
         When::Set => format!("!({}) && {}", silent("after"), silent("before")),
         When::Changed => {
             let value = |spec: &str| format!("variables.{spec}.?{}.orValue(null)", field.path.replace('.', ".?"));
-            format!("oldObject != null && {} != {}", value("after"), value("before"))
+            // Of machines alone. Templates cannot change, and a topology would never go on if Cluster API's dry run onto one,
+            // by which it finds out that it needs another, were refused.
+            let changed = format!("{} != {}", value("after"), value("before"));
+            format!("!variables.isTemplate && oldObject != null && {changed}")
         }
         When::Managed => return None,
     };
@@ -207,15 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_takes_effect_at_creation_is_refused_only_where_it_changes() {
+    fn a_field_that_takes_effect_at_creation_is_refused_only_where_it_changes_on_a_machine() {
         let changed = Field {
             when: When::Changed,
             ..FIELD
         };
         assert_eq!(
             row(&changed).unwrap(),
-            "oldObject != null && variables.after.?a.?b.orValue(null) != variables.before.?a.?b.orValue(null) \
-             ? 'a.b (set c)' : ''"
+            "!variables.isTemplate && oldObject != null \
+             && variables.after.?a.?b.orValue(null) != variables.before.?a.?b.orValue(null) ? 'a.b (set c)' : ''"
         );
     }
 

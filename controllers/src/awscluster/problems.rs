@@ -11,6 +11,10 @@ impl Problems {
         self.0.push((reason, message));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the text can be published as an id of this kind; a problem with `path` where it cannot.
     pub(super) fn accepts_id(&mut self, path: &str, prefix: &str, text: &str) -> bool {
         let accepted = is_id(prefix, text);

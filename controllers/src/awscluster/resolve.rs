@@ -13,6 +13,7 @@ use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, Ne
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
 use super::problems::Problems;
+use crate::tags;
 
 /// What is known from AWS about what the spec declares.
 #[derive(Clone)]
@@ -52,7 +53,8 @@ pub(super) struct Resolution {
     pub(super) failure_domains: Vec<FailureDomain>,
     /// `NetworkReady`.
     pub(super) condition: ConditionUpdate,
-    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own.
+    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own; and no tag
+    /// stands against it.
     pub(super) usable: bool,
 }
 
@@ -82,10 +84,16 @@ pub(super) fn resolve(
     lookup: &Lookup,
     before: Option<&MachineNetwork>,
 ) -> Resolution {
+    let mut problems = Problems::default();
+    // With one of these no machine is launched, for all get the cluster's tags.
+    for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
+        problems.add(refused.reason, refused.message);
+    }
+    let launchable = problems.is_empty();
     if let Lookup::Kept(network, failure_domains) = lookup {
         return Resolution {
-            usable: spec.subnets().is_empty() || !network.subnets.is_empty(),
-            condition: declared(network),
+            usable: launchable && (spec.subnets().is_empty() || !network.subnets.is_empty()),
+            condition: problems.condition().unwrap_or_else(|| declared(network)),
             network: network.as_ref().clone(),
             failure_domains: failure_domains.clone(),
         };
@@ -95,17 +103,7 @@ pub(super) fn resolve(
         _ => None,
     };
     let known = before.filter(|_| matches!(lookup, Lookup::Failed(_) | Lookup::NotPossible));
-    let mut problems = Problems::default();
-    let region = spec.region().unwrap_or_default();
-    if region.is_empty() {
-        let empty = spec.region.as_ref().is_none_or(String::is_empty);
-        let wrong = if empty {
-            "empty: set it"
-        } else {
-            "no name of a region: correct it"
-        };
-        problems.add(Reason::InvalidSpec, format!("spec.region is {wrong}"));
-    }
+    let region = region(spec, &mut problems);
     // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
     let vpc = vpc(spec, region, found, known, &mut problems);
     let subnets = subnets(spec, region, found, known, &mut problems);
@@ -133,11 +131,26 @@ pub(super) fn resolve(
         _ => declared(&network),
     });
     Resolution {
-        usable: !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
+        usable: launchable && !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
         failure_domains: failure_domains(&network.subnets),
         condition,
         network,
     }
+}
+
+/// The declared region, empty where it is none.
+fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut Problems) -> &'a str {
+    let region = spec.region().unwrap_or_default();
+    if region.is_empty() {
+        let empty = spec.region.as_ref().is_none_or(String::is_empty);
+        let wrong = if empty {
+            "empty: set it"
+        } else {
+            "no name of a region: correct it"
+        };
+        problems.add(Reason::InvalidSpec, format!("spec.region is {wrong}"));
+    }
+    region
 }
 
 /// What the published field stands for in the spec.

@@ -8,9 +8,11 @@ use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{ID_LENGTH, MachineNetwork, Oversized, is_longer};
 use capa_api::unsupported::{self, Found, When};
-use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, identifying_tag};
+use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::{Placement, Problem};
 use kube::Resource as _;
+
+use crate::tags;
 
 /// What a request is made from besides the machine itself.
 pub(super) struct Ingredients<'a> {
@@ -136,14 +138,9 @@ fn tags(machine: &AWSMachine, ingredients: &Ingredients<'_>) -> BTreeMap<String,
 
 /// Tags that claim ownership cannot be set by a user: they decide what is deleted.
 pub(super) fn refused_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Option<Problem> {
-    let is_system =
-        |key: &&String| identifying_tag(key) || key.starts_with("kubernetes.io/cluster/") || key.starts_with("aws:");
-    let mut keys = spec.additional_tags.keys().chain(network.additional_tags.keys());
-    let key = keys.find(is_system)?;
-    Some(Problem::new(
-        Reason::Conflict,
-        format!("additionalTags: {key} is a tag of the provider or of AWS: remove it"),
-    ))
+    let path = "additionalTags";
+    let mut refused = tags::refused(path, &spec.additional_tags).chain(tags::refused(path, &network.additional_tags));
+    refused.next()
 }
 
 /// What no launch could honour: named instead of being left out.

@@ -14,9 +14,7 @@ async fn a_managed_cluster_waits_for_a_later_release_and_is_let_go_when_it_becom
     let scenario = Scenario::new("not-managed-yet").await?;
     let before = scenario.user.dump().await?;
     let manager = scenario.manager().await?;
-    let not_ours = scenario.unmanaged("dev", "").replace("  unmanaged: true\n", "");
-    let not_ours = not_ours.replace("{name: dev}", &format!("{{name: dev, finalizers: [{FINALIZER}]}}"));
-    scenario.owned("dev", &not_ours).await?;
+    scenario.owned("dev", &managed(&scenario)).await?;
     let message = scenario.says("dev", "Ready", "False", "NotManagedYet").await?;
     assert!(message.contains("spec.unmanaged: true"), "{message}");
     scenario.reconciles_without_a_write(&manager, "dev", 10).await?;
@@ -36,6 +34,46 @@ async fn a_managed_cluster_waits_for_a_later_release_and_is_let_go_when_it_becom
     let journal = scenario.environment.aws().manager_journal();
     assert!(journal.mutating().is_empty(), "{journal}");
     assert_eq!(scenario.user.dump().await?, before);
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+/// A managed cluster named `dev` with our finalizer, as another release or CAPA leaves it.
+fn managed(scenario: &Scenario) -> String {
+    let managed = scenario.unmanaged("dev", "").replace("  unmanaged: true\n", "");
+    managed.replace("{name: dev}", &format!("{{name: dev, finalizers: [{FINALIZER}]}}"))
+}
+
+#[tokio::test]
+async fn a_cluster_that_another_controller_takes_over_while_it_lives_is_let_go_and_not_deleted() -> anyhow::Result<()> {
+    let scenario = Scenario::new("taken-over").await?;
+    let network = scenario.user.dump().await?;
+    let manager = scenario.manager().await?;
+    scenario.owned("dev", &managed(&scenario)).await?;
+    scenario.says("dev", "Ready", "False", "NotManagedYet").await?;
+    let before = scenario.aws_cluster("dev").await?;
+    assert_eq!(before.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
+
+    scenario
+        .change(
+            "dev",
+            json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "another"}}}),
+        )
+        .await?;
+    eventually(WITHIN, "our finalizer to be off", async || {
+        let finalizers = scenario.aws_cluster("dev").await?.metadata.finalizers;
+        ensure!(finalizers.is_none(), "there are {finalizers:?}");
+        Ok(())
+    })
+    .await?;
+    scenario.reconciles_without_a_write(&manager, "dev", 5).await?;
+    let after = scenario.aws_cluster("dev").await?;
+    assert_eq!(after.metadata.uid, before.metadata.uid);
+    assert_eq!(after.metadata.deletion_timestamp, None);
+    assert_eq!(after.data, before.data, "spec and status are the other's now");
+    let journal = scenario.environment.aws().manager_journal();
+    assert!(journal.is_empty(), "{journal}");
+    assert_eq!(scenario.user.dump().await?, network);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
@@ -170,13 +208,16 @@ async fn a_cluster_is_left_alone_while_it_carries_the_annotation_paused() -> any
     scenario.environment.finish().await
 }
 
-/// A change of a paused cluster has no effect, no call and no write but the condition, until `resume`.
+/// A change of a paused cluster has no effect, no call and no write but the condition, until `resume`. The change also
+/// puts our finalizer on, which comes off an unmanaged cluster that is not paused.
 async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     scenario.says("dev", "Paused", "True", "Paused").await?;
     let before = scenario.aws_cluster("dev").await?;
     let calls = scenario.calls();
+    let mut spec = before.data["spec"].clone();
+    spec["additionalTags"] = json!({"cost-centre": "42"});
     scenario
-        .change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}}))
+        .change("dev", json!({"metadata": {"finalizers": [FINALIZER]}, "spec": spec}))
         .await?;
     eventually(WITHIN, "the condition to be about the changed spec", async || {
         let cluster = scenario.aws_cluster("dev").await?;
@@ -192,6 +233,8 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
     })
     .await?;
     let paused = scenario.aws_cluster("dev").await?;
+    assert_eq!(paused.data["spec"], spec);
+    assert_eq!(paused.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
     for field in ["ready", "initialization", "failureDomains", "network"] {
         assert_eq!(paused.data["status"][field], before.data["status"][field], "{field}");
     }
@@ -213,5 +256,7 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
         );
         Ok(())
     })
-    .await
+    .await?;
+    assert_eq!(scenario.aws_cluster("dev").await?.metadata.finalizers, None);
+    Ok(())
 }

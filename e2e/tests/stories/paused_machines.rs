@@ -1,6 +1,7 @@
 //! Machines that are paused: no AWS call of any kind on their account, and on they go afterwards.
 
 use anyhow::ensure;
+use capa_api::meta::MACHINE_FINALIZER;
 use capa_e2e::aws_proxy::Mark;
 use capa_e2e::{Manager, eventually};
 use serde_json::json;
@@ -21,13 +22,21 @@ async fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<
         .await?;
     let mark = scenario.environment.aws().mark();
     scenario.machine("single", "dev", INLINE).await?;
-    // Core gives no owner to the machines of a paused cluster, so the cluster is known by label alone.
-    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "dev"}}});
-    scenario.patch(OURS, "AWSMachine", "single", label).await?;
+    // Core gives no owner to the machines of a paused cluster. With one, nothing but the pause keeps our finalizer off.
+    let machine = scenario.get(CORE, "Machine", "single").await?.metadata.uid;
+    let owned = json!({"metadata": {
+        "labels": {"cluster.x-k8s.io/cluster-name": "dev"},
+        "ownerReferences": [{"apiVersion": CORE, "kind": "Machine", "name": "single", "uid": machine}],
+    }});
+    scenario.patch(OURS, "AWSMachine", "single", owned).await?;
     scenario
         .condition("AWSMachine", "single", "Paused", "True", "Paused")
         .await?;
+    scenario.looked_again("single", &manager).await?;
     no_call_since(&scenario, mark);
+    let paused = scenario.get(OURS, "AWSMachine", "single").await?;
+    assert_eq!(paused.metadata.finalizers, None);
+    assert_eq!(paused.metadata.generation, Some(1), "nobody has written to the spec");
 
     scenario
         .patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
@@ -47,6 +56,8 @@ async fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<
     scenario.begin_deletion(OURS, "AWSMachine", "single").await?;
     scenario.looked_again("single", &manager).await?;
     no_call_since(&scenario, mark);
+    let held = scenario.get(OURS, "AWSMachine", "single").await?;
+    assert_eq!(held.metadata.finalizers, Some(vec![MACHINE_FINALIZER.to_owned()]));
     scenario
         .patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
         .await?;
@@ -65,7 +76,8 @@ async fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Re
     scenario.machine("asleep", "dev", INLINE).await?;
     let ready = scenario.machine_ready("asleep").await?;
     let id = text(&ready, "/spec/instanceID").to_owned();
-    pause(&scenario, "asleep", json!("")).await?;
+    // The annotation counts, not what it says.
+    pause(&scenario, "asleep", json!("false")).await?;
     scenario
         .condition("AWSMachine", "asleep", "Paused", "True", "Paused")
         .await?;

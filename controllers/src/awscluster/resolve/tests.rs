@@ -1,3 +1,4 @@
+use capa_api::conditions::ConditionStatus;
 use capa_cloud::CloudError;
 use serde_json::{Value, json};
 
@@ -129,4 +130,37 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
         "{}",
         resolved.condition.message
     );
+}
+
+#[test]
+fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
+    let spec: AWSClusterSpec = serde_json::from_value(json!({
+        "region": "eu-west-1",
+        "unmanaged": true,
+        "additionalTags": {"MachineName": "a", "kubernetes.io/cluster/y": "owned", "team": "a"},
+    }))
+    .unwrap();
+    let resolved = |lookup| resolve(&spec, "dev", &lookup, None);
+    // What another release found nothing wrong with.
+    let kept = Lookup::Kept(Box::new(resolved(Lookup::NotWanted).network), vec![]);
+    for lookup in [
+        Lookup::Found(Box::default()),
+        refused(),
+        Lookup::NotPossible,
+        Lookup::NotWanted,
+        kept,
+    ] {
+        let resolved = resolved(lookup);
+        let condition = &resolved.condition;
+        assert_eq!(
+            (condition.status, condition.reason),
+            (ConditionStatus::False, Reason::Conflict)
+        );
+        for key in ["MachineName", "kubernetes.io/cluster/y"] {
+            let named = format!("spec.additionalTags: {key} is a tag of the provider or of AWS: remove it");
+            assert!(condition.message.contains(&named), "{}", condition.message);
+        }
+        assert!(!condition.message.contains("team"), "{}", condition.message);
+        assert!(!resolved.usable, "no machine of this cluster can be launched");
+    }
 }

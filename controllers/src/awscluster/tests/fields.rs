@@ -168,6 +168,28 @@ async fn the_published_network_is_the_one_that_the_spec_declares() {
 }
 
 #[tokio::test]
+async fn a_tag_that_no_machine_is_launched_with_makes_ready_fall_and_leaves_provisioned() {
+    let scene = Scene::new();
+    let reserved = format!("{NETWORK}, additionalTags: {{team: a, MachineName: mine}}");
+    let fresh = scene.pass(&aws_cluster(&reserved)).await;
+    let before = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(before.says(ConditionType::Ready), "True/Ready");
+    let edited = scene.edited(&before, &reserved).await;
+    for pass in [&fresh, &edited] {
+        assert!(pass.status().provisioned());
+        assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
+        for condition in [ConditionType::NetworkReady, ConditionType::Ready] {
+            assert_eq!(pass.says(condition), "False/Conflict");
+            let message = pass.message(condition);
+            assert!(message.starts_with("spec.additionalTags: MachineName is"), "{message}");
+        }
+    }
+    let mended = scene.edited(&edited, NETWORK).await;
+    assert_eq!(mended.says(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(mended.says(ConditionType::Ready), "True/Ready");
+}
+
+#[tokio::test]
 async fn a_field_without_effect_is_named_and_holds_nothing_back() {
     let set = BTreeMap::from([
         (

@@ -298,6 +298,29 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_pause_keeps_our_finalizer_off_a_machine_that_would_get_it() {
+    for by_annotation in [true, false] {
+        let scene = Scene::new();
+        if by_annotation {
+            scene.edit(|machine| {
+                let annotations = machine.annotations_mut();
+                annotations.insert(meta::PAUSED_ANNOTATION.into(), "false".into());
+            });
+        } else {
+            let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+            cluster.spec.paused = Some(true);
+            scene.kubernetes.put_cluster(cluster);
+        }
+        let before = scene.machine("m").unwrap();
+        let paused = scene.pass().await;
+        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.calls, ["write_status"]);
+        assert_eq!(paused.machine().finalizers(), [""; 0]);
+        assert_eq!(paused.machine().spec, before.spec);
+    }
+}
+
+#[tokio::test]
 async fn an_object_on_its_way_to_another_management_cluster_is_left_alone() {
     let scene = Scene::running().await;
     scene.edit(|machine| {

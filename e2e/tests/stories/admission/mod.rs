@@ -5,6 +5,7 @@
 
 mod clusters_changed;
 mod clusters_created;
+mod every_field;
 mod identities;
 mod machines_changed;
 mod machines_created;
