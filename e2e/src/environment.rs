@@ -175,7 +175,8 @@ impl TestEnvironment {
         for event in events.list(&ListParams::default()).await?.items {
             texts.push(("an event", serde_json::to_string(&event)?));
         }
-        left_behind::ensure_secrets_are_kept(&self.folder, texts)?;
+        let secrets = left_behind::secrets(&self.account.sessions());
+        left_behind::ensure_secrets_are_kept(&secrets, &self.folder, texts)?;
         if self.managers.load(Ordering::Relaxed) > 0 {
             left_behind::ensure_conditions_are_explained(&objects)?;
         }

@@ -9,21 +9,29 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::{aws_proxy::SECRET_KEYS, fixtures, planted, programs};
+use crate::{
+    aws_proxy::{SECRET_KEYS, Session},
+    fixtures, planted, programs,
+};
 
-/// What no log, event, condition or call may show: the bootstrap data and the secret access keys of all tests.
-pub(crate) fn secrets() -> Vec<String> {
-    vec![fixtures::JOIN_TOKEN.to_owned(), SECRET_KEYS.to_owned()]
+/// What no log, event, condition or call may show: the bootstrap data and the secret access keys of all tests, and what
+/// the sessions of one test's account are signed with.
+pub(crate) fn secrets(sessions: &[Session]) -> Vec<String> {
+    let lasting = [fixtures::JOIN_TOKEN.to_owned(), SECRET_KEYS.to_owned()];
+    lasting
+        .into_iter()
+        .chain(sessions.iter().flat_map(Session::secrets))
+        .collect()
 }
 
-/// An error if a log in this folder, or one of these texts, shows a secret.
+/// An error if a log in this folder, or one of these texts, shows one of the secrets.
 pub(crate) fn ensure_secrets_are_kept<'a>(
+    secrets: &[String],
     logs: &Path,
     texts: impl IntoIterator<Item = (&'a str, String)>,
 ) -> anyhow::Result<()> {
-    let secrets = secrets();
     let keeps = |name: &str, text: &[u8]| {
-        let found = planted::found(text, &secrets);
+        let found = planted::found(text, secrets);
         ensure!(found.is_empty(), "{name} shows a secret: {found:?}");
         Ok(())
     };
@@ -84,11 +92,15 @@ mod tests {
     fn a_log_or_a_text_that_shows_a_secret_is_an_error_that_names_it() {
         let logs = tempfile::TempDir::new().unwrap();
         fs::write(logs.path().join("manager-1.log"), "fine").unwrap();
-        ensure_secrets_are_kept(logs.path(), [("the events", "fine".to_owned())]).unwrap();
-        let shown = ensure_secrets_are_kept(logs.path(), [("the events", format!("a {SECRET_KEYS}0001"))]);
+        ensure_secrets_are_kept(&secrets(&[]), logs.path(), [("the events", "fine".to_owned())]).unwrap();
+        let shown = ensure_secrets_are_kept(
+            &secrets(&[]),
+            logs.path(),
+            [("the events", format!("a {SECRET_KEYS}0001"))],
+        );
         assert!(format!("{:#}", shown.unwrap_err()).contains("the events"));
         fs::write(logs.path().join("manager-2.log"), fixtures::user_data("")).unwrap();
-        let logged = ensure_secrets_are_kept(logs.path(), []).unwrap_err();
+        let logged = ensure_secrets_are_kept(&secrets(&[]), logs.path(), []).unwrap_err();
         assert!(format!("{logged:#}").contains("manager-2.log"), "{logged:#}");
     }
 }

@@ -28,6 +28,7 @@ pub struct ManagerBuilder<'a> {
     flags: Vec<String>,
     key: AccessKey,
     leader_election: bool,
+    variables: Vec<(String, String)>,
 }
 
 impl<'a> ManagerBuilder<'a> {
@@ -37,6 +38,7 @@ impl<'a> ManagerBuilder<'a> {
             flags: Vec::new(),
             key: environment.aws().key().clone(),
             leader_election: false,
+            variables: Vec::new(),
         }
     }
 
@@ -51,6 +53,13 @@ impl<'a> ManagerBuilder<'a> {
     #[must_use]
     pub fn leader_election(mut self) -> Self {
         self.leader_election = true;
+        self
+    }
+
+    /// Adds a variable to its environment, e.g. `RUST_LOG`. Only for [`start`](Self::start).
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -121,7 +130,8 @@ impl<'a> ManagerBuilder<'a> {
             .env("AWS_ACCESS_KEY_ID", &self.key.access_key_id)
             .env("AWS_SECRET_ACCESS_KEY", &self.key.secret_access_key)
             .env("AWS_EC2_METADATA_DISABLED", "true")
-            .env("RUST_BACKTRACE", "1");
+            .env("RUST_BACKTRACE", "1")
+            .envs(self.variables.iter().cloned());
         if self.leader_election {
             let namespace = self.environment.namespace();
             provider::grant_lease(&self.environment.client(), namespace).await?;

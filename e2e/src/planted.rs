@@ -1,4 +1,4 @@
-//! Looks for planted secrets in what a test leaves behind: as they are, in base64, and compressed in base64.
+//! Looks for planted secrets in what a test leaves behind: as they are, in base64, compressed, and as lists of bytes.
 
 use std::io::Read as _;
 
@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 /// Base64 in base64 (a Secret's data of user data, for instance) is as deep as anything is wrapped.
 const DEPTH: usize = 3;
 
-/// No secret worth the name is shorter in base64.
+/// No secret worth the name is shorter, in base64 or in bytes.
 const SHORTEST: usize = 16;
 
 /// Where the end of what a gzip stream holds is not reached, it is not user data.
@@ -26,26 +26,30 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, or compressed by gzip in base64.
+/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, as a list of bytes, or compressed by
+/// gzip.
 pub fn found<'a>(text: &[u8], secrets: &'a [String]) -> Vec<&'a str> {
-    let seen = |secret: &&String| contains(text, secret.as_bytes()) || inside(text, secret.as_bytes(), DEPTH);
-    secrets.iter().filter(seen).map(String::as_str).collect()
+    let mut unseen: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    search(text, &mut unseen, DEPTH);
+    let seen = |secret: &&str| !unseen.contains(secret);
+    secrets.iter().map(String::as_str).filter(seen).collect()
+}
+
+/// Takes out of `unseen` what is in the text, or in anything that the text wraps.
+fn search(text: &[u8], unseen: &mut Vec<&str>, depth: usize) {
+    unseen.retain(|secret| !contains(text, secret.as_bytes()));
+    let Some(depth) = depth.checked_sub(1).filter(|_| !unseen.is_empty()) else {
+        return;
+    };
+    if text.contains(&b'%') {
+        search(&percent_decoded(text), unseen, depth);
+    }
+    let unwrapped = runs(text).flat_map(decoded).chain(lists(text)).chain(streams(text));
+    unwrapped.for_each(|bytes| search(&bytes, unseen, depth));
 }
 
 fn contains(text: &[u8], secret: &[u8]) -> bool {
     text.windows(secret.len()).any(|window| window == secret)
-}
-
-/// Whether the secret is in anything that the text wraps.
-fn inside(text: &[u8], secret: &[u8], depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else {
-        return false;
-    };
-    let holds = |unwrapped: &[u8]| contains(unwrapped, secret) || inside(unwrapped, secret, depth);
-    let forms = text.contains(&b'%').then(|| percent_decoded(text));
-    forms.is_some_and(|decoded| holds(&decoded))
-        || runs(text).any(|run| decoded(run).any(|bytes| holds(&bytes)))
-        || streams(text).any(|content| holds(&content))
 }
 
 fn percent_decoded(text: &[u8]) -> Vec<u8> {
@@ -82,6 +86,21 @@ fn decoded(run: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         let end = rest.len() - usize::from(rest.len() % 4 == 1);
         LENIENT.decode(rest.get(..end)?).ok()
     })
+}
+
+/// The lists of decimal numbers that may be bytes as Rust prints them, in one line or in many.
+fn lists(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    // Within JSON a new line is `\n`.
+    let is_list = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || b",\\n".contains(byte);
+    text.split(move |byte| !is_list(byte))
+        .map(|list| list.split(|byte| *byte == b',').filter_map(number).collect())
+        .filter(|bytes: &Vec<u8>| bytes.len() >= SHORTEST)
+}
+
+fn number(item: &[u8]) -> Option<u8> {
+    let digits = item.iter().filter(|byte| byte.is_ascii_digit());
+    let text: String = digits.map(|digit| char::from(*digit)).collect();
+    text.parse().ok()
 }
 
 /// What the gzip streams in some bytes hold.
@@ -133,6 +152,12 @@ mod tests {
                 .append_pair("Action", "RunInstances")
                 .append_pair("UserData", &BASE64_STANDARD.encode(compressed()))
                 .finish(),
+            // As Rust prints bytes, in one line, in many, and in many within JSON.
+            format!("{:?}", plain.as_bytes()),
+            format!("ByteString({:#?})", plain.as_bytes()),
+            format!("{:#?}", plain.as_bytes()).escape_debug().to_string(),
+            format!("{:?}", compressed()),
+            format!("{:?}", BASE64_STANDARD.encode(&plain).as_bytes()),
         ];
         let secrets = ["another".repeat(5), SECRET.to_owned()];
         for text in wrapped {

@@ -10,6 +10,7 @@ use super::faults::{Fault, InjectedFault};
 use super::held::{self, UnansweredLaunch};
 use super::journal::{Journal, Mark, RawLaunch};
 use super::limits::Limits;
+use super::sessions::Session;
 use super::state::{AccountState, KeyEntry, Shared};
 
 /// How every secret access key begins, to look for them all at once.
@@ -163,6 +164,12 @@ impl Account {
     pub fn raw_launches(&self) -> Vec<RawLaunch> {
         let launches = self.change(|account| account.raw_launches.clone());
         launches.unwrap_or_default()
+    }
+
+    /// All sessions of the account's roles that were ever handed out, to whomever.
+    pub fn sessions(&self) -> Vec<Session> {
+        let sessions = self.change(|account| account.sessions.clone());
+        sessions.unwrap_or_default()
     }
 
     /// All calls of this account, the user's included.

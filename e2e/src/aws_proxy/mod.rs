@@ -27,6 +27,7 @@ mod launches;
 mod limits;
 mod pipeline;
 mod request;
+mod sessions;
 mod state;
 mod tokens;
 mod upstream;
@@ -49,6 +50,7 @@ pub use account::{AccessKey, Account, SECRET_KEYS};
 pub use faults::{Fault, InjectedFault};
 pub use held::UnansweredLaunch;
 pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};
+pub use sessions::Session;
 use state::{KeyEntry, Shared};
 use upstream::Moto;
 

@@ -11,6 +11,7 @@ use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{Request, Scope};
+use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
 use super::{changes, launches};
 
@@ -201,7 +202,8 @@ async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refus
     let answer = shared.moto.call(account, &request.scope, &request.parameters).await?;
     if answer.succeeded() {
         let tree = answer.tree().map_err(unreadable)?;
-        let access_key_id = tree.find("AccessKeyId").map(|key| key.text.clone()).unwrap_or_default();
+        let session = Session::read(&tree, &answer);
+        let access_key_id = session.access_key_id.clone();
         let session_name = request.parameter("RoleSessionName").unwrap_or_default().to_owned();
         let role = AssumedRole {
             arn: arn.to_owned(),
@@ -212,6 +214,7 @@ async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refus
             ..KeyEntry::of(account)
         };
         shared.with(|state| state.keys.insert(access_key_id, entry));
+        shared.with_account(account, |account| account.sessions.push(session));
     }
     Ok(answer)
 }

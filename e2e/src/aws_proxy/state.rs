@@ -13,6 +13,7 @@ use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
 use super::limits::Limits;
 use super::pipeline::Caller;
 use super::request::Request;
+use super::sessions::Session;
 use super::tokens::Tokens;
 use super::upstream::Moto;
 
@@ -69,6 +70,8 @@ pub(super) struct AccountState {
     pub(super) unanswered: Unanswered,
     /// With user data in them.
     pub(super) raw_launches: Vec<RawLaunch>,
+    /// Of the account's roles, with their secrets.
+    pub(super) sessions: Vec<Session>,
 }
 
 impl fmt::Debug for Shared {

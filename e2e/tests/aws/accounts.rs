@@ -1,6 +1,7 @@
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use capa_e2e::aws_proxy::AccessKey;
 use capa_e2e::aws_proxy::xml::Element;
+use capa_e2e::planted;
 use capa_e2e::user::{User, client, query};
 
 use super::{REGION, account, aws};
@@ -142,6 +143,12 @@ async fn an_assumed_role_acts_in_the_account_of_the_role() {
 
     let temporary = answer.find("AccessKeyId").unwrap().text.clone();
     assert_eq!(account_of(&temporary).await, owner.id());
+    let session = owner.sessions().remove(0);
+    assert_eq!(session.access_key_id, temporary);
+    let secrets = ["SecretAccessKey", "SessionToken"].map(|secret| answer.find(secret).unwrap().text.clone());
+    assert_eq!(session.secrets(), secrets);
+    assert_eq!(planted::found(&session.answer, &secrets), secrets);
+    assert!(caller.sessions().is_empty() && !format!("{owner:?} {session:?}").contains(&secrets[0]));
     let call = owner.journal().by(&temporary).calls()[0].clone();
     let acting = call.role.unwrap();
     assert_eq!(

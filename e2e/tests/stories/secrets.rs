@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::aws_proxy::{AccessKey, Fault};
-use capa_e2e::{Manager, eventually, fixtures, planted};
+use capa_e2e::aws_proxy::{AccessKey, Fault, SECRET_KEYS, Session};
+use capa_e2e::{Manager, ManagerBuilder, eventually, fixtures, planted};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -19,10 +19,31 @@ const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
 
 #[tokio::test]
 async fn nothing_that_a_manager_leaves_behind_shows_a_secret() -> anyhow::Result<()> {
-    let scenario = Scenario::new("secrets").await?;
-    let environment = &scenario.environment;
     // As talkative as it can be made by its flags.
-    let manager = environment.manager().flag(FASTER).flag("-v=9").start().await?;
+    nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9")).await
+}
+
+#[tokio::test]
+async fn nothing_that_a_manager_leaves_behind_shows_a_secret_whatever_it_is_asked_to_trace() -> anyhow::Result<()> {
+    nothing_shows_a_secret("secrets-traced", |manager| {
+        manager
+            .variable(
+                "RUST_LOG",
+                "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace",
+            )
+            // Has the AWS SDK print what it signs, the whole form with its user data.
+            .variable("LOG_SIGNABLE_BODY", "true")
+    })
+    .await
+}
+
+async fn nothing_shows_a_secret(
+    name: &str,
+    talkative: impl for<'a> FnOnce(ManagerBuilder<'a>) -> ManagerBuilder<'a>,
+) -> anyhow::Result<()> {
+    let scenario = Scenario::new(name).await?;
+    let environment = &scenario.environment;
+    let manager = talkative(environment.manager().flag(FASTER)).start().await?;
     let key = environment.aws().another_key();
     let name = identities(&scenario, &key).await?;
     let reference = format!("  identityRef: {{kind: AWSClusterRoleIdentity, name: {name}}}");
@@ -31,10 +52,12 @@ async fn nothing_that_a_manager_leaves_behind_shows_a_secret() -> anyhow::Result
     good_and_bad_lives(&scenario).await?;
     bad_keys(&scenario, &name, &manager).await?;
 
-    let secrets = [fixtures::JOIN_TOKEN.to_owned(), key.secret_access_key.clone()];
     let left = left_behind(&scenario, &manager).await?;
+    // After what is searched: the manager may get another one at any time.
+    let sessions = environment.aws().sessions();
+    let lasting = [fixtures::JOIN_TOKEN, SECRET_KEYS, EXTERNAL_ID].map(str::to_owned);
+    let hidden: Vec<String> = sessions.iter().flat_map(Session::secrets).chain(lasting).collect();
     for (what, text) in &left {
-        let hidden = [secrets.as_slice(), &[EXTERNAL_ID.to_owned()]].concat();
         // The journal is what AWS was told, and the identity is where the user has written it.
         let may_say = what == "journal" || what.starts_with("awsclusterroleidentities.");
         let found = planted::found(text.as_bytes(), &hidden);
@@ -43,7 +66,8 @@ async fn nothing_that_a_manager_leaves_behind_shows_a_secret() -> anyhow::Result
             "{what} shows {found:?}"
         );
     }
-    can_find(&scenario, &secrets, &name, &left).await?;
+    can_find(&scenario, &name, &left).await?;
+    can_find_sessions(&scenario, &sessions)?;
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
@@ -161,12 +185,7 @@ async fn left_behind(scenario: &Scenario, manager: &Manager) -> anyhow::Result<B
 }
 
 /// The same search finds each secret where it has to be, or it proves nothing.
-async fn can_find(
-    scenario: &Scenario,
-    secrets: &[String],
-    name: &str,
-    left: &BTreeMap<String, String>,
-) -> anyhow::Result<()> {
+async fn can_find(scenario: &Scenario, name: &str, left: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let ours = scenario.environment.objects().await?;
     let identity = scenario.environment.client();
     let identity: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(identity, IDENTITY_NAMESPACE);
@@ -176,12 +195,12 @@ async fn can_find(
         serde_json::to_value(identity.get(name).await?)?,
     ];
     let dumps = Value::from(dumps.to_vec()).to_string();
-    let token = &secrets[..1];
+    let token = &[fixtures::JOIN_TOKEN.to_owned()];
     ensure!(
         planted::found(dumps.as_bytes(), token) == [fixtures::JOIN_TOKEN],
         "not in the Secrets"
     );
-    let keys = [capa_e2e::aws_proxy::SECRET_KEYS.to_owned()];
+    let keys = [SECRET_KEYS.to_owned()];
     ensure!(
         !planted::found(dumps.as_bytes(), &keys).is_empty(),
         "no key in the Secrets"
@@ -199,6 +218,23 @@ async fn can_find(
         let shows = !planted::found(text.as_bytes(), &[EXTERNAL_ID.to_owned()]).is_empty();
         let says = what == "journal" || what.starts_with("awsclusterroleidentities.");
         ensure!(shows == says, "{what} shows the external id: {shows}");
+    }
+    Ok(())
+}
+
+/// The sessions are those that instances were launched with, and the search finds their secrets in AWS's answers.
+fn can_find_sessions(scenario: &Scenario, sessions: &[Session]) -> anyhow::Result<()> {
+    let launches = scenario.environment.aws().manager_journal().of("RunInstances");
+    for launch in launches.calls() {
+        let signed_by = |session: &Session| session.access_key_id == launch.access_key_id;
+        ensure!(sessions.iter().any(signed_by), "no session is known for {launch}");
+    }
+    for session in sessions {
+        let secrets = session.secrets();
+        ensure!(
+            planted::found(&session.answer, &secrets) == secrets && secrets.iter().all(|secret| secret.len() > 30),
+            "not in the answer for {session:?}"
+        );
     }
     Ok(())
 }

@@ -8,8 +8,10 @@ use std::str::FromStr;
 use thiserror::Error;
 use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use json::FlatJson;
@@ -34,6 +36,15 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// Ours are the only targets that may trace: at that level libraries print what they send and receive; the AWS SDK prints
+/// whole requests with user data, and only a variable in the environment and the kind of a body stand before that.
+/// A filter of its own, because among the directives of one filter the longest wins.
+fn only_ours_trace() -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::DEBUG)
+        .with_target("capa_", LevelFilter::TRACE)
 }
 
 /// Why logging cannot be set up.
@@ -62,7 +73,8 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Sets the process's logging up: in this format, as talkative as `-v` asks for. `RUST_LOG`, where set, takes the place of `-v`.
+/// Sets the process's logging up: in this format, as talkative as `-v` asks for. `RUST_LOG`, where set, takes the place of `-v`,
+/// but gets no library to trace.
 pub fn init(format: LogFormat, verbosity: u8) -> Result<(), LoggingError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => directives,
@@ -88,11 +100,12 @@ where
         .with_ansi(colours)
         .with_writer(writer);
     match format {
-        LogFormat::Text => subscriber.finish().into(),
+        LogFormat::Text => subscriber.finish().with(only_ours_trace()).into(),
         LogFormat::Json => subscriber
             .fmt_fields(JsonFields::new())
             .event_format(FlatJson)
             .finish()
+            .with(only_ours_trace())
             .into(),
     }
 }
@@ -113,6 +126,10 @@ fn directives(verbosity: u8) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use tracing::{debug, trace};
+
     use super::*;
 
     #[test]
@@ -124,6 +141,29 @@ mod tests {
         for verbosity in 0..10 {
             EnvFilter::try_new(directives(verbosity)).unwrap();
         }
+    }
+
+    #[test]
+    fn no_directive_lets_a_library_trace_requests() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = Mutex::new(file.reopen().unwrap());
+        let directives = "trace,aws_smithy_runtime::client::orchestrator=trace,[{request}]=trace,some_library=trace";
+        let dispatch = dispatch(LogFormat::Text, EnvFilter::new(directives), false, writer);
+        // See `a_failure_is_logged_with_the_object_it_belongs_to` for the second one.
+        let _second = Dispatch::new(tracing_subscriber::registry());
+        tracing::dispatcher::with_default(&dispatch, || {
+            trace!(target: "aws_smithy_runtime::client::orchestrator", request = "UserData=", "transmitting");
+            trace!(target: "kube_client::client", "Secret");
+            trace!(target: "some_library", "anything");
+            debug!(target: "aws_smithy_runtime::client::orchestrator", "a library's decision");
+            trace!(target: "capa_aws::launch", "our own detail");
+        });
+        let logs = std::fs::read_to_string(file.path()).unwrap();
+        let told: Vec<_> = logs
+            .lines()
+            .filter_map(|line| line.split_once(": ")?.1.into())
+            .collect();
+        assert_eq!(told, ["a library's decision", "our own detail"], "{logs}");
     }
 
     #[test]
