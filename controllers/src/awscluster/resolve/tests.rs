@@ -130,3 +130,20 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
         resolved.condition.message
     );
 }
+
+#[test]
+fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
+    let spec = spec(&json!({
+        "subnets": [{"id": SUBNET}],
+        "securityGroupOverrides": {"controlPlane": "sg-0000000a", "node": "sg-0000000b", "bastion": "sg-0000000c"},
+    }));
+    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+        let resolved = resolve(&spec, "dev", &lookup, None);
+        let said = &resolved.condition.message;
+        assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
+        let named =
+            "spec.network.securityGroupOverrides: controlPlane is no role: use one of bastion, node, controlplane";
+        assert!(said.contains(named) && !said.contains("bastion is no role"), "{said}");
+        assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000b"]);
+    }
+}
