@@ -77,21 +77,17 @@ pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
 }
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
-pub(super) async fn network(
-    machine: &AWSMachine,
-    cluster: &Cluster,
-    world: &MachineWorld,
-) -> Result<Merged, KubernetesError> {
+pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, world: &MachineWorld) -> Merged {
     let mut found = vec![sources::own(
         machine.metadata.name.as_deref().unwrap_or_default(),
         &machine.spec,
     )];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-        let read = world.kubernetes.infrastructure(namespace, reference).await?;
+        let read = world.kubernetes.infrastructure(namespace, reference).await;
         found.extend(sources::infrastructure(reference, read));
     }
-    Ok(merge(&found))
+    merge(&found)
 }
 
 /// AWS as one machine uses it.

@@ -44,7 +44,7 @@ pub(super) async fn whereabouts(
     let (region, identity_ref, cluster_tag) = match (frozen.region, owners.cluster.as_deref()) {
         (Some(region), _) => (Some(region), frozen.identity_ref, frozen.cluster_tag),
         (None, Some(cluster)) => {
-            let merged = dereference::network(&draft.machine, cluster, world).await?;
+            let merged = dereference::network(&draft.machine, cluster, world).await;
             if let Some(problem) = merged.problem {
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
                 return Ok(Err(draft.stop(update, Next::Retry)));
@@ -128,10 +128,8 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
     let (Some(cluster), Some(in_use)) = (&owners.cluster, &draft.status.network) else {
         return draft;
     };
-    // Neither a source nor an API server that cannot be read now may keep a pass from following its instance.
-    let Ok(mut merged) = dereference::network(&draft.machine, cluster, world).await else {
-        return draft;
-    };
+    let mut merged = dereference::network(&draft.machine, cluster, world).await;
+    // A source that cannot be read now may not keep a pass from following its instance.
     if merged.problem.is_some() {
         return draft;
     }
@@ -173,9 +171,7 @@ async fn recovered_launch(
     world: &MachineWorld,
 ) -> Option<LaunchRecord> {
     let (machine, spec) = (&draft.machine, &draft.machine.spec);
-    let merged = dereference::network(machine, owners.cluster.as_deref()?, world)
-        .await
-        .ok()?;
+    let merged = dereference::network(machine, owners.cluster.as_deref()?, world).await;
     let role = meta::machine_role(&machine.metadata);
     let groups = merged.network.security_groups.iter();
     let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));

@@ -200,11 +200,7 @@ impl MachineKubernetes for KubernetesWorld {
         machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
     }
 
-    async fn infrastructure(
-        &self,
-        namespace: &str,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, KubernetesError> {
+    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         self.infrastructure.read(namespace, reference).await
     }
 

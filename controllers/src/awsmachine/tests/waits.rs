@@ -8,7 +8,7 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{CLUSTER, LAUNCH, NETWORK, SPEC, Scene};
-use crate::testing::{read, refused};
+use crate::testing::{read, refused, unreadable};
 use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -122,6 +122,7 @@ async fn an_infrastructure_object_that_cannot_be_used_says_why() {
         (Infrastructure::NoKindMatch, "False/NoKindMatch"),
         (Infrastructure::Forbidden, "False/Forbidden"),
         (wrong_type, "False/WrongType"),
+        (unreadable(), "False/Failed"),
         (Infrastructure::Silent, "False/MissingField"),
     ];
     for (infrastructure, expected) in table {
