@@ -378,8 +378,11 @@ pub(super) fn account_is_recorded(draft: &Draft) -> bool {
 pub(super) fn unproven(id: &str, whereabouts: &Whereabouts) -> String {
     format!(
         "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
-         recorded: correct identity or region if it does not",
-        whereabouts.region, whereabouts.access.account_id
+         recorded: correct identity or region if it does not; if it is gone, annotation {}: {id} lets a deletion end \
+         without it",
+        whereabouts.region,
+        whereabouts.access.account_id,
+        meta::ABANDON_INSTANCE_ANNOTATION
     )
 }
 

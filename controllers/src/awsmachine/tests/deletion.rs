@@ -393,7 +393,15 @@ async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_accoun
     scene.delete();
     let deleted = scene.pass().await;
     assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert!(deleted.message(INSTANCE_READY).contains("999999999999"));
+    let said = deleted.message(INSTANCE_READY).to_owned();
+    assert!(said.contains("999999999999"), "{said}");
+    let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
+    });
+    assert_released(&scene, &scene.pass().await);
 }
 
 #[tokio::test]
