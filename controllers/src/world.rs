@@ -101,6 +101,8 @@ pub trait Kubernetes: Send + Sync {
 pub trait MachineKubernetes: Kubernetes {
     /// A Machine.
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>>;
+    /// An AWSMachine.
+    fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
     /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and one

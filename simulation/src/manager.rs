@@ -210,6 +210,10 @@ impl MachineKubernetes for Manager {
         self.state().cache.machines.get(name).cloned()
     }
 
+    fn aws_machine(&self, _: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.get(name).cloned()
+    }
+
     fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
         let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);

@@ -13,21 +13,26 @@ use capa_network::{Merged, Problem, merge};
 
 use super::{Draft, MachineWorld, Owners, bootstrap, request, sources};
 use crate::identity::{self, IdentityRequest};
-use crate::world::KubernetesError;
+use crate::world::{KubernetesError, MachineKubernetes};
 
 /// The owning Machine and its Cluster, from caches.
-pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
+pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| world.kubernetes.machine(namespace, name));
+    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
     let cluster_name = match &owner {
         Some(owner) => Some(owner.spec.cluster_name.as_str()),
         None => meta::cluster_name_label(&machine.metadata),
     };
-    let cluster = cluster_name.and_then(|name| world.kubernetes.cluster(namespace, name));
+    let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
     Owners {
         machine: owner,
         cluster,
     }
+}
+
+/// The Cluster of a machine, which is named by its owner, or else by its label.
+pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    owners(machine, kubernetes).cluster
 }
 
 /// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner

@@ -274,6 +274,10 @@ impl MachineKubernetes for FakeKubernetes {
         self.state().machines.get(&(namespace.into(), name.into())).cloned()
     }
 
+    fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.aws_machine(namespace, name).map(Arc::new)
+    }
+
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
         let belongs = |machine: &&Arc<AWSMachine>| {
