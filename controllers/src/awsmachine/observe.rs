@@ -138,7 +138,12 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
         merged.network.subnets.clear();
     }
     let role = meta::machine_role(&draft.machine.metadata);
-    let update = match drift(&merged.network, in_use, role) {
+    let update = match drift(
+        &merged.network,
+        &draft.machine.spec.additional_security_groups,
+        in_use,
+        role,
+    ) {
         None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
         Some(difference) => {
             let message = format!("{difference}: running machines keep what they have, replace the Machine to follow");
