@@ -58,14 +58,15 @@ pub struct Filter {
     pub values: Vec<String>,
 }
 
-/// Names an AWS object: by `id`, or by `filters` that are looked up.
+/// Names an AWS object: by `id`, by `filters` that are looked up, or by both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceReference {
-    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. Wins over `filters`.
+    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. Beside `filters` it is one more:
+    /// the object must match both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Filters that the object must match, all of them; used where `id` is absent. At most 20.
+    /// Filters that the object must match, all of them. At most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub filters: Vec<Filter>,

@@ -234,7 +234,8 @@ pub struct NetworkSecurityGroups {
 
 impl NetworkSecurityGroups {
     /// The groups that `securityGroupOverrides` names, as CAPA attaches them: `node` and `lb` to every machine,
-    /// `controlplane` to control plane machines. An empty id counts as absent, other roles concern no machine.
+    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles concern no machine and are left
+    /// out, as are names that are no role: whoever reads a spec has to name them.
     pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
         let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
         Self {

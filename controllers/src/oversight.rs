@@ -10,7 +10,7 @@ use capa_cloud::Instance;
 use capa_cloud::store::View;
 use capa_runtime::reconcile::Notice;
 
-use crate::awsmachine::machine_name;
+use crate::awsmachine::{cluster_of, machine_name};
 use crate::world::MachineKubernetes;
 
 /// Instances that one event names; the metric counts all.
@@ -57,10 +57,9 @@ impl Oversight {
         let mut doubted = BTreeSet::new();
         for (region, store) in stores.iter().filter(|(_, store)| store.suspicious) {
             for key in &store.machines {
-                let machine = kubernetes.machine(&key.namespace, &key.name);
-                let cluster =
-                    machine.and_then(|machine| kubernetes.cluster(&key.namespace, &machine.spec.cluster_name));
-                let Some(cluster) = cluster else {
+                // The store knows AWSMachines, which need not have the names of their Machines.
+                let machine = kubernetes.aws_machine(&key.namespace, &key.name);
+                let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
                     continue;
                 };
                 let entry = (region.clone(), key_of(&cluster));

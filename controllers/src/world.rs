@@ -41,6 +41,13 @@ pub enum Infrastructure {
     NoKindMatch,
     /// The manager may not read the kind.
     Forbidden,
+    /// Reading it fails in any other way, for instance because the conversion webhook of its kind is gone.
+    Unreadable {
+        /// Status code of the API server's answer; none where it did not answer.
+        code: Option<u16>,
+        /// What was attempted, and what the API server or the client said.
+        text: String,
+    },
 }
 
 /// An identity object of one of the three kinds.
@@ -94,14 +101,13 @@ pub trait Kubernetes: Send + Sync {
 pub trait MachineKubernetes: Kubernetes {
     /// A Machine.
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>>;
+    /// An AWSMachine.
+    fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
-    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds.
-    async fn infrastructure(
-        &self,
-        namespace: &str,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, KubernetesError>;
+    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and one
+    /// that fails is an answer as well.
+    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure;
     /// Adds our finalizer and answers the object as the server has it then.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Takes our finalizer off.

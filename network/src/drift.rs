@@ -1,12 +1,18 @@
 //! Whether the network a machine was launched into is still what its sources say.
 
-use capa_api::common::MachineRole;
+use capa_api::common::{MachineRole, ResourceReference};
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
 /// What differs, or nothing. A machine keeps what it was launched with; a difference is only told. Fields that no
-/// source supplies any more are no difference: a source may go once its machines run.
-pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> Option<String> {
+/// source supplies any more are no difference: a source may go once its machines run. Of the machine's `additional`
+/// security groups those that are given by id count; tags are not on record.
+pub fn drift(
+    network: &MachineNetwork,
+    additional: &[ResourceReference],
+    in_use: &MachineNetworkInUse,
+    role: MachineRole,
+) -> Option<String> {
     let mut differences = Vec::new();
     if let (Some(now), Some(then)) = (&network.region, &in_use.region)
         && now != then
@@ -19,16 +25,55 @@ pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: Machi
     {
         differences.push(format!("its subnet {then} is no more among the subnets"));
     }
-    let groups = network.security_groups.iter();
-    let wanted = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    let missing: Vec<&str> = wanted
-        .filter(|id| !in_use.security_group_ids.contains(id))
-        .map(String::as_str)
-        .collect();
-    if !missing.is_empty() && !in_use.security_group_ids.is_empty() {
-        differences.push(format!("it was launched without security group {}", missing.join(", ")));
-    }
+    differences.extend(group_differences(network, additional, in_use, role));
     (!differences.is_empty()).then(|| differences.join("; "))
+}
+
+/// How the security groups differ, as far as the ids on record can tell.
+fn group_differences(
+    network: &MachineNetwork,
+    additional: &[ResourceReference],
+    in_use: &MachineNetworkInUse,
+    role: MachineRole,
+) -> Vec<String> {
+    let then = &in_use.security_group_ids;
+    if then.is_empty() {
+        return vec![];
+    }
+    let groups = network.security_groups.iter();
+    let named = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
+    // Beside filters an id is only a condition, so that what they find is no more than the ids that are on record.
+    let own = additional.iter().filter(|group| group.filters.is_empty());
+    let named: Vec<&String> = named.chain(own.filter_map(|group| group.id.as_ref())).collect();
+    let told = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
+    let missing = named.iter().filter(|id| !id.is_empty() && !then.contains(id));
+    let missing = missing.map(|id| id.as_str()).collect();
+    let kept = then.iter().filter(|id| !named.contains(id)).map(String::as_str);
+    // Any group that is on record may be one that a filter found, or that a source named which says nothing any more.
+    let told_apart = additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
+    let kept = kept.filter(|_| told_apart).collect();
+    [
+        told("it was launched without security group {}", missing),
+        told("it keeps security group {}, which nothing names any more", kept),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether each field of security groups that the machine was launched with is still supplied by some source.
+fn still_supplied(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> bool {
+    let groups = network.security_groups.clone().unwrap_or_default();
+    let field_of_role = match role {
+        MachineRole::ControlPlane => "securityGroups.controlPlane",
+        MachineRole::Worker => "securityGroups.worker",
+    };
+    let fields = [
+        ("securityGroups.all", groups.all.as_slice()),
+        (field_of_role, groups.of_role(role)),
+    ];
+    let gone = |(field, ids): &(&str, &[String])| in_use.sources.contains_key(*field) && ids.is_empty();
+    !fields.iter().any(gone)
 }
 
 #[cfg(test)]
@@ -44,8 +89,14 @@ mod tests {
             region: Some("eu-west-1".into()),
             subnet_id: Some("subnet-0000000a".into()),
             security_group_ids: vec!["sg-0000000a".into()],
+            sources: [("securityGroups.all".to_owned(), "AWSCluster/c".to_owned())].into(),
             ..MachineNetworkInUse::default()
         }
+    }
+
+    fn told(sources: &str, additional: &str, in_use: &MachineNetworkInUse) -> Option<String> {
+        let additional: Vec<ResourceReference> = serde_saphyr::from_str(additional).unwrap();
+        drift(&network(sources), &additional, in_use, MachineRole::Worker)
     }
 
     #[test]
@@ -55,16 +106,57 @@ mod tests {
             "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: [sg-0000000a]}}",
             "{securityGroups: {controlPlane: [sg-0000000c]}}",
         ] {
-            assert_eq!(drift(&network(yaml), &in_use(), MachineRole::Worker), None, "{yaml}");
+            assert_eq!(told(yaml, "[]", &in_use()), None, "{yaml}");
         }
     }
 
     #[test]
     fn every_difference_is_told() {
         let yaml = "{region: us-east-1, subnets: [{id: subnet-0000000b}], securityGroups: {all: [sg-0000000b]}}";
-        let told = drift(&network(yaml), &in_use(), MachineRole::Worker).unwrap();
+        let told = told(yaml, "[]", &in_use()).unwrap();
         for part in ["us-east-1", "subnet-0000000a", "sg-0000000b"] {
             assert!(told.contains(part), "{told}");
         }
+    }
+
+    #[test]
+    fn changed_security_groups_of_the_machine_itself_are_told_by_their_ids() {
+        let launched_with = MachineNetworkInUse {
+            security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
+            ..in_use()
+        };
+        let all = "{securityGroups: {all: [sg-0000000a]}}";
+        let table = [
+            ("[{id: sg-0000000d}]", None),
+            (
+                "[{id: sg-0000000d}, {id: sg-0000000e}]",
+                Some("it was launched without security group sg-0000000e"),
+            ),
+            (
+                "[]",
+                Some("it keeps security group sg-0000000d, which nothing names any more"),
+            ),
+            // Which groups a filter found is not on record, so that each of them may be one.
+            ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),
+        ];
+        for (additional, expected) in table {
+            let told = told(all, additional, &launched_with);
+            assert_eq!(told.as_deref(), expected, "{additional}");
+        }
+        let replaced = told(all, "[{id: sg-0000000e}]", &launched_with).unwrap();
+        assert!(
+            replaced.contains("sg-0000000e") && replaced.contains("sg-0000000d"),
+            "{replaced}"
+        );
+        assert_eq!(told("{}", "[]", &launched_with), None, "a source may go");
+        let recovered = MachineNetworkInUse {
+            security_group_ids: vec![],
+            ..launched_with
+        };
+        assert_eq!(
+            told(all, "[{id: sg-0000000e}]", &recovered),
+            None,
+            "nothing is on record"
+        );
     }
 }

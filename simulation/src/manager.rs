@@ -210,31 +210,37 @@ impl MachineKubernetes for Manager {
         self.state().cache.machines.get(name).cloned()
     }
 
+    fn aws_machine(&self, _: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.get(name).cloned()
+    }
+
     fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
         let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
-    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
+    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
         let name = reference.name.clone();
         let read = self.mailbox.ask(
             Action::kubernetes("GET AWSCluster", false),
             name.clone(),
             move |outside: &mut Outside, _| outside.server.get::<AWSCluster>(&name),
         );
-        let Some(cluster) = read.await.map_err(|failure| failed("read AWSCluster", failure))? else {
-            return Ok(Infrastructure::NotFound);
+        let unreadable = |why: String| Infrastructure::Unreadable {
+            code: None,
+            text: format!("failed to read AWSCluster: {why}"),
+        };
+        let cluster = match read.await {
+            Ok(Some(cluster)) => cluster,
+            Ok(None) => return Infrastructure::NotFound,
+            Err(failure) => return unreadable(failed("read AWSCluster", failure).source.to_string()),
         };
         let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
-        let network = network
-            .map(serde_json::to_value)
-            .transpose()
-            .map_err(|error| KubernetesError {
-                attempted: "read AWSCluster".to_owned(),
-                source: error.into(),
-            })?;
-        Ok(Infrastructure::Published(network))
+        match network.map(serde_json::to_value).transpose() {
+            Ok(network) => Infrastructure::Published(network),
+            Err(error) => unreadable(error.to_string()),
+        }
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

@@ -41,8 +41,9 @@ pub struct NetworkSpec {
 
     /// Security groups that you bring, by role: keys `node`, `lb`, `controlplane`, `apiserver-lb` and `bastion`, values
     /// ids, e.g. `{node: sg-0a1b2c3d}`. They are used as they are: no rule or tag is written. In unmanaged mode every
-    /// machine gets `node` and `lb`, control planes `controlplane` as well; `bastion` and `apiserver-lb` are ignored.
-    /// In managed mode only with a VPC that you bring; missing roles are created.
+    /// machine gets `node` and `lb`, control planes `controlplane` as well; `bastion` and `apiserver-lb` are ignored,
+    /// and `Ready` names them. A key that is no role makes `NetworkReady` False. In managed mode only with a VPC that you
+    /// bring; missing roles are created.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
 

@@ -23,6 +23,26 @@ pub enum SecurityGroupRole {
 }
 
 impl SecurityGroupRole {
+    /// Every role.
+    pub const ALL: [Self; 6] = [
+        Self::Bastion,
+        Self::Node,
+        Self::ControlPlane,
+        Self::ApiserverLb,
+        Self::Lb,
+        Self::NodeEksAdditional,
+    ];
+
+    /// The role of that name, spelled exactly so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+
+    /// Whether instances get the group of this role.
+    pub const fn concerns_machines(self) -> bool {
+        matches!(self, Self::Node | Self::ControlPlane | Self::Lb)
+    }
+
     /// The name of the role in the API, e.g. as a key of `securityGroupOverrides`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -160,15 +180,12 @@ mod tests {
 
     #[test]
     fn the_name_of_a_role_is_its_name_on_the_wire() {
-        for role in [
-            SecurityGroupRole::Bastion,
-            SecurityGroupRole::Node,
-            SecurityGroupRole::ControlPlane,
-            SecurityGroupRole::ApiserverLb,
-            SecurityGroupRole::Lb,
-            SecurityGroupRole::NodeEksAdditional,
-        ] {
+        for role in SecurityGroupRole::ALL {
             assert_eq!(serde_json::to_value(role).expect("a string"), role.as_str());
+            assert_eq!(SecurityGroupRole::named(role.as_str()), Some(role));
+        }
+        for other in ["", "controlPlane", "nodes"] {
+            assert_eq!(SecurityGroupRole::named(other), None);
         }
     }
 

@@ -111,7 +111,7 @@ pub struct AWSMachineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
     /// Subnet to launch in. Absent: the subnet of the cluster's network, in the Machine's failure domain if it has one,
-    /// that holds the fewest machines of the cluster.
+    /// that holds the fewest machines of the cluster. An empty block is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<ResourceReference>,
     /// Security groups that the instance gets besides those of the cluster's network, each by id or by filters. At most
@@ -122,7 +122,10 @@ pub struct AWSMachineSpec {
         "message": "each of additionalSecurityGroups has an id or filters, not both",
     }]))]
     pub additional_security_groups: Vec<ResourceReference>,
-    /// Security group ids that replace the cluster's for this machine, by role: `node`, `controlplane`, `lb`.
+    /// Security group ids instead of the cluster's, by role: `node` and `lb` for every machine, `controlplane` for control
+    /// planes, e.g. `{node: sg-0a1b2c3d, lb: sg-0e5f6a7b}`. `node` and `lb` replace those of the cluster together: name both
+    /// to keep both; `lb` alone is refused. `controlplane` replaces the cluster's on its own. A machine with any other role
+    /// is not launched.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
     /// Ids of existing network interfaces to attach instead of creating one; at most 2.

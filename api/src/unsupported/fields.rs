@@ -40,6 +40,11 @@ const KEPT: Consequence = Consequence {
     condition: None,
     what: "the instance keeps what it was launched with",
 };
+/// The same, where the groups on record show it.
+const DRIFTED: Consequence = Consequence {
+    condition: Some((ConditionType::NetworkUpToDate, Reason::Drifted)),
+    what: "the instance keeps the groups it was launched with, and changed ids show",
+};
 /// An AWSCluster that is not unmanaged does nothing at all.
 const NOT_MANAGED: Consequence = Consequence {
     condition: Some((ConditionType::Ready, Reason::NotManagedYet)),
@@ -176,5 +181,7 @@ pub(super) const FIELDS: &[Field] = &[
     machine("placementGroupPartition"),
     machine("cpuOptions"),
     machine("additionalTags").changed(),
-    machine("additionalSecurityGroups").changed(),
+    machine("additionalSecurityGroups")
+        .changed()
+        .so(DRIFTED, "replace the Machine"),
 ];

@@ -1,5 +1,6 @@
 //! What is wrong with a declared network, collected so that no problem hides another.
 
+use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
 /// Problems in the order found; the first gives the condition its reason.
@@ -25,6 +26,18 @@ impl Problems {
             );
         }
         accepted
+    }
+
+    /// Problems with `path` for names that are no role of a security group: no machine gets the group.
+    pub(super) fn refuse_unknown_roles<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a String>) {
+        let roles = SecurityGroupRole::ALL.map(SecurityGroupRole::as_str).join(", ");
+        let is_unknown = |name: &&String| SecurityGroupRole::named(name).is_none();
+        for name in names.into_iter().filter(is_unknown) {
+            self.add(
+                Reason::InvalidSpec,
+                format!("{path}: {name} is no role: use one of {roles}"),
+            );
+        }
     }
 
     /// `NetworkReady` that names all of them; `None` where there is none.

@@ -376,11 +376,16 @@ fn groups(
     found: Option<&Found>,
     problems: &mut Problems,
 ) -> Option<NetworkSecurityGroups> {
+    let path = "spec.network.securityGroupOverrides";
+    let overrides = spec
+        .network
+        .iter()
+        .flat_map(|network| network.security_group_overrides.keys());
+    problems.refuse_unknown_roles(path, overrides);
     let ids = security_group_ids(spec);
     if ids.is_empty() {
         return None;
     }
-    let path = "spec.network.securityGroupOverrides";
     let mut usable = BTreeSet::new();
     for id in &ids {
         if !problems.accepts_id(path, "sg-", id) {

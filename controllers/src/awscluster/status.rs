@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use capa_api::cluster::AWSCluster;
+use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::core::{ApiEndpoint, Cluster};
@@ -77,7 +78,7 @@ pub(super) fn unmanaged(
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let updates = [
         ConditionType::Paused.is_false(Reason::NotPaused, ""),
-        ignored(ready(facts, &identity, &resolution, provisioned), &found),
+        ignored(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
         identity,
         resolution.condition,
         endpoint(cluster, owner),
@@ -173,16 +174,27 @@ fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
 }
 
 /// Names what belongs to the managed mode: an unmanaged cluster ignores it by design, and says so.
-fn ignored(ready: ConditionUpdate, found: &[Found]) -> ConditionUpdate {
-    let mut ignored = found
-        .iter()
-        .filter(|found| found.field.when == When::Managed)
-        .peekable();
-    if ready.status != ConditionStatus::True || ignored.peek().is_none() {
+fn ignored(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[Found]) -> ConditionUpdate {
+    let fields = found.iter().filter(|found| found.field.when == When::Managed);
+    let names: Vec<String> = fields.map(ToString::to_string).chain(ignored_roles(spec)).collect();
+    if ready.status != ConditionStatus::True || names.is_empty() {
         return ready;
     }
-    let names = unsupported::names(ignored);
-    ready.with_message(format!("of managed clusters only, ignored here: {names}"))
+    ready.with_message(format!("of managed clusters only, ignored here: {}", names.join(", ")))
+}
+
+/// Security groups that no machine gets. The table of fields without effect cannot hold them: it knows the keys of blocks,
+/// not those of maps.
+fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
+    let overrides = spec
+        .network
+        .iter()
+        .flat_map(|network| &network.security_group_overrides);
+    let named = overrides.filter(|(_, id)| !id.is_empty());
+    let roles = named.filter_map(|(name, _)| SecurityGroupRole::named(name));
+    roles
+        .filter(|role| !role.concerns_machines())
+        .map(|role| format!("network.securityGroupOverrides.{}", role.as_str()))
 }
 
 /// For how long a condition has not held, as it remembers across restarts; `None` where it holds.

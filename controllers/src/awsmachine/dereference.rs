@@ -13,21 +13,26 @@ use capa_network::{Merged, Problem, merge};
 
 use super::{Draft, MachineWorld, Owners, bootstrap, request, sources};
 use crate::identity::{self, IdentityRequest};
-use crate::world::KubernetesError;
+use crate::world::{KubernetesError, MachineKubernetes};
 
 /// The owning Machine and its Cluster, from caches.
-pub(super) fn owners(machine: &AWSMachine, world: &MachineWorld) -> Owners {
+pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| world.kubernetes.machine(namespace, name));
+    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
     let cluster_name = match &owner {
         Some(owner) => Some(owner.spec.cluster_name.as_str()),
         None => meta::cluster_name_label(&machine.metadata),
     };
-    let cluster = cluster_name.and_then(|name| world.kubernetes.cluster(namespace, name));
+    let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
     Owners {
         machine: owner,
         cluster,
     }
+}
+
+/// The Cluster of a machine, which is named by its owner, or else by its label.
+pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    owners(machine, kubernetes).cluster
 }
 
 /// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner
@@ -112,28 +117,22 @@ fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
 
 /// Whether the machine names its subnet itself.
 pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
-    let by_id = |subnet: &ResourceReference| subnet.id.as_ref().is_some_and(|id| !id.is_empty());
-    spec.subnet
-        .as_ref()
-        .is_some_and(|subnet| by_id(subnet) || !subnet.filters.is_empty())
+    let subnet = spec.subnet.as_ref();
+    subnet.is_some_and(|subnet| given_id(subnet).is_some() || !subnet.filters.is_empty())
 }
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
-pub(super) async fn network(
-    machine: &AWSMachine,
-    cluster: &Cluster,
-    world: &MachineWorld,
-) -> Result<Merged, KubernetesError> {
+pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, world: &MachineWorld) -> Merged {
     let mut found = vec![sources::own(
         machine.metadata.name.as_deref().unwrap_or_default(),
         &machine.spec,
     )];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-        let read = world.kubernetes.infrastructure(namespace, reference).await?;
+        let read = world.kubernetes.infrastructure(namespace, reference).await;
         found.extend(sources::infrastructure(reference, read));
     }
-    Ok(merge(&found))
+    merge(&found)
 }
 
 /// AWS as one machine uses it.
@@ -247,20 +246,8 @@ pub(super) async fn surroundings(
     cloud: &dyn MachineCloud,
 ) -> Result<Surroundings, SurroundingsError> {
     let mut network = network.clone();
-    if let Some(query) = spec.subnet.as_ref().and_then(filter_query) {
-        let query = within_vpc(query, &network);
-        network.subnets = cloud
-            .subnets(&query)
-            .await?
-            .iter()
-            .map(|subnet| as_network(subnet, &network))
-            .collect();
-        if network.subnets.is_empty() {
-            return Err(SurroundingsError::Problem(Problem::new(
-                Reason::NotFound,
-                "no subnet matches spec.subnet.filters: correct the filters or tag a subnet",
-            )));
-        }
+    if let Some(subnets) = filtered_subnets(spec, &network, cloud).await? {
+        network.subnets = subnets;
     }
     let without_zone: Vec<String> = network
         .subnets
@@ -287,6 +274,31 @@ pub(super) async fn surroundings(
     })
 }
 
+/// The subnets that the machine's own filters match; `None` where it has none.
+async fn filtered_subnets(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<Vec<NetworkSubnet>>, SurroundingsError> {
+    let Some(reference) = &spec.subnet else {
+        return Ok(None);
+    };
+    let Some(query) = filter_query(reference, "subnet-id", network) else {
+        return Ok(None);
+    };
+    let found = cloud.subnets(&query).await?;
+    if found.is_empty() {
+        let message = match given_id(reference) {
+            Some(id) => format!(
+                "subnet {id} of spec.subnet.id does not exist here or does not match spec.subnet.filters: correct either"
+            ),
+            None => "no subnet matches spec.subnet.filters: correct the filters or tag a subnet".to_owned(),
+        };
+        return Err(SurroundingsError::Problem(Problem::new(Reason::NotFound, message)));
+    }
+    Ok(Some(found.iter().map(|subnet| as_network(subnet, network)).collect()))
+}
+
 async fn additional_groups(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -294,12 +306,10 @@ async fn additional_groups(
 ) -> Result<Vec<String>, SurroundingsError> {
     let mut ids = Vec::new();
     for reference in &spec.additional_security_groups {
-        if let Some(id) = reference.id.as_ref().filter(|id| !id.is_empty()) {
-            ids.push(id.clone());
+        let Some(query) = filter_query(reference, "group-id", network) else {
+            ids.extend(given_id(reference).cloned());
             continue;
-        }
-        let Some(query) = filter_query(reference) else { continue };
-        let query = within_vpc(query, network);
+        };
         let mut found: Vec<String> = cloud
             .security_groups(&query)
             .await?
@@ -338,24 +348,26 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
     }
 }
 
-/// Names and tags repeat from VPC to VPC; only what lies in the machine's own can be used.
-fn within_vpc(query: Query, network: &MachineNetwork) -> Query {
-    match &network.vpc {
-        Some(vpc) => query.and("vpc-id", [vpc.id.clone()]),
-        None => query,
-    }
+fn given_id(reference: &ResourceReference) -> Option<&String> {
+    reference.id.as_ref().filter(|id| !id.is_empty())
 }
 
-fn filter_query(reference: &ResourceReference) -> Option<Query> {
-    if reference.id.as_ref().is_some_and(|id| !id.is_empty()) || reference.filters.is_empty() {
+/// What finds the objects that a reference filters for; `None` where an id is all it has.
+fn filter_query(reference: &ResourceReference, id_filter: &str, network: &MachineNetwork) -> Option<Query> {
+    if reference.filters.is_empty() {
         return None;
     }
-    let filters = reference
-        .filters
-        .iter()
-        .map(|filter| (filter.name.clone(), filter.values.clone()))
-        .collect();
-    Some(Query { filters })
+    let filters = reference.filters.iter();
+    let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
+    let query = Query {
+        filters: filters.collect(),
+    };
+    Some(match (given_id(reference), &network.vpc) {
+        (Some(id), _) => query.and(id_filter, [id]),
+        // Names and tags repeat from VPC to VPC; only what lies in the machine's own can be used.
+        (None, Some(vpc)) => query.and("vpc-id", [vpc.id.clone()]),
+        (None, None) => query,
+    })
 }
 
 fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {

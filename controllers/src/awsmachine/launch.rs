@@ -168,7 +168,7 @@ async fn user_data(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &Ma
 
 /// The network of all sources, if a machine may be launched by it.
 async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Result<Merged, Stop> {
-    let merged = dereference::network(&draft.machine, cluster, world).await?;
+    let merged = dereference::network(&draft.machine, cluster, world).await;
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| request::refused_tags(&draft.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();

@@ -31,7 +31,7 @@ use capa_cloud::{MachineClouds, MachineKey, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
-pub(crate) use dereference::machine_name;
+pub(crate) use dereference::{cluster_of, machine_name};
 pub use memory::LaunchMemory;
 pub use phases::count_phases;
 pub(crate) use sources::publishes_network;
@@ -144,7 +144,7 @@ pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outc
         world.clouds.forget(&key(&machine));
         return Ok(Outcome::done(machine));
     }
-    let owners = dereference::owners(&machine, world);
+    let owners = dereference::owners(&machine, world.kubernetes.as_ref());
     let deleting = machine.metadata.deletion_timestamp.is_some();
     if deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER) {
         world.clouds.forget(&key(&machine));

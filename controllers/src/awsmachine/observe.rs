@@ -44,7 +44,7 @@ pub(super) async fn whereabouts(
     let (region, identity_ref, cluster_tag) = match (frozen.region, owners.cluster.as_deref()) {
         (Some(region), _) => (Some(region), frozen.identity_ref, frozen.cluster_tag),
         (None, Some(cluster)) => {
-            let merged = dereference::network(&draft.machine, cluster, world).await?;
+            let merged = dereference::network(&draft.machine, cluster, world).await;
             if let Some(problem) = merged.problem {
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
                 return Ok(Err(draft.stop(update, Next::Retry)));
@@ -128,10 +128,8 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
     let (Some(cluster), Some(in_use)) = (&owners.cluster, &draft.status.network) else {
         return draft;
     };
-    // Neither a source nor an API server that cannot be read now may keep a pass from following its instance.
-    let Ok(mut merged) = dereference::network(&draft.machine, cluster, world).await else {
-        return draft;
-    };
+    let mut merged = dereference::network(&draft.machine, cluster, world).await;
+    // A source that cannot be read now may not keep a pass from following its instance.
     if merged.problem.is_some() {
         return draft;
     }
@@ -140,7 +138,12 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
         merged.network.subnets.clear();
     }
     let role = meta::machine_role(&draft.machine.metadata);
-    let update = match drift(&merged.network, in_use, role) {
+    let update = match drift(
+        &merged.network,
+        &draft.machine.spec.additional_security_groups,
+        in_use,
+        role,
+    ) {
         None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
         Some(difference) => {
             let message = format!("{difference}: running machines keep what they have, replace the Machine to follow");
@@ -173,9 +176,7 @@ async fn recovered_launch(
     world: &MachineWorld,
 ) -> Option<LaunchRecord> {
     let (machine, spec) = (&draft.machine, &draft.machine.spec);
-    let merged = dereference::network(machine, owners.cluster.as_deref()?, world)
-        .await
-        .ok()?;
+    let merged = dereference::network(machine, owners.cluster.as_deref()?, world).await;
     let role = meta::machine_role(&machine.metadata);
     let groups = merged.network.security_groups.iter();
     let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
@@ -410,8 +411,11 @@ pub(super) fn account_is_recorded(draft: &Draft) -> bool {
 pub(super) fn unproven(id: &str, whereabouts: &Whereabouts) -> String {
     format!(
         "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
-         recorded: correct identity or region if it does not",
-        whereabouts.region, whereabouts.access.account_id
+         recorded: correct identity or region if it does not; if it is gone, annotation {}: {id} lets a deletion end \
+         without it",
+        whereabouts.region,
+        whereabouts.access.account_id,
+        meta::ABANDON_INSTANCE_ANNOTATION
     )
 }
 

@@ -73,6 +73,13 @@ pub(super) fn infrastructure(reference: &ContractReference, read: Infrastructure
                  infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\" that allows get"
             ),
         ),
+        Infrastructure::Unreadable { text, .. } => unusable(
+            Reason::Failed,
+            format!(
+                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; mend what serves \
+                 that kind, it is read again"
+            ),
+        ),
     };
     Some(Source {
         name: described,

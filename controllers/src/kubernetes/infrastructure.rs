@@ -60,11 +60,7 @@ impl InfrastructureReader {
         lock(&self.objects).remove(&(namespace.to_owned(), reference.clone()));
     }
 
-    pub(super) async fn read(
-        &self,
-        namespace: &str,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, KubernetesError> {
+    pub(super) async fn read(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         let slot = Arc::clone(
             lock(&self.objects)
                 .entry((namespace.to_owned(), reference.clone()))
@@ -74,9 +70,17 @@ impl InfrastructureReader {
         let mut slot = slot.lock().await;
         let previous = slot.as_ref();
         if let Some(reading) = previous.filter(|reading| reading.at.elapsed() < reading.good_for) {
-            return Ok(reading.infrastructure.clone());
+            return reading.infrastructure.clone();
         }
-        let infrastructure = self.fetch(namespace, reference).await?;
+        let fetched = self.fetch(namespace, reference).await;
+        let infrastructure = fetched.unwrap_or_else(|error| {
+            let failure = unreadable(&error);
+            let before = previous.map(|previous| &previous.infrastructure);
+            before
+                .filter(|before| is_same_failure(before, &failure))
+                .cloned()
+                .unwrap_or(failure)
+        });
         let good_for = match (&infrastructure, previous) {
             (Infrastructure::Published(Some(_)) | Infrastructure::Silent, _) | (_, None) => self.timing.source_retry,
             (_, Some(previous)) => (previous.good_for * 2).min(self.timing.source_retry_cap),
@@ -86,7 +90,7 @@ impl InfrastructureReader {
             at: Instant::now(),
             good_for,
         });
-        Ok(infrastructure)
+        infrastructure
     }
 
     async fn fetch(&self, namespace: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
@@ -180,6 +184,31 @@ impl InfrastructureReader {
     }
 }
 
+fn unreadable(error: &KubernetesError) -> Infrastructure {
+    let (code, said) = match error.source.downcast_ref() {
+        Some(kube::Error::Api(status)) => {
+            let said = format!("{} {}: {}", status.code, status.reason, status.message);
+            (Some(status.code), said)
+        }
+        _ => (None, error.source.to_string()),
+    };
+    Infrastructure::Unreadable {
+        code,
+        text: format!("{error}: {said}"),
+    }
+}
+
+/// What is said of an error may differ from call to call, by a port or an address. While the object stays unreadable in the
+/// same way what was said first stays, for each other text would be a status to write for every machine that waits.
+fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
+    match (before, now) {
+        (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
+            before == now
+        }
+        _ => false,
+    }
+}
+
 /// The highest of versions joined by `_`, by Kubernetes' order: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
@@ -198,7 +227,146 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+
+    use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    const OBJECT: &str = "/apis/example.org/v1/namespaces/team-a/landscapes/l";
+
+    /// An API server that serves the kind Landscape: answers by path, and how often each was asked for.
+    #[derive(Clone, Default)]
+    struct Server {
+        answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
+        asked: Arc<Mutex<BTreeMap<String, usize>>>,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            let version = json!({"groupVersion": "example.org/v1", "version": "v1"});
+            let group = json!({"name": "example.org", "versions": [version], "preferredVersion": version});
+            let kind = json!({"name": "landscapes", "singularName": "landscape", "namespaced": true, "kind": "Landscape",
+                "verbs": ["get"]});
+            let labels = json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT});
+            let server = Self::default();
+            server.answer("/apis", 200, json!({"kind": "APIGroupList", "groups": [group]}));
+            let resources = json!({"kind": "APIResourceList", "groupVersion": "example.org/v1", "resources": [kind]});
+            server.answer("/apis/example.org/v1", 200, resources);
+            let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/landscapes.example.org";
+            let metadata = json!({"metadata": {"name": "landscapes.example.org", "labels": labels}});
+            server.answer(definition, 200, metadata);
+            server
+        }
+
+        fn answer(&self, path: &str, code: u16, body: Value) {
+            lock(&self.answers).insert(path.to_owned(), (code, body));
+        }
+
+        /// Refuses to read the object.
+        fn refuse(&self, code: u16, reason: &str, message: &str) {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                "message": message});
+            self.answer(OBJECT, code, status);
+        }
+
+        fn asked(&self, path: &str) -> usize {
+            lock(&self.asked).get(path).copied().unwrap_or_default()
+        }
+
+        fn reader(&self) -> InfrastructureReader {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let path = request.uri().path().to_owned();
+                *lock(&server.asked).entry(path.clone()).or_default() += 1;
+                let (code, body) = lock(&server.answers)
+                    .get(&path)
+                    .cloned()
+                    .unwrap_or_else(|| (404, json!({})));
+                let response = Response::builder()
+                    .status(code)
+                    .body(Body::from(body.to_string().into_bytes()));
+                async move { Ok::<_, Infallible>(response.unwrap()) }
+            });
+            InfrastructureReader::new(Client::new(service, "default"), Timing::default())
+        }
+    }
+
+    async fn read(reader: &InfrastructureReader) -> Infrastructure {
+        let reference = ContractReference {
+            api_group: "example.org".into(),
+            kind: "Landscape".into(),
+            name: "l".into(),
+        };
+        reader.read("team-a", &reference).await
+    }
+
+    fn said(infrastructure: &Infrastructure) -> String {
+        match infrastructure {
+            Infrastructure::Unreadable { text, .. } => text.clone(),
+            other => panic!("readable: {other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_cannot_be_read_says_why_and_is_read_once_for_all_who_wait() {
+        let server = Server::new();
+        let message = "conversion webhook for example.org/v1, Kind=Landscape failed: service \"convert\" not found";
+        server.refuse(500, "InternalError", message);
+        let reader = server.reader();
+        let first = said(&read(&reader).await);
+        assert_eq!(
+            first,
+            format!("failed to read Landscape team-a/l: 500 InternalError: {message}")
+        );
+        assert_eq!(said(&read(&reader).await), first);
+        assert_eq!(server.asked(OBJECT), 1);
+
+        tokio::time::advance(Timing::default().source_retry).await;
+        server.refuse(500, "InternalError", "dial tcp 10.0.0.1:443: i/o timeout");
+        assert_eq!(said(&read(&reader).await), first, "the same trouble in other words");
+        assert_eq!(server.asked(OBJECT), 2);
+
+        tokio::time::advance(Timing::default().source_retry).await;
+        server.refuse(429, "TooManyRequests", "slow down");
+        let retried = said(&read(&reader).await);
+        assert_eq!(server.asked(OBJECT), 2, "read less often while it stays so: {retried}");
+        tokio::time::advance(Timing::default().source_retry).await;
+        assert!(said(&read(&reader).await).contains("429 TooManyRequests: slow down"));
+
+        tokio::time::advance(Timing::default().source_retry_cap).await;
+        let network = json!({"region": "eu-west-1"});
+        server.answer(
+            OBJECT,
+            200,
+            json!({"apiVersion": "example.org/v1", "kind": "Landscape",
+            "metadata": {"name": "l"}, "status": {"network": network}}),
+        );
+        assert!(matches!(read(&reader).await, Infrastructure::Published(Some(found)) if found == network));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_cannot_be_discovered_is_an_answer_as_well() {
+        let server = Server::new();
+        server.answer(
+            "/apis",
+            503,
+            json!({"kind": "Status", "status": "Failure", "code": 503,
+            "reason": "ServiceUnavailable", "message": "starting"}),
+        );
+        let reader = server.reader();
+        let first = said(&read(&reader).await);
+        assert!(
+            first.contains("discover kind Landscape of group example.org: 503"),
+            "{first}"
+        );
+        read(&reader).await;
+        assert_eq!((server.asked("/apis"), server.asked(OBJECT)), (1, 0));
+    }
 
     #[test]
     fn the_newest_version_goes_by_stability_first() {

@@ -196,15 +196,18 @@ impl MachineKubernetes for KubernetesWorld {
             .get(&ObjectRef::new(name).within(namespace))
     }
 
+    fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.caches
+            .aws_machines
+            .store()
+            .get(&ObjectRef::new(name).within(namespace))
+    }
+
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
     }
 
-    async fn infrastructure(
-        &self,
-        namespace: &str,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, KubernetesError> {
+    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         self.infrastructure.read(namespace, reference).await
     }
 

@@ -1,3 +1,4 @@
+use capa_api::machine::AWSMachine;
 use capa_cloud::{InstanceState, MachineKey};
 
 use super::*;
@@ -15,8 +16,20 @@ fn kubernetes() -> FakeKubernetes {
             "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
               spec: {{clusterName: {cluster}}}}}"
         )));
+        kubernetes.put_aws_machine(aws_machine(name, &owned_by(name)));
     }
     kubernetes
+}
+
+fn aws_machine(name: &str, metadata: &str) -> AWSMachine {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, spec: {{instanceType: t3.large}}, \
+          metadata: {{name: {name}, namespace: team-a, {metadata}}}}}"
+    ))
+}
+
+fn owned_by(machine: &str) -> String {
+    format!("ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {machine}, uid: o}}]")
 }
 
 /// An instance of a machine of cluster `dev`.
@@ -83,6 +96,17 @@ fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doub
 }
 
 #[test]
+fn the_cluster_of_a_doubted_machine_is_that_of_its_owner_or_else_of_its_label() {
+    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
+    let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
+    kubernetes.put_aws_machine(aws_machine("orphan", labelled));
+    let findings = oversight.look(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
+    let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, ..)| cluster).collect();
+    assert_eq!(told_to, ["dev", "prod"]);
+}
+
+#[test]
 fn an_instance_without_a_machine_is_counted_and_told_at_the_second_look() {
     let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
     let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
@@ -129,10 +153,8 @@ fn one_more_instance_without_a_machine_is_told_with_the_others() {
 #[test]
 fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
     let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
-    kubernetes.put_aws_machine(read(
-        "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, spec: {instanceType: t3.large}, \
-          metadata: {name: orphan, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: dev}}}",
-    ));
+    let labelled = "labels: {cluster.x-k8s.io/cluster-name: dev}";
+    kubernetes.put_aws_machine(aws_machine("orphan", labelled));
     let known = store(vec![of("i-1", "team-a/orphan")]);
     oversight.look(&known, &kubernetes);
     assert_eq!(counted(&oversight.look(&known, &kubernetes)), 0);

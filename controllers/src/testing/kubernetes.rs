@@ -211,6 +211,14 @@ impl FakeKubernetes {
     }
 }
 
+/// An infrastructure object whose kind needs a conversion webhook that is gone.
+pub(crate) fn unreadable() -> Infrastructure {
+    Infrastructure::Unreadable {
+        code: Some(500),
+        text: "failed to read it: 500 InternalError: no webhook".into(),
+    }
+}
+
 fn key(metadata: &ObjectMeta) -> (String, String) {
     (
         metadata.namespace.clone().unwrap_or_default(),
@@ -266,6 +274,10 @@ impl MachineKubernetes for FakeKubernetes {
         self.state().machines.get(&(namespace.into(), name.into())).cloned()
     }
 
+    fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.aws_machine(namespace, name).map(Arc::new)
+    }
+
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
         let belongs = |machine: &&Arc<AWSMachine>| {
@@ -275,10 +287,10 @@ impl MachineKubernetes for FakeKubernetes {
         state.aws_machines.values().filter(belongs).cloned().collect()
     }
 
-    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
+    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
         let state = self.state();
         let found = state.infrastructure.get(&reference.name).cloned();
-        Ok(found.unwrap_or(Infrastructure::NotFound))
+        found.unwrap_or(Infrastructure::NotFound)
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::de::DeserializeOwned;
 
 pub(crate) use aws::{FakeAws, instance, refused, unanswered};
-pub(crate) use kubernetes::FakeKubernetes;
+pub(crate) use kubernetes::{FakeKubernetes, unreadable};
 
 /// Calls to Kubernetes and AWS in the order in which they were made.
 #[derive(Clone, Default)]

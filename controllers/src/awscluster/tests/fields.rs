@@ -308,6 +308,28 @@ async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but
     }
 }
 
+#[tokio::test]
+async fn security_groups_of_roles_that_no_machine_has_change_nothing_of_an_unmanaged_cluster_but_are_named() {
+    let without = pass(NETWORK).await;
+    for role in ["apiserver-lb", "bastion", "node-eks-additional"] {
+        let set = format!("network: {{securityGroupOverrides: {{{role}: sg-0000000c}}}}");
+        let with = pass(&laid_over(NETWORK, &set)).await;
+        assert_eq!(with.says(ConditionType::NetworkReady), "True/Ready", "{role}");
+        assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{role}");
+        assert_eq!(
+            with.message(ConditionType::Ready),
+            format!("of managed clusters only, ignored here: network.securityGroupOverrides.{role}")
+        );
+        assert_eq!(with.status().network, without.status().network, "{role}");
+    }
+    let both = "bastion: {enabled: true}, network: {securityGroupOverrides: {bastion: sg-0000000c, lb: ''}}";
+    let both = pass(&laid_over(NETWORK, both)).await;
+    assert_eq!(
+        both.message(ConditionType::Ready),
+        "of managed clusters only, ignored here: bastion, network.securityGroupOverrides.bastion"
+    );
+}
+
 /// Paths of the table's rows of this sort, sorted.
 fn sorted(when: When) -> Vec<&'static str> {
     let fields = unsupported::fields().iter();

@@ -11,7 +11,7 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, Scene};
-use crate::testing::{instance, refused, unanswered};
+use crate::testing::{instance, refused, unanswered, unreadable};
 use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -76,6 +76,8 @@ async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot
     no_network
         .kubernetes
         .put_infrastructure("dev", Infrastructure::NotFound);
+    let unreadable_network = never_launched().await;
+    unreadable_network.kubernetes.put_infrastructure("dev", unreadable());
     let no_cluster = never_launched().await;
     no_cluster.kubernetes.remove_cluster("team-a", "dev");
     let refused_credentials = never_launched().await;
@@ -85,7 +87,14 @@ async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot
     unreachable
         .aws
         .fail_next("DescribeInstances", unanswered("DescribeInstances"));
-    for scene in [no_identity, no_network, no_cluster, refused_credentials, unreachable] {
+    for scene in [
+        no_identity,
+        no_network,
+        unreadable_network,
+        no_cluster,
+        refused_credentials,
+        unreachable,
+    ] {
         let pass = scene.pass().await;
         assert_released(&scene, &pass);
     }
@@ -431,7 +440,30 @@ async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_accoun
     scene.delete();
     let deleted = scene.pass().await;
     assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert!(deleted.message(INSTANCE_READY).contains("999999999999"));
+    let said = deleted.message(INSTANCE_READY).to_owned();
+    assert!(said.contains("999999999999"), "{said}");
+    let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
+    });
+    assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_read_is_named_as_what_blocks_the_deletion_of_a_machine_without_status() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.status = None);
+    scene.kubernetes.put_infrastructure("dev", unreadable());
+    scene.delete();
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.says(ConditionType::NetworkReady), "False/Failed");
+    let said = blocked.message(INSTANCE_READY);
+    assert!(said.contains("AWSCluster/dev") && said.contains("no webhook"), "{said}");
+    scene.kubernetes.publish_network("dev", NETWORK);
+    assert!(terminated(&scene.pass().await));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use serde_json::{Value, json};
 
-use super::{FIRST, SPEC, Scene};
+use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::fields::{Row, assert_effect, spec_with};
 use crate::testing::instance;
 
@@ -108,12 +108,6 @@ async fn what_is_launched_and_where_is_what_the_spec_says() {
             json!(["sg-0000000a", "sg-0000000c"]),
         ),
         (
-            "securityGroupOverrides{}",
-            "securityGroupOverrides: {node: sg-0000000b}",
-            "/call/security_group_ids",
-            json!(["sg-0000000b"]),
-        ),
-        (
             "additionalTags{}",
             "additionalTags: {team: a}",
             "/call/tags/team",
@@ -121,6 +115,35 @@ async fn what_is_launched_and_where_is_what_the_spec_says() {
         ),
     ])
     .await;
+}
+
+#[tokio::test]
+async fn security_groups_of_a_machine_replace_node_and_lb_of_the_cluster_together() {
+    let observed = async |spec: &str| {
+        let scene = Scene::with_spec(spec);
+        let node_and_lb = NETWORK.replace("all: [sg-0000000a]", "all: [sg-0000000a, sg-0000000b]");
+        scene.kubernetes.publish_network("dev", &node_and_lb);
+        shown(&scene).await
+    };
+    let without = observed(SPEC).await;
+    let both = json!(["sg-0000000a", "sg-0000000b"]);
+    assert_eq!(without["call"]["security_group_ids"], both);
+    for (set, used) in [
+        ("securityGroupOverrides: {node: sg-0000000c}", json!(["sg-0000000c"])),
+        (
+            "securityGroupOverrides: {node: sg-0000000c, lb: sg-0000000b}",
+            json!(["sg-0000000c", "sg-0000000b"]),
+        ),
+    ] {
+        let row = ("securityGroupOverrides{}", set, "/call/security_group_ids", used);
+        assert_effect(&row, &without, &observed(&spec_with(SPEC, &row)).await);
+    }
+    let only_lb = observed(&format!("{SPEC}, securityGroupOverrides: {{lb: sg-0000000c}}")).await;
+    assert!(
+        only_lb["call"].is_null(),
+        "a worker without the group of nodes cannot join"
+    );
+    assert_eq!(only_lb["conditions"]["InstanceReady"]["is"], "False/InvalidSpec");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{FIRST, NETWORK, Scene};
+use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::{instance, read, refused};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -285,4 +285,20 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
     assert_eq!(drifted.says(ConditionType::NetworkUpToDate), "False/Drifted");
     assert_eq!(drifted.says(READY), "True/Ready");
     assert_eq!(drifted.calls, ["write_status"]);
+}
+
+#[tokio::test]
+async fn changed_additional_security_groups_are_reported_and_touch_nothing() {
+    let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]"));
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    let running = scene.pass().await;
+    assert_eq!(running.says(ConditionType::NetworkUpToDate), "True/Ready");
+    scene.edit(|machine| machine.spec.additional_security_groups = read("[{id: sg-0000000e}]"));
+    let changed = scene.pass().await;
+    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "False/Drifted");
+    let said = changed.message(ConditionType::NetworkUpToDate);
+    assert!(said.contains("sg-0000000d") && said.contains("sg-0000000e"), "{said}");
+    assert_eq!(changed.says(READY), "True/Ready");
+    assert_eq!(changed.calls, ["write_status"]);
 }

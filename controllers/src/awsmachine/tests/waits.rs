@@ -8,7 +8,7 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{CLUSTER, LAUNCH, NETWORK, SPEC, Scene};
-use crate::testing::{read, refused};
+use crate::testing::{read, refused, unreadable};
 use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -122,6 +122,7 @@ async fn an_infrastructure_object_that_cannot_be_used_says_why() {
         (Infrastructure::NoKindMatch, "False/NoKindMatch"),
         (Infrastructure::Forbidden, "False/Forbidden"),
         (wrong_type, "False/WrongType"),
+        (unreadable(), "False/Failed"),
         (Infrastructure::Silent, "False/MissingField"),
     ];
     for (infrastructure, expected) in table {
@@ -223,6 +224,50 @@ async fn subnet_and_groups_are_found_by_filters() {
     let request = &scene.aws.launches()[0];
     assert_eq!(request.subnet_id, "subnet-0000000b");
     assert_eq!(request.security_group_ids, ["sg-0000000a", "sg-0000000e"]);
+}
+
+#[tokio::test]
+async fn a_subnet_that_is_named_by_id_and_by_filters_must_match_both() {
+    for (id, zone, expected) in [
+        ("subnet-0000000b", "eu-west-1b", Some("subnet-0000000b")),
+        ("subnet-0000000b", "eu-west-1a", None),
+        ("subnet-0000000f", "eu-west-1b", None),
+    ] {
+        let spec = format!("{SPEC}, subnet: {{id: {id}, filters: [{{name: availability-zone, values: [{zone}]}}]}}");
+        let scene = Scene::with_spec(&spec);
+        let pass = scene.pass().await;
+        let launches = scene.aws.launches();
+        assert_eq!(
+            launches.first().map(|launch| launch.subnet_id.as_str()),
+            expected,
+            "{id} in {zone}"
+        );
+        if expected.is_none() {
+            assert_eq!(pass.says(NETWORK_READY), "False/NotFound");
+            let said = pass.message(NETWORK_READY);
+            assert!(said.contains(id) && said.contains("spec.subnet.filters"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_names_nothing_or_nobody_where_it_should_is_refused_before_aws_is_asked() {
+    for (set, said) in [
+        ("subnet: {}", "subnet has neither id nor filters"),
+        (
+            "securityGroupOverrides: {controlPlane: sg-0000000b}",
+            "controlPlane is no role",
+        ),
+        ("securityGroupOverrides: {bastion: sg-0000000b}", "concerns no machine"),
+        ("securityGroupOverrides: {lb: sg-0000000b}", "name node as well"),
+    ] {
+        let scene = Scene::with_spec(&format!("{SPEC}, {set}"));
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec", "{set}");
+        let message = pass.message(INSTANCE_READY);
+        assert!(message.contains(said), "{set}: {message}");
+        assert!(scene.aws.regions().is_empty(), "AWS is not even reached for");
+    }
 }
 
 #[tokio::test]
