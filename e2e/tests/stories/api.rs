@@ -240,7 +240,10 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
     ];
     for field in needed.iter().filter(|field| *field != "attempt") {
         let without = merged(&whole, &json!({field: null}));
-        cases.push((without, Some("everything but holder, failedInstances and instanceID is required")));
+        cases.push((
+            without,
+            Some("everything but holder, failedInstances and instanceID is required"),
+        ));
         let alone = json!({"attempt": 0, field: whole[field]});
         cases.push((alone, Some("attempt 0 stands alone")));
     }

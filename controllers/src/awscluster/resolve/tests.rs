@@ -133,7 +133,6 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
     let spec: AWSClusterSpec = serde_json::from_value(json!({
         "region": "eu-west-1",
@@ -163,7 +162,10 @@ fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
         }
         assert!(!condition.message.contains("team"), "{}", condition.message);
         assert!(!resolved.usable, "no machine of this cluster can be launched");
-=======
+    }
+}
+
+#[test]
 fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
     let spec = spec(&json!({
         "subnets": [{"id": SUBNET}],
@@ -177,6 +179,5 @@ fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
             "spec.network.securityGroupOverrides: controlPlane is no role: use one of bastion, node, controlplane";
         assert!(said.contains(named) && !said.contains("bastion is no role"), "{said}");
         assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000b"]);
->>>>>>> sources
     }
 }
