@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
-use capa_api::conditions::{ConditionType, find};
+use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
@@ -60,6 +60,9 @@ impl Wiring {
             let created = controller_identity::create(self.runtime.clone(), tasks.stop());
             tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
+        let malformed = self.runtime.malformed.clone();
+        let told = malformed.tell(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
+        tasks.spawn("events about malformed objects", told);
         let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&world);
         let machines = self.machine_controller(&world);
