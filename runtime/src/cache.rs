@@ -9,21 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{Stream, StreamExt};
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{Predicate, WatchStreamExt};
 use kube::{Api, Resource};
-use prometheus_client::metrics::gauge::Gauge;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::Runtime;
 pub use crate::changes::Change;
 use crate::changes::changes;
 use crate::health::Gate;
 use crate::kinds::{CachedKind, ObjectName};
+use crate::malformed::{Guarded, MalformedOfKind};
 use crate::tasks::Tasks;
 
 /// A watch ended, which watches never do by themselves.
@@ -45,7 +44,7 @@ type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
 
 impl<K: CachedKind> ObjectCache<K> {
     /// Starts the watch as one of `tasks` and adds a gate of readiness that opens when the cache is filled.
-    pub fn start(runtime: &Runtime, tasks: &mut Tasks, api: Api<DeserializeGuard<K>>, config: watcher::Config) -> Self {
+    pub fn start(runtime: &Runtime, tasks: &mut Tasks, api: Api<Guarded<K>>, config: watcher::Config) -> Self {
         let (cache, filler) = Self::new(runtime);
         let events = watcher(api, config).default_backoff();
         tasks.spawn(format!("cache of {}", K::kind(&())), filler.run(events, tasks.stop()));
@@ -61,7 +60,7 @@ impl<K: CachedKind> ObjectCache<K> {
             writer,
             store: store.clone(),
             subscribers: Arc::clone(&subscribers),
-            malformed: MalformedObjects::new(runtime.metrics.malformed(&kind)),
+            malformed: MalformedOfKind::new(runtime.malformed.clone(), runtime.metrics.malformed(&kind)),
             gate: runtime.readiness.gate(format!("cache of {kind}")),
         };
         (Self { store, subscribers }, filler)
@@ -101,7 +100,7 @@ pub(crate) struct CacheFiller<K: CachedKind> {
     writer: reflector::store::Writer<K>,
     store: Store<K>,
     subscribers: Subscribers<K>,
-    malformed: MalformedObjects,
+    malformed: MalformedOfKind,
     gate: Gate,
 }
 
@@ -109,7 +108,7 @@ impl<K: CachedKind> CacheFiller<K> {
     /// Reads `events` until `stop`. The stream must back off by itself after errors.
     pub(crate) async fn run(
         mut self,
-        events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>>,
+        events: impl Stream<Item = watcher::Result<Event<Guarded<K>>>>,
         stop: CancellationToken,
     ) -> Result<(), WatchEnded> {
         let mut events = std::pin::pin!(events.take_until(stop.cancelled()));
@@ -128,7 +127,7 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    fn apply(&mut self, event: Event<DeserializeGuard<K>>) {
+    fn apply(&mut self, event: Event<Guarded<K>>) {
         let subscribers = Arc::clone(&self.subscribers);
         let mut subscribers = lock(&subscribers);
         for change in self.store_event(event) {
@@ -139,7 +138,7 @@ impl<K: CachedKind> CacheFiller<K> {
     }
 
     /// Brings the store up to date and returns what has changed by that.
-    fn store_event(&mut self, event: Event<DeserializeGuard<K>>) -> Vec<Change<K>> {
+    fn store_event(&mut self, event: Event<Guarded<K>>) -> Vec<Change<K>> {
         match event {
             Event::Init => {
                 self.malformed.list_begins();
@@ -204,7 +203,7 @@ impl<K: CachedKind> CacheFiller<K> {
     }
 
     /// The object without what nobody here reads, or nothing if it is malformed: then it is as good as not there.
-    fn readable(&mut self, guard: DeserializeGuard<K>) -> Option<K> {
+    fn readable(&mut self, guard: Guarded<K>) -> Option<K> {
         let name = ObjectName::of(&guard);
         match guard.0 {
             Ok(mut object) => {
@@ -213,12 +212,8 @@ impl<K: CachedKind> CacheFiller<K> {
                 object.meta_mut().managed_fields = None;
                 Some(object)
             }
-            Err(invalid) => {
-                self.malformed.seen(
-                    name,
-                    invalid.metadata.resource_version.unwrap_or_default(),
-                    &invalid.error,
-                );
+            Err(malformed) => {
+                self.malformed.seen(name, malformed);
                 None
             }
         }
@@ -232,7 +227,7 @@ impl<K: CachedKind> Drop for CacheFiller<K> {
     }
 }
 
-fn reference<K: CachedKind>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
+fn reference<K: CachedKind>(guard: &Guarded<K>) -> ObjectRef<K> {
     let metadata = guard.meta();
     let reference = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
     match &metadata.namespace {
@@ -241,73 +236,20 @@ fn reference<K: CachedKind>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
     }
 }
 
-/// The objects that cannot be read, so that each version of each is logged once.
-struct MalformedObjects {
-    /// Resource version by name.
-    known: HashMap<ObjectName, String>,
-    /// The same while a list is running; replaces `known` when it is complete.
-    listed: Option<HashMap<ObjectName, String>>,
-    gauge: Gauge,
-}
-
-impl MalformedObjects {
-    fn new(gauge: Gauge) -> Self {
-        Self {
-            known: HashMap::new(),
-            listed: None,
-            gauge,
-        }
-    }
-
-    fn seen(&mut self, name: ObjectName, version: String, error: &str) {
-        if self.known.get(&name) != Some(&version) {
-            warn!(object = %name, error, "object is malformed and skipped until it is mended");
-        }
-        if let Some(listed) = &mut self.listed {
-            listed.insert(name.clone(), version.clone());
-        }
-        self.known.insert(name, version);
-        self.count();
-    }
-
-    fn gone(&mut self, name: &ObjectName) {
-        if self.known.remove(name).is_some() {
-            debug!(object = %name, "object is not malformed any more");
-            self.count();
-        }
-    }
-
-    fn list_begins(&mut self) {
-        self.listed = Some(HashMap::new());
-    }
-
-    fn list_done(&mut self) {
-        if let Some(listed) = self.listed.take() {
-            self.known = listed;
-            self.count();
-        }
-    }
-
-    fn count(&self) {
-        self.gauge.set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::ResourceExt;
-    use kube::core::error_boundary::InvalidObject;
 
     use super::*;
     use crate::predicate::spec_or_metadata;
     use crate::testing::{FakeServer, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
 
-    type WidgetEvent = Event<DeserializeGuard<Widget>>;
+    type WidgetEvent = Event<Guarded<Widget>>;
 
-    fn good(object: &Widget) -> DeserializeGuard<Widget> {
-        DeserializeGuard(Ok(object.clone()))
+    fn good(object: &Widget) -> Guarded<Widget> {
+        Guarded(Ok(object.clone()))
     }
 
     fn cache() -> (Runtime, ObjectCache<Widget>, CacheFiller<Widget>) {
@@ -384,11 +326,9 @@ mod tests {
         let (runtime, registry) = runtime(&server);
         let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
         list(&mut filler, &[&widget("a")]);
-        let metadata = widget("a").metadata;
-        let malformed = DeserializeGuard(Err(InvalidObject {
-            error: "size: expected a number".into(),
-            metadata,
-        }));
+        let mut malformed = serde_json::to_value(widget("a")).unwrap();
+        malformed["spec"]["size"] = "huge".into();
+        let malformed = serde_json::from_value(malformed).unwrap();
         filler.apply(Event::Apply(malformed));
         assert!(cache.store().is_empty());
         assert!(scrape(&registry).contains("capa_malformed_objects{kind=\"Widget\"} 1"));

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use tokio::time::timeout;
@@ -36,11 +37,15 @@ impl Events {
 
     /// Publishes notices about `object`. Failures are logged and never returned: no reconcile fails for an Event.
     pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, notices: Vec<Notice>) {
-        let reference = object.object_ref(&());
+        self.publish_about(&object.object_ref(&()), notices).await;
+    }
+
+    /// The same about an object of which only the reference is known.
+    pub(crate) async fn publish_about(&self, reference: &ObjectReference, notices: Vec<Notice>) {
         let publish = async {
             for notice in notices {
                 let event = event(notice);
-                if let Err(error) = self.recorder.publish(&event, &reference).await {
+                if let Err(error) = self.recorder.publish(&event, reference).await {
                     debug!(reason = event.reason, %error, "event not published");
                 }
             }

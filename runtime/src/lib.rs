@@ -4,7 +4,8 @@
 //!
 //! 1. [`version::ensure_supported`], [`logging::init`], [`shutdown::on_signals`];
 //! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run on standbys too);
-//! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind.
+//! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind, and
+//!    [`malformed::MalformedObjects::tell`].
 //!
 //! Whatever of it ends before it was asked to ends the process.
 
@@ -19,6 +20,7 @@ pub mod kinds;
 pub mod lease;
 pub mod listen;
 pub mod logging;
+pub mod malformed;
 pub mod metrics;
 pub mod predicate;
 pub mod reconcile;
@@ -47,6 +49,8 @@ pub struct Runtime {
     pub writes: writes::WriteTracker,
     /// Publishes Kubernetes Events.
     pub events: events::Events,
+    /// The objects that caches skip because they cannot be read.
+    pub malformed: malformed::MalformedObjects,
 }
 
 impl Runtime {
@@ -57,6 +61,7 @@ impl Runtime {
             metrics: metrics::Metrics::register(registry),
             writes: writes::WriteTracker::default(),
             events: events::Events::new(client.clone(), controller),
+            malformed: malformed::MalformedObjects::default(),
             client,
         }
     }

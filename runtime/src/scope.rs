@@ -1,11 +1,11 @@
 //! Which objects a manager looks at: the flags `--namespace` and `--watch-filter`.
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use crate::kinds::CachedKind;
+use crate::malformed::Guarded;
 
 /// The label that `--watch-filter` selects by.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
@@ -28,7 +28,7 @@ impl Scope {
     }
 
     /// The API of a namespaced kind, in the one namespace or in all.
-    pub fn api<K>(&self, client: &Client) -> Api<DeserializeGuard<K>>
+    pub fn api<K>(&self, client: &Client) -> Api<Guarded<K>>
     where
         K: CachedKind<Scope = NamespaceResourceScope>,
     {

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
-use capa_api::common::IdentityReference;
-use capa_api::conditions::{ConditionType, find};
+use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::core::{Cluster, ContractReference, Machine};
-use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_aws::Clouds;
@@ -22,13 +20,12 @@ use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::PostParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
-use tracing::{info, warn};
 
 use super::Flags;
+use super::controller_identity;
 use super::oversight::{self, StrayCounts};
 
 /// Starts a watch for every kind that is read from a cache.
@@ -58,10 +55,14 @@ pub(super) struct Wiring {
 
 impl Wiring {
     /// Starts the controllers as tasks.
-    pub(super) async fn start(self, tasks: &mut Tasks) {
+    pub(super) fn start(self, tasks: &mut Tasks) {
         if self.flags.creates_controller_identity() {
-            create_controller_identity(&self.runtime).await;
+            let created = controller_identity::create(self.runtime.clone(), tasks.stop());
+            tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
+        let malformed = self.runtime.malformed.clone();
+        let told = malformed.tell(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
+        tasks.spawn("events about malformed objects", told);
         let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&world);
         let machines = self.machine_controller(&world);
@@ -222,20 +223,5 @@ fn reference_to(cluster: &AWSCluster) -> ContractReference {
         api_group: AWSCluster::group(&()).into_owned(),
         kind: AWSCluster::kind(&()).into_owned(),
         name: cluster.name_any(),
-    }
-}
-
-/// As CAPA does behind the same gate: without it nobody could use the manager's own credentials. Failing is no reason to
-/// stop: a cluster that needs it says so in its condition.
-async fn create_controller_identity(runtime: &Runtime) {
-    let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
-    let spec = AWSClusterControllerIdentitySpec {
-        allowed_namespaces: Some(AllowedNamespaces::default()),
-    };
-    let identity = AWSClusterControllerIdentity::new(IdentityReference::CONTROLLER_IDENTITY_NAME, spec);
-    match identities.create(&PostParams::default(), &identity).await {
-        Ok(_) => info!("created AWSClusterControllerIdentity/default for all namespaces"),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => warn!(%error, "failed to create AWSClusterControllerIdentity/default"),
     }
 }

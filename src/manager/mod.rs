@@ -1,5 +1,6 @@
 //! `capa-rs manager`: the controllers in one process.
 
+mod controller_identity;
 mod controllers;
 mod flags;
 mod oversight;
@@ -132,7 +133,7 @@ async fn lead(
     let work_stop = stop.clone();
     let work = || async move {
         let mut tasks = Tasks::new(work_stop, CONTROLLER_GRACE);
-        controllers.start(&mut tasks).await;
+        controllers.start(&mut tasks);
         tasks.run().await.map_err(anyhow::Error::from)
     };
     match election {

@@ -1,14 +1,19 @@
 //! Whose credentials a cluster works with: identities of all three kinds, missing, refused and mended.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
-use capa_e2e::{Manager, eventually, objects};
+use capa_e2e::{Manager, World, eventually, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN};
 
 /// Where the manager looks for the Secrets of static identities: its own namespace.
 const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+
+/// The kind of the manager's own identity.
+const DEFAULT_KIND: &str = "AWSClusterControllerIdentity";
 
 /// A story whose identities, which have no namespace, are called after its namespace.
 struct Identities {
@@ -284,4 +289,49 @@ async fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<
         Some(&leaf)
     );
     story.finish(&[&key]).await
+}
+
+#[tokio::test]
+async fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
+    // A world of its own: in the other one every manager has it created.
+    let world = Arc::new(World::start().await?);
+    world.install_provider().await?;
+    let scenario = Scenario::in_world(&world, "gate").await?;
+    let identities = scenario.environment.api(OURS, DEFAULT_KIND).await?;
+    let gate_off = "--feature-gates=AutoControllerIdentityCreator=false";
+    let without = scenario
+        .environment
+        .manager()
+        .flag(FASTER)
+        .flag(gate_off)
+        .start()
+        .await?;
+    scenario.owned("dev", &scenario.unmanaged("dev", "")).await?;
+    scenario.says("dev", "IdentityReady", "False", "NotFound").await?;
+    assert!(identities.get_opt("default").await?.is_none());
+    assert!(without.stop().await?.success());
+
+    let with = scenario.manager().await?;
+    scenario.says("dev", "IdentityReady", "True", "Ready").await?;
+    scenario.infrastructure_provisioned("dev").await?;
+    let created = identities.get("default").await?;
+    assert_eq!(created.data["spec"], json!({"allowedNamespaces": {}}));
+    assert!(with.stop().await?.success());
+
+    // One that the user has made stays as it is.
+    scenario
+        .environment
+        .delete(OURS, DEFAULT_KIND, "default", WITHIN)
+        .await?;
+    let theirs = format!(
+        "{{apiVersion: {OURS}, kind: {DEFAULT_KIND}, metadata: {{name: default}}, spec: {{allowedNamespaces: {{list: [elsewhere]}}}}}}"
+    );
+    scenario.environment.apply(&theirs).await?;
+    let kept = identities.get("default").await?;
+    let again = scenario.manager().await?;
+    scenario.owned("other", &scenario.unmanaged("other", "")).await?;
+    scenario.says("other", "IdentityReady", "False", "NotAllowed").await?;
+    assert_eq!(identities.get("default").await?, kept);
+    assert!(again.stop().await?.success());
+    scenario.environment.finish().await
 }

@@ -52,6 +52,7 @@ async fn an_object_that_cannot_be_read_stops_no_other_and_a_foreign_status_is_he
     let log = manager.log()?;
     let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
     assert!(log.lines().any(named), "{log}");
+    told(&scenario, "AWSCluster", "spec.network", "nothing is done for it").await?;
 
     let network = scenario.aws_cluster("fine").await?.data["spec"]["network"].take();
     scenario
@@ -103,6 +104,7 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
         Ok(())
     })
     .await?;
+    told(&scenario, "AWSMachine", "spec.ami", "nothing is done for it").await?;
     // A status by somebody else wakes nobody. The next pass heals it, whatever it is for.
     let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
     scenario.change("dev", tags).await?;
@@ -121,6 +123,7 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
     scenario.machine("new", "dev", INLINE).await?;
     scenario.machine_ready("new").await?;
     scenario.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
+    told(&scenario, "AWSMachine", "spec.ami", "its deletion waits").await?;
     scenario
         .environment
         .delete(CORE, "Machine", "forgetful", WITHIN)
@@ -149,6 +152,28 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
     assert_eq!(scenario.user.live_instances().await?.len(), 1);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
+}
+
+/// Waits for the one event about the unreadable object that names this field and this consequence.
+async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
+    let events = scenario.environment.api("events.k8s.io/v1", "Event").await?;
+    eventually(WITHIN, "an event about the unreadable object", async || {
+        let events = events.list(&ListParams::default()).await?.items;
+        let about = |event: &&DynamicObject| {
+            let about = &event.data["regarding"];
+            about["kind"] == kind && about["name"] == "unreadable" && event.data["reason"] == "InvalidSpec"
+        };
+        let notes = events
+            .iter()
+            .filter(about)
+            .filter_map(|event| event.data["note"].as_str());
+        let told: Vec<_> = notes
+            .filter(|note| note.contains(&format!("{field}: expected ")) && note.contains(consequence))
+            .collect();
+        ensure!(told.len() == 1, "{told:?} among {}", events.len());
+        Ok(())
+    })
+    .await
 }
 
 /// The instance that a machine's status names.

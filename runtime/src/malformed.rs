@@ -1,0 +1,326 @@
+//! Objects that cannot be read: each is skipped, counted, logged, and named by an Event on itself, and no other object
+//! suffers.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use prometheus_client::metrics::gauge::Gauge;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::events::Events;
+use crate::kinds::ObjectName;
+use crate::reconcile::Notice;
+
+/// An object, or why it cannot be read. Unlike kube's `DeserializeGuard` it names the field, and does not repeat its value.
+#[derive(Clone, Debug)]
+pub struct Guarded<K>(pub(crate) Result<K, Malformed>);
+
+/// What is known of an object that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Malformed {
+    /// The field, and what is expected there.
+    problem: String,
+    metadata: ObjectMeta,
+    reference: ObjectReference,
+}
+
+impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = Value::deserialize(deserializer)?;
+        let error = match serde_path_to_error::deserialize::<_, K>(&object) {
+            Ok(object) => return Ok(Self(Ok(object))),
+            Err(error) => error,
+        };
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let metadata = ObjectMeta::deserialize(metadata).map_err(D::Error::custom)?;
+        let reference = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        Ok(Self(Err(Malformed {
+            problem: problem(&error),
+            metadata,
+            reference,
+        })))
+    }
+}
+
+/// The field and what is expected there. What stands there is left out: it may be a secret.
+fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let said = error.inner().to_string();
+    let wanted = match said.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None => said,
+    };
+    match error.path().to_string().as_str() {
+        // The object itself.
+        "." => wanted,
+        field => format!("{field}: {wanted}"),
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+
+    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+
+    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+
+    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|malformed| &malformed.metadata, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0
+            .as_mut()
+            .map_or_else(|malformed| &mut malformed.metadata, K::meta_mut)
+    }
+}
+
+/// What is told about an object; the same for all its versions with the same problem.
+#[derive(Clone, Debug, PartialEq)]
+struct Complaint {
+    reference: ObjectReference,
+    message: String,
+}
+
+impl Complaint {
+    fn about(malformed: &Malformed) -> Self {
+        let consequence = if malformed.metadata.deletion_timestamp.is_some() {
+            "its deletion waits until this is corrected"
+        } else {
+            "nothing is done for it, its deletion included, until this is corrected"
+        };
+        Self {
+            reference: malformed.reference.clone(),
+            message: format!("the object cannot be read: {}; {consequence}", malformed.problem),
+        }
+    }
+}
+
+/// The objects of all kinds that cannot be read now. Cloning gives another handle to the same.
+#[derive(Clone, Debug, Default)]
+pub struct MalformedObjects(watch::Sender<BTreeMap<String, Complaint>>);
+
+impl MalformedObjects {
+    /// Until `stop`, publishes a warning on each object that cannot be read, once for each problem that it has. For the
+    /// one manager that leads: the caches of the others see the same objects.
+    pub async fn tell(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
+        let mut changes = self.0.subscribe();
+        let mut told = BTreeMap::new();
+        let work = async {
+            loop {
+                let now = changes.borrow_and_update().clone();
+                for (name, complaint) in &now {
+                    if told.get(name) != Some(complaint) {
+                        let notice = Notice::warning(reason, complaint.message.clone());
+                        events.publish_about(&complaint.reference, vec![notice]).await;
+                    }
+                }
+                told = now;
+                if changes.changed().await.is_err() {
+                    // The sender is ours, so this does not happen.
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+        Ok(())
+    }
+
+    fn insert(&self, name: &ObjectName, complaint: &Complaint) {
+        self.0.send_if_modified(|all| {
+            let before = all.insert(name.to_string(), complaint.clone());
+            before.as_ref() != Some(complaint)
+        });
+    }
+
+    fn remove(&self, name: &ObjectName) {
+        self.0.send_if_modified(|all| all.remove(&name.to_string()).is_some());
+    }
+}
+
+/// Those of one kind, as its watch shows them; each version of each is logged once.
+pub(crate) struct MalformedOfKind {
+    /// Resource version by name.
+    known: HashMap<ObjectName, String>,
+    /// The same while a list is running; replaces `known` when it is complete.
+    listed: Option<HashMap<ObjectName, String>>,
+    all: MalformedObjects,
+    gauge: Gauge,
+}
+
+impl MalformedOfKind {
+    pub(crate) fn new(all: MalformedObjects, gauge: Gauge) -> Self {
+        Self {
+            known: HashMap::new(),
+            listed: None,
+            all,
+            gauge,
+        }
+    }
+
+    pub(crate) fn seen(&mut self, name: ObjectName, malformed: Malformed) {
+        self.all.insert(&name, &Complaint::about(&malformed));
+        let version = malformed.metadata.resource_version.unwrap_or_default();
+        if self.known.get(&name) != Some(&version) {
+            warn!(object = %name, problem = malformed.problem, "object is malformed and skipped until it is mended");
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.insert(name.clone(), version.clone());
+        }
+        self.known.insert(name, version);
+        self.count();
+    }
+
+    pub(crate) fn gone(&mut self, name: &ObjectName) {
+        if self.known.remove(name).is_some() {
+            debug!(object = %name, "object is not malformed any more");
+            self.all.remove(name);
+            self.count();
+        }
+    }
+
+    pub(crate) fn list_begins(&mut self) {
+        self.listed = Some(HashMap::new());
+    }
+
+    pub(crate) fn list_done(&mut self) {
+        if let Some(listed) = self.listed.take() {
+            let before = std::mem::replace(&mut self.known, listed);
+            for name in before.keys().filter(|name| !self.known.contains_key(*name)) {
+                self.all.remove(name);
+            }
+            self.count();
+        }
+    }
+
+    fn count(&self) {
+        self.gauge.set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::Api;
+    use kube::runtime::watcher;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cache::ObjectCache;
+    use crate::tasks::Tasks;
+    use crate::testing::{FakeServer, WIDGETS, Widget, eventually, runtime, widget};
+
+    /// Object and message of each Event.
+    fn told(server: &FakeServer) -> Vec<(String, String)> {
+        let events = server
+            .writes()
+            .into_iter()
+            .filter(|write| write.path.ends_with("/events"));
+        events
+            .map(|event| {
+                assert_eq!(
+                    (&event.body["type"], &event.body["reason"]),
+                    (&json!("Warning"), &json!("InvalidSpec"))
+                );
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                (text(&event.body["regarding"]["name"]), text(&event.body["note"]))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_problem_names_the_field_and_hides_what_stands_there() {
+        let read = |object: Value| serde_json::from_value::<Guarded<Widget>>(object).unwrap();
+        for hidden in [
+            json!("expected secret, expected key"),
+            json!({"key": "secret"}),
+            json!([4711]),
+        ] {
+            let malformed = read(json!({"metadata": {"name": "a"}, "spec": {"size": hidden}}))
+                .0
+                .unwrap_err();
+            assert_eq!(malformed.problem, "spec.size: expected u32");
+            assert_eq!(malformed.metadata.name.as_deref(), Some("a"));
+        }
+        let malformed = read(json!({"metadata": {"name": "a"}})).0.unwrap_err();
+        assert_eq!(malformed.problem, "missing field `spec`");
+        assert_eq!(read(serde_json::to_value(widget("a")).unwrap()).0.unwrap(), widget("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_malformed_object_is_told_of_once_for_each_problem_by_the_one_who_leads() {
+        let server = FakeServer::default();
+        server.put_widget(&widget("bad"));
+        let bad = format!("{WIDGETS}/bad");
+        server.edit(&bad, |object| object["spec"]["size"] = "huge".into());
+        let (runtime, _) = runtime(&server);
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone(), Duration::from_secs(5));
+        let api = Api::all(server.client());
+        let cache = ObjectCache::<Widget>::start(&runtime, &mut tasks, api, watcher::Config::default());
+        runtime_filled(&runtime, tasks, async {
+            assert!(told(&server).is_empty(), "who does not lead says nothing");
+            let telling = runtime.malformed.clone().tell(runtime.events.clone(), "InvalidSpec", stop.clone());
+            let telling = tokio::spawn(telling);
+            eventually("the first event", || told(&server).len() == 1).await;
+
+            server.edit(&bad, |object| object["metadata"]["labels"] = json!({"a": "b"}));
+            server.expire_watches();
+            server.put_widget(&widget("later"));
+            eventually("another object to be seen", || cache.store().len() == 1).await;
+            assert_eq!(told(&server).len(), 1, "another version with the same problem is no news");
+
+            server.edit(&bad, |object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+            eventually("the deletion to be told of", || told(&server).len() == 2).await;
+            let said = [
+                "the object cannot be read: spec.size: expected u32; nothing is done for it, its deletion included, until \
+                 this is corrected",
+                "the object cannot be read: spec.size: expected u32; its deletion waits until this is corrected",
+            ];
+            assert_eq!(told(&server), said.map(|message| ("bad".to_owned(), message.to_owned())));
+            server.edit(&bad, |object| object["spec"]["size"] = 1.into());
+            eventually("the mended object", || cache.store().len() == 2).await;
+            stop.cancel();
+            telling.await.unwrap().unwrap();
+        })
+        .await;
+        assert_eq!(told(&server).len(), 2);
+    }
+
+    /// Runs the caches, and `story` once they are filled; it ends them.
+    async fn runtime_filled(runtime: &crate::Runtime, tasks: Tasks, story: impl Future<Output = ()>) {
+        let running = tokio::spawn(tasks.run());
+        runtime.readiness.all_open().await;
+        story.await;
+        running.await.unwrap().unwrap();
+    }
+}
