@@ -13,6 +13,7 @@ mod launch;
 mod lookup;
 mod memory;
 mod observe;
+mod overrides;
 mod phases;
 mod plan;
 mod request;

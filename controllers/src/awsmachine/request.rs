@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::common::{MachineRole, ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
@@ -13,6 +12,7 @@ use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::{Placement, Problem};
 use kube::Resource as _;
 
+use super::overrides;
 use crate::tags;
 
 /// What a request is made from besides the machine itself.
@@ -153,7 +153,7 @@ pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
         format!("{path} has more than {ID_LENGTH} characters, which nothing of that kind has in AWS: correct it")
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
-    } else if let Some(wrong) = wrong_overrides(spec) {
+    } else if let Some(wrong) = overrides::wrong(spec) {
         format!("securityGroupOverrides: {wrong}")
     } else if spec.subnet.as_ref().is_some_and(names_nothing) {
         "subnet has neither id nor filters: set one of them, or leave it out".to_owned()
@@ -166,25 +166,6 @@ pub(super) fn invalid(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
 
 fn names_nothing(reference: &ResourceReference) -> bool {
     reference.id.as_ref().is_none_or(String::is_empty) && reference.filters.is_empty()
-}
-
-/// Security groups that the machine would be launched without, or whose role would cost it another.
-fn wrong_overrides(spec: &AWSMachineSpec) -> Option<String> {
-    let overrides = &spec.security_group_overrides;
-    let of_machines = SecurityGroupRole::ALL
-        .into_iter()
-        .filter(|role| role.concerns_machines());
-    let of_machines: Vec<&str> = of_machines.map(SecurityGroupRole::as_str).collect();
-    let named = |role: SecurityGroupRole| overrides.get(role.as_str()).is_some_and(|id| !id.is_empty());
-    if let Some(name) = overrides.keys().find(|name| SecurityGroupRole::named(name).is_none()) {
-        return Some(format!("{name} is no role: use one of {}", of_machines.join(", ")));
-    }
-    let elsewhere = |role: &SecurityGroupRole| !role.concerns_machines() && named(*role);
-    if let Some(role) = SecurityGroupRole::ALL.into_iter().find(elsewhere) {
-        return Some(format!("{} concerns no machine: leave it out", role.as_str()));
-    }
-    let without_node = named(SecurityGroupRole::Lb) && !named(SecurityGroupRole::Node);
-    without_node.then(|| "lb and node of a machine replace the cluster's together: name node as well".to_owned())
 }
 
 /// What the record of a launch has no room for.
@@ -453,43 +434,6 @@ mod tests {
         assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
         let groups = named("additionalSecurityGroups: [{id: sg-1}, {}]").unwrap();
         assert!(groups.contains("additionalSecurityGroups[1]"), "{groups}");
-    }
-
-    #[test]
-    fn security_groups_of_a_role_that_no_machine_has_are_named_and_not_left_out() {
-        let named = |overrides: &str| {
-            let spec = machine(&format!("securityGroupOverrides: {overrides}")).spec;
-            invalid(&spec).map(|update| (update.reason, update.message))
-        };
-        for overrides in [
-            "{}",
-            "{node: sg-1}",
-            "{controlplane: sg-1}",
-            "{node: sg-1, lb: sg-2, controlplane: sg-3}",
-            "{node: sg-1, lb: ''}",
-            "{bastion: ''}",
-        ] {
-            assert_eq!(named(overrides), None, "{overrides}");
-        }
-        let table: [(&str, &[&str]); 6] = [
-            ("{controlPlane: sg-1}", &["controlPlane", "node, controlplane, lb"]),
-            ("{node: sg-1, nodes: sg-2}", &["nodes", "node, controlplane, lb"]),
-            ("{bastion: sg-1}", &["bastion", "concerns no machine"]),
-            ("{apiserver-lb: sg-1}", &["apiserver-lb", "concerns no machine"]),
-            (
-                "{node-eks-additional: sg-1}",
-                &["node-eks-additional", "concerns no machine"],
-            ),
-            ("{lb: sg-1}", &["lb", "node", "replace the cluster's together"]),
-        ];
-        for (overrides, parts) in table {
-            let (reason, message) = named(overrides).unwrap_or_else(|| panic!("{overrides} passes"));
-            assert_eq!(reason, Reason::InvalidSpec);
-            assert!(message.starts_with("securityGroupOverrides"), "{message}");
-            for part in parts {
-                assert!(message.contains(part), "{part}: {message}");
-            }
-        }
     }
 
     #[test]
