@@ -17,8 +17,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Api;
 use crate::limits::Gate;
 use crate::lookups::SharedAnswers;
+use crate::replacements::Replacements;
 use crate::store::{Follower, Owners, StoreHandle, Wakes};
 use crate::sync::lock;
+
+/// How often the account is asked for while the credentials are replaced each time.
+const ACCOUNT_TRIES: usize = 3;
 
 /// What all clients of a process share.
 pub(crate) struct Shared {
@@ -36,7 +40,9 @@ pub(crate) struct Client {
     pub(crate) region: String,
     api: Api,
     shared: Arc<Shared>,
-    account: SharedAnswers<(), String>,
+    replacements: Arc<Replacements>,
+    /// By the number of replacements before it.
+    account: SharedAnswers<u64, String>,
     subnets: SharedAnswers<Query, Vec<Subnet>>,
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
     images: SharedAnswers<Query, Vec<Image>>,
@@ -45,13 +51,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(region: &str, api: Api, shared: Arc<Shared>) -> Self {
+    /// `replacements`: of the credentials that `api` signs with.
+    pub(crate) fn new(region: &str, api: Api, replacements: Arc<Replacements>, shared: Arc<Shared>) -> Self {
         let timing = shared.timing;
         Self {
             region: region.to_owned(),
             api,
             shared,
-            // Not for ever: the default chain may hand out credentials of another account some day.
+            replacements,
+            // Not for ever: whether the credentials are still accepted shows here.
             account: SharedAnswers::new(timing.launch_lookup_age, timing.resolve_retry),
             subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
@@ -84,14 +92,21 @@ impl Client {
         self.store.get().map(|store| &store.follower)
     }
 
-    async fn account_id(&self, api: &Api) -> Result<String, CloudError> {
-        let api = api.clone();
-        let account = self
-            .account
-            .get((), || async move { api.account_id().await }.boxed())
-            .await?;
-        self.api.gate().belongs_to(&account);
-        Ok(account)
+    /// The account of the credentials, and how often these had been replaced when it was asked for. An answer never
+    /// outlives the credentials that it was given to: whatever is signed with others must not count for their account.
+    async fn account_id(&self, api: &Api) -> Result<(String, u64), CloudError> {
+        for _ in 0..ACCOUNT_TRIES {
+            let replaced = self.replacements.count();
+            let api = api.clone();
+            let ask = || async move { api.account_id().await }.boxed();
+            let answer = self.account.get(replaced, ask).await;
+            if self.replacements.count() == replaced {
+                let account = answer?;
+                self.api.gate().belongs_to(&account);
+                return Ok((account, replaced));
+            }
+        }
+        Err(CloudError::credentials_replaced("GetCallerIdentity"))
     }
 }
 
@@ -111,7 +126,8 @@ impl ClusterClient {
 #[async_trait]
 impl ClusterCloud for ClusterClient {
     async fn account_id(&self) -> Result<String, CloudError> {
-        self.client.account_id(&self.api).await
+        let (account, _) = self.client.account_id(&self.api).await?;
+        Ok(account)
     }
 
     async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
@@ -131,11 +147,13 @@ impl ClusterCloud for ClusterClient {
     }
 }
 
-/// A client as machines use it.
+/// A client as one pass over a machine uses it.
 pub(crate) struct MachineClient {
     client: Arc<Client>,
     api: Api,
     follower: Arc<Follower>,
+    /// How often the credentials had been replaced when the pass was told their account.
+    account_at: Mutex<Option<u64>>,
 }
 
 impl MachineClient {
@@ -154,19 +172,40 @@ impl MachineClient {
             )
         });
         let follower = store.follower.clone();
-        Self { client, api, follower }
+        Self {
+            client,
+            api,
+            follower,
+            account_at: Mutex::default(),
+        }
     }
 
     fn watch(&self, machine: &MachineKey, id: &str) -> Sighting {
         self.client.shared.owners.claim(machine, &self.follower);
-        self.follower.with(|store| store.watch(machine, id))
+        let replaced = self.client.replacements.count();
+        self.follower.with(|store| {
+            store.credentials_replaced(replaced);
+            store.watch(machine, id)
+        })
+    }
+
+    /// Fails once the credentials are others than those whose account the pass was told.
+    fn check_credentials(&self, operation: &'static str) -> Result<(), CloudError> {
+        match *lock(&self.account_at) {
+            Some(replaced) if replaced != self.client.replacements.count() => {
+                Err(CloudError::credentials_replaced(operation))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 #[async_trait]
 impl MachineCloud for MachineClient {
     async fn account_id(&self) -> Result<String, CloudError> {
-        self.client.account_id(&self.api).await
+        let (account, replaced) = self.client.account_id(&self.api).await?;
+        *lock(&self.account_at) = Some(replaced);
+        Ok(account)
     }
 
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
@@ -191,6 +230,8 @@ impl MachineCloud for MachineClient {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let began = self.follower.with(Store::observe);
         let instances = self.api.instances(query).await?;
+        // Of this call itself: it may have been the one that fetched new ones.
+        self.check_credentials("DescribeInstances")?;
         self.follower.with(|store| store.observed(began, &instances));
         Ok(instances)
     }
@@ -213,6 +254,7 @@ impl MachineCloud for MachineClient {
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        self.check_credentials("RunInstances")?;
         let instance = self.api.launch(machine, request).await?;
         self.follower.with(|store| store.launched(&instance));
         self.watch(machine, &instance.id);

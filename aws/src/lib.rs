@@ -14,6 +14,7 @@ mod launch;
 mod limits;
 mod lookups;
 mod metrics;
+mod replacements;
 mod retries;
 mod setup;
 pub mod store;

@@ -1,5 +1,6 @@
 //! SDK clients for an identity in a region. Nothing here makes a call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
@@ -15,6 +16,7 @@ use crate::clouds::AccessKey;
 use crate::credentials::{ControllerCredentials, Role, RoleCredentials};
 use crate::endpoints::ServiceEndpoints;
 use crate::metrics::CallMetrics;
+use crate::replacements::{Counted, Replacements};
 use crate::retries::ThrottlesAreNotRetried;
 
 /// How our calls are marked in the user agent, and with it in CloudTrail.
@@ -72,7 +74,8 @@ impl Setup {
         }
     }
 
-    /// Clients that sign with the credentials of `source`. `name` keeps their retry quota apart from others: the
+    /// Clients that sign with the credentials of `source`, and how often these have been replaced: both clients share one
+    /// cache of them, so what counts for the one counts for the other. `name` keeps their retry quota apart from others: the
     /// SDK's default is one quota a service and region, whatever the account. An identity belongs to one account, so a
     /// quota for each never lets one account use up another's.
     pub(crate) fn clients(
@@ -80,8 +83,10 @@ impl Setup {
         source: &CredentialSource,
         region: &str,
         name: &str,
-    ) -> (aws_sdk_ec2::Client, aws_sdk_sts::Client) {
-        let config = self.config(self.provider(source, region), region);
+    ) -> (aws_sdk_ec2::Client, aws_sdk_sts::Client, Arc<Replacements>) {
+        let replacements = Arc::new(Replacements::default());
+        let counted = Counted::new(self.provider(source, region), replacements.clone());
+        let config = self.config(SharedCredentialsProvider::new(counted), region);
         let config = config
             .into_builder()
             .identity_cache(IdentityCache::lazy().build())
@@ -96,6 +101,7 @@ impl Setup {
         (
             aws_sdk_ec2::Client::from_conf(ec2.build()),
             self.sts(&config, region, name),
+            replacements,
         )
     }
 

@@ -63,7 +63,7 @@ pub struct CloudError {
     pub class: ErrorClass,
     /// AWS's message without request ids.
     pub message: String,
-    /// When the call may be made after all: set where our own limits deferred it, in which case AWS was not asked.
+    /// When the call may be made after all: set where our own limits or new credentials deferred it. Nothing was launched.
     pub retry_after: Option<Duration>,
 }
 
@@ -110,6 +110,15 @@ impl CloudError {
             class: ErrorClass::Throttled,
             message: "waits for its turn within the request rate that is left to this account and region".to_owned(),
             retry_after: Some(retry_after),
+        }
+    }
+
+    /// A call that was not made, or whose answer proves nothing, because the credentials have been replaced since the
+    /// caller asked for their account: it begins anew by asking for that.
+    pub fn credentials_replaced(operation: &'static str) -> Self {
+        Self {
+            message: "the credentials were replaced meanwhile: the account is looked at again first".to_owned(),
+            ..Self::deferred(operation, Duration::from_secs(1))
         }
     }
 }

@@ -28,7 +28,7 @@ refresh() {
 }
 
 play() {
-  local patch="$1" name output
+  local patch="$1" name output found
   name="$(basename "$patch" .patch)"
   refresh
   if ! output="$(patch --directory "$copy" --strip 0 --forward --fuzz 0 --no-backup-if-mismatch --reject-file - <"$patch" 2>&1)"; then
@@ -39,11 +39,13 @@ play() {
     echo "$name: the mutant does not compile: $output" >&2
     return 1
   fi
-  if output="$("$CARGO_TARGET_DIR/debug/sim" --seeds "$seeds" --until-failure)"; then
-    echo "$name: not found within $seeds seeds" >&2
+  # A failure of the program itself, a wrong argument for instance, finds nothing.
+  output="$("$CARGO_TARGET_DIR/debug/sim" --seeds "$seeds" --until-failure 2>&1)" || true
+  if ! found="$(grep '^found' <<<"$output")"; then
+    echo "$name: not found within $seeds seeds: $(tail -n 1 <<<"$output")" >&2
     return 1
   fi
-  echo "$name: $(grep '^found' <<<"$output")"
+  echo "$name: $found"
 }
 
 status=0

@@ -1,10 +1,10 @@
 //! AWS as the histories find it: one account with a network of three zones, another that is empty, foreign instances.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::sim::{Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::sim::{AuditEntry, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
 use jiff::{SignedDuration, Timestamp};
 
@@ -125,6 +125,21 @@ impl Aws {
         self.ec2
             .launched()
             .filter(move |instance| instance.launched_by != USER_KEY && instance.is_live(now))
+    }
+
+    /// The user's instances that somebody else has done something to.
+    pub(crate) fn touched(&mut self) -> BTreeSet<String> {
+        let by_others = |entry: &&AuditEntry| entry.access_key != USER_KEY;
+        let touched: BTreeSet<String> = self
+            .region()
+            .audit()
+            .iter()
+            .filter(by_others)
+            .map(|entry| entry.instance_id.clone())
+            .collect();
+        let foreign = self.ec2.launched().filter(|instance| instance.launched_by == USER_KEY);
+        let foreign = foreign.map(|instance| instance.id.clone());
+        foreign.filter(|id| touched.contains(id)).collect()
     }
 
     /// The user launches an instance with tags that look much like a machine's.

@@ -1,7 +1,7 @@
 //! AWS as the reconcilers of one process see it: the shipped instance store in front of the simulated EC2.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ pub(crate) type ClientKey = (String, String);
 /// How long an answered account is believed, and for how long a refused question is not repeated, as in the adapter.
 const ACCOUNT_AGE: Duration = Duration::from_secs(600);
 const ACCOUNT_RETRY: Duration = Duration::from_secs(5);
+const ACCOUNT_TRIES: usize = 3;
 
 /// The clients of one process.
 #[derive(Default)]
@@ -38,9 +39,18 @@ pub(crate) struct Clouds {
 
 struct Cloud {
     store: Store,
-    account: Option<(Timestamp, Result<String, CloudError>)>,
+    account: Option<Account>,
     /// Whose rates hold.
     limiter: Option<String>,
+}
+
+/// The answer to the question for the account.
+#[derive(Clone)]
+struct Account {
+    asked_at: Timestamp,
+    /// How often the credentials had been replaced then.
+    replaced: u64,
+    answer: Result<String, CloudError>,
 }
 
 impl Default for Cloud {
@@ -139,7 +149,7 @@ impl Clouds {
 
 /// Makes a store's calls, which wait for their turn.
 pub(crate) async fn perform(manager: Manager, key: ClientKey, work: StoreWork) -> StoreAnswer {
-    let client = CloudClient { manager, key };
+    let client = CloudClient::with_key(manager, key);
     match work {
         StoreWork::Ask(call) => {
             let query = match call {
@@ -191,17 +201,34 @@ fn describe_query(query: &Query) -> String {
     filters.collect::<Vec<_>>().join(" ")
 }
 
-/// A client of one identity in one region.
+/// A client of one identity in one region, as one pass uses it.
 struct CloudClient {
     manager: Manager,
     key: ClientKey,
+    /// How often the credentials had been replaced when the pass was told their account.
+    account_at: Mutex<Option<u64>>,
 }
 
 impl CloudClient {
     fn new(manager: &Manager, identity: &ResolvedIdentity, region: &str) -> Self {
+        Self::with_key(manager.clone(), (identity.key.clone(), region.to_owned()))
+    }
+
+    fn with_key(manager: Manager, key: ClientKey) -> Self {
         Self {
-            manager: manager.clone(),
-            key: (identity.key.clone(), region.to_owned()),
+            manager,
+            key,
+            account_at: Mutex::default(),
+        }
+    }
+
+    /// Fails once the credentials are others than those whose account the pass was told.
+    fn check_credentials(&self, operation: &'static str) -> Result<(), CloudError> {
+        let replacements = self.manager.state().replacements;
+        let account_at = *self.account_at.lock().unwrap_or_else(PoisonError::into_inner);
+        match account_at {
+            Some(replaced) if replaced != replacements => Err(CloudError::credentials_replaced(operation)),
+            _ => Ok(()),
         }
     }
 
@@ -230,7 +257,7 @@ impl CloudClient {
     ) -> Result<T, CloudError> {
         let began = self.manager.state().now;
         let action = Action::aws(operation, writes);
-        let key = self.manager.access_key;
+        let key = self.manager.state().access_key;
         let effect = move |outside: &mut Outside, view| {
             if outside.aws.unreachable_until.is_some_and(|until| outside.now < until) {
                 return Err(CloudError::no_answer(operation, "connection refused"));
@@ -262,14 +289,30 @@ impl CloudClient {
     }
 
     async fn account(&self) -> Result<String, CloudError> {
-        let (now, known) = {
+        for _ in 0..ACCOUNT_TRIES {
+            let account = self.asked_account().await;
+            if self.manager.state().replacements == account.replaced {
+                *self.account_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(account.replaced);
+                return account.answer;
+            }
+        }
+        Err(CloudError::credentials_replaced("GetCallerIdentity"))
+    }
+
+    async fn asked_account(&self) -> Account {
+        let (now, replaced, known) = {
             let mut state = self.manager.state();
-            (state.now, state.clouds.client(&self.key).account.clone())
+            let known = state.clouds.client(&self.key).account.clone();
+            (state.now, state.replacements, known)
         };
-        if let Some((asked_at, answer)) = known {
-            let age = if answer.is_ok() { ACCOUNT_AGE } else { ACCOUNT_RETRY };
-            if now < after(asked_at, age) {
-                return answer;
+        if let Some(known) = known.filter(|known| known.replaced == replaced) {
+            let age = if known.answer.is_ok() {
+                ACCOUNT_AGE
+            } else {
+                ACCOUNT_RETRY
+            };
+            if now < after(known.asked_at, age) {
+                return known;
             }
         }
         let answer = self
@@ -277,13 +320,18 @@ impl CloudClient {
                 outside.aws.manager().account_id()
             })
             .await;
+        let account = Account {
+            asked_at: now,
+            replaced,
+            answer,
+        };
         let mut state = self.manager.state();
         let client = state.clouds.client(&self.key);
-        client.account = Some((now, answer.clone()));
-        if let Ok(account) = &answer {
-            client.limiter = Some(format!("account {account}"));
+        client.account = Some(account.clone());
+        if let Ok(id) = &account.answer {
+            client.limiter = Some(format!("account {id}"));
         }
-        answer
+        account
     }
 
     async fn instances(&self, query: Query) -> Result<Vec<Instance>, CloudError> {
@@ -394,17 +442,18 @@ impl MachineCloud for CloudClient {
             self.pass(&turn)?;
         }
         let found = self.instances(query.clone()).await?;
+        self.check_credentials("DescribeInstances")?;
         let mut state = self.manager.state();
         state.clouds.client(&self.key).store.observed(began, &found);
         Ok(found)
     }
 
     fn instance(&self, machine: &MachineKey, id: &str) -> Sighting {
-        self.manager
-            .state()
-            .clouds
-            .follow(&self.key, machine)
-            .watch(machine, id)
+        let mut state = self.manager.state();
+        let replacements = state.replacements;
+        let store = state.clouds.follow(&self.key, machine);
+        store.credentials_replaced(replacements);
+        store.watch(machine, id)
     }
 
     fn absence_age(&self, id: &str) -> Duration {
@@ -426,6 +475,7 @@ impl MachineCloud for CloudClient {
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        self.check_credentials("RunInstances")?;
         self.pass(&launch(machine))?;
         let request = request.clone();
         let about = format!("token={} subnet={}", request.client_token, request.subnet_id);

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::AWSMachine;
+use capa_cloud::Timing;
 use capa_cloud::sim::RepeatedAfterTermination;
+use capa_runtime::backoff::BackoffSettings;
 use fastrand::Rng;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::aws::{LONGEST_HIDDEN, ZONES, machine_of};
+use crate::aws::{LONGEST_HIDDEN, USER_KEY, ZONES, machine_of};
 use crate::calls::Service;
 use crate::faults::{FaultKind, Faults, Mix};
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{START, after};
-use crate::user::Deed;
+use crate::user::{self, Deed};
 use crate::world::{Made, World};
 
 /// How long after the last fault everything must have come right.
@@ -107,6 +109,7 @@ impl Script {
 
     fn play(&self, world: &mut World) {
         objects::create_cluster(&mut world.outside.server, self.zones);
+        user::launch_look_alike(world, 0);
         world.start();
         for (at, deed) in &self.deeds {
             world.plan(*at, *deed);
@@ -129,7 +132,7 @@ fn repairs() -> Vec<Deed> {
     let machines = (0..MACHINES).map(|machine| Deed::PauseMachine(machine, false));
     let others = [
         Deed::DieInPending(false),
-        Deed::OtherAccount(false),
+        Deed::ReplaceKey(false),
         Deed::PauseCluster(false),
         Deed::EndStop,
     ];
@@ -183,7 +186,7 @@ fn deeds(random: &mut Rng, chaos: Duration) -> Vec<(Timestamp, Deed)> {
 
 fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
     let later = |seconds| after(at, Duration::from_secs(seconds));
-    match random.u32(0..8) {
+    match random.u32(0..9) {
         // The managers are stopped for long enough that everything launched shows.
         0 | 1 => {
             let stopped = random.u64(1..300);
@@ -200,11 +203,15 @@ fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
             (at, Deed::OtherAccount(true)),
             (later(random.u64(10..600)), Deed::OtherAccount(false)),
         ],
-        5 => vec![(
+        5 => vec![
+            (at, Deed::ReplaceKey(true)),
+            (later(random.u64(10..600)), Deed::ReplaceKey(false)),
+        ],
+        6 => vec![(
             later(300),
             Deed::Overlook(random.usize(0..MACHINES), Duration::from_secs(random.u64(10..1_200))),
         )],
-        6 => vec![(at, Deed::Unreachable(Duration::from_secs(random.u64(10..600))))],
+        7 => vec![(at, Deed::Unreachable(Duration::from_secs(random.u64(10..600))))],
         _ => vec![(at, Deed::Stop(Duration::from_secs(random.u64(10..50_000))))],
     }
 }
@@ -267,7 +274,7 @@ fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
                 .aws
                 .ec2
                 .launched()
-                .any(|instance| machine_of(instance) == Some(&key));
+                .any(|instance| machine_of(instance) == Some(&key) && instance.launched_by != USER_KEY);
             let explained = match reason {
                 Some("Terminated" | "Failed" | "NotFound") => ended || machine.spec.instance_id.is_some(),
                 Some("NotOwned") => machine.spec.instance_id.is_some(),
@@ -336,16 +343,52 @@ fn deleted(world: &mut World) {
 }
 
 /// Sums a world up.
-pub(crate) fn finish(world: World) -> Report {
+pub(crate) fn finish(mut world: World) -> Report {
+    let now = world.now();
+    if let Some(id) = world.outside.aws.touched().first() {
+        let text = format!("foreign: {id} is the user's, and was touched");
+        world.invariants.violate(now, text);
+    }
+    let (to_aws, allowed) = (
+        busiest_minute(&world.made, Service::Aws),
+        allowed_a_minute(world.most_machines),
+    );
+    if to_aws > allowed {
+        let text = format!("hot: {to_aws} calls to AWS in a minute of a process, of at most {allowed}");
+        world.invariants.violate(now, text);
+    }
     Report {
         violation: world.invariants.violation,
         calls: world.made.len(),
-        busiest_minute: (
-            busiest_minute(&world.made, Service::Aws),
-            busiest_minute(&world.made, Service::Kubernetes),
-        ),
+        busiest_minute: (to_aws, busiest_minute(&world.made, Service::Kubernetes)),
         trace: world.trace.into_lines(),
     }
+}
+
+/// How often in a minute something is done that is done once in every such interval.
+fn regularly(interval: Duration) -> usize {
+    let times = 60_u64.div_ceil(interval.as_secs().max(1)) + 1;
+    usize::try_from(times).unwrap_or(usize::MAX)
+}
+
+/// How often in a minute something is tried whose waits double from the first one on, each cut short by up to a quarter;
+/// once more for what wakes an object besides.
+fn backing_off(first: Duration) -> usize {
+    let waits = (1..u32::BITS).take_while(|count| first.as_secs() * (2_u64.pow(*count) - 1) * 3 <= 60 * 4);
+    2 + waits.count()
+}
+
+/// The most calls to AWS that a process may make in a minute, by the intervals of the protocol. A loop that waits for
+/// nothing but its answers makes hundreds.
+fn allowed_a_minute(machines: usize) -> usize {
+    let timing = Timing::default();
+    let stores = regularly(timing.listing_interval) + regularly(timing.transition_interval);
+    let account = regularly(timing.resolve_retry);
+    // VPC, subnets, groups and route tables.
+    let cluster = 4 * backing_off(timing.resolve_retry);
+    // Looked for by tags and by token at the shortest interval; and what fails, a launch or a termination.
+    let machine = 2 * regularly(timing.transition_interval) + backing_off(BackoffSettings::default().start);
+    stores + account + cluster + machines * machine
 }
 
 fn busiest_minute(made: &[Made], service: Service) -> usize {

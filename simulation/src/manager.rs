@@ -34,8 +34,6 @@ pub(crate) struct Manager {
     pub(crate) mailbox: Mailbox,
     /// What this process wrote, so that no pass runs on an older object.
     pub(crate) writes: WriteTracker,
-    /// The key that AWS is called with.
-    pub(crate) access_key: &'static str,
     controller_identity: Arc<AWSClusterControllerIdentity>,
 }
 
@@ -47,6 +45,10 @@ pub(crate) struct State {
     pub(crate) cache: Stored,
     /// One a client: identity and region.
     pub(crate) clouds: Clouds,
+    /// The key that AWS is called with.
+    pub(crate) access_key: &'static str,
+    /// How often it was another one than before.
+    pub(crate) replacements: u64,
 }
 
 impl Manager {
@@ -63,18 +65,26 @@ impl Manager {
             now: START,
             cache,
             clouds: Clouds::default(),
+            access_key,
+            replacements: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
             mailbox: Mailbox::default(),
             writes: WriteTracker::default(),
-            access_key,
             controller_identity: Arc::new(identity),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on AWS is called with this key.
+    pub(crate) fn replace_key(&self, access_key: &'static str) {
+        let mut state = self.state();
+        state.replacements += u64::from(state.access_key != access_key);
+        state.access_key = access_key;
     }
 
     /// Writes a cluster's status as the runtime does after a pass: only if it differs.

@@ -9,7 +9,7 @@ use crate::faults::{Fault, Faults};
 use crate::history::{self, Report};
 use crate::objects;
 use crate::outside::{START, after};
-use crate::user::Deed;
+use crate::user::{self, Deed};
 use crate::world::World;
 
 /// How long the machine is left in peace before it is deleted.
@@ -20,18 +20,18 @@ const SEED: u64 = 0;
 /// Faults by the number of their call.
 pub type Plan = Vec<(usize, Fault)>;
 
-/// The plans of the sweep.
+/// The plans of the sweep: every fault at every call of a life, and every second fault at every call of what a launch
+/// with the first one becomes.
 pub fn plans() -> Vec<Plan> {
-    let (launch, life) = lengths();
-    let single = (0..life).flat_map(|call| Fault::SYSTEMATIC.map(|fault| vec![(call, fault)]));
-    let pairs = (0..launch).flat_map(move |first| {
-        (first + 1..launch).flat_map(move |second| {
-            Fault::SYSTEMATIC
-                .into_iter()
-                .flat_map(move |one| Fault::SYSTEMATIC.map(|other| vec![(first, one), (second, other)]))
-        })
+    let single = (0..life()).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+    let undisturbed = launch(&Vec::new());
+    let pairs = (0..undisturbed).flat_map(|first| Fault::SYSTEMATIC.map(|one| (first, one)));
+    let pairs = pairs.flat_map(|one| {
+        let disturbed = launch(&vec![one]);
+        let second = (one.0 + 1..disturbed).flat_map(|second| Fault::SYSTEMATIC.map(|other| (second, other)));
+        second.map(move |other| vec![one, other])
     });
-    single.chain(pairs).collect()
+    single.map(|one| vec![one]).chain(pairs).collect()
 }
 
 /// Plays a life with the faults of a plan. `traced`: keeps a trace.
@@ -48,24 +48,30 @@ fn born(plan: &Plan, traced: bool) -> World {
     let mut world = World::new(SEED, faults, false, traced);
     objects::create_cluster(&mut world.outside.server, 2);
     objects::create_machine(&mut world.outside.server, &objects::machine_name(0), None);
+    user::launch_look_alike(&mut world, 0);
     world.start();
     world
 }
 
-/// How many calls a launch makes until the machine is provisioned, and how many the whole life.
-fn lengths() -> (usize, usize) {
-    let mut world = born(&Vec::new(), false);
+/// How many calls are made with these faults until the machine is provisioned.
+fn launch(plan: &Plan) -> usize {
+    let mut world = born(plan, false);
     let end = after(START, LIFE);
     while world.now() < end && !provisioned(&world) {
         world.run_until(after(world.now(), Duration::from_millis(100)));
     }
-    let launch = world.made.len();
-    world.run_until(end);
+    world.made.len()
+}
+
+/// How many calls an undisturbed life makes.
+fn life() -> usize {
+    let mut world = born(&Vec::new(), false);
+    world.run_until(after(START, LIFE));
     for deed in [Deed::DeleteMachine(0), Deed::DeleteCluster] {
         world.plan(world.now(), deed);
         world.run_until(after(world.now(), LIFE));
     }
-    (launch, world.made.len())
+    world.made.len()
 }
 
 fn provisioned(world: &World) -> bool {

@@ -59,6 +59,8 @@ pub(crate) enum Deed {
     Capacity(usize, bool),
     /// The managers are restarted with a key of another account, or with the right one again.
     OtherAccount(bool),
+    /// The same without a restart: new credentials of a running process are of another account.
+    ReplaceKey(bool),
     /// AWS's listings miss a machine's instance for so long.
     Overlook(usize, Duration),
     /// AWS answers nothing for so long.
@@ -109,9 +111,10 @@ impl Deed {
                 }
             }
             Self::OtherAccount(other) => {
-                outside.aws.given_key = if other { MISTAKEN_KEY } else { MANAGER_KEY };
+                world.replace_key(key(other));
                 world.stop(Duration::from_secs(1));
             }
+            Self::ReplaceKey(other) => world.replace_key(key(other)),
             Self::GiveUp => give_up(server),
             Self::Overlook(number, long) => {
                 outside.aws.overlooked = Some((machine_key(&machine_name(number)), after(now, long)));
@@ -119,6 +122,10 @@ impl Deed {
             Self::Unreachable(long) => outside.aws.unreachable_until = Some(after(now, long)),
         }
     }
+}
+
+fn key(of_another_account: bool) -> &'static str {
+    if of_another_account { MISTAKEN_KEY } else { MANAGER_KEY }
 }
 
 fn annotate(object: &mut impl Resource, key: &str, value: Option<&str>) {
@@ -138,6 +145,19 @@ fn add_group(cluster: &mut AWSCluster) {
     let groups = &mut cluster.spec.network.get_or_insert_default().security_group_overrides;
     groups.insert("lb".to_owned(), OTHER_GROUP.to_owned());
     next_generation(cluster);
+}
+
+/// Launches an instance that is much like one of a machine's: it is of a machine of that name of another cluster.
+pub(crate) fn launch_look_alike(world: &mut World, machine: usize) {
+    let now = world.now();
+    let tags = [
+        (meta::cluster_tag("staging"), meta::OWNED_TAG_VALUE.to_owned()),
+        (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
+        (meta::MACHINE_NAME_TAG.to_owned(), machine_key(&machine_name(machine))),
+    ];
+    if world.outside.aws.launch_foreign(now, &tags).is_err() {
+        world.invariants.violate(now, "the user cannot launch an instance");
+    }
 }
 
 fn create_claim(world: &mut World, number: usize) {

@@ -21,6 +21,8 @@ use crate::user::Deed;
 const LEASE: Duration = Duration::from_secs(15);
 /// How long a caller waits for an answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events of one moment, of which a few dozens are usual. More are a loop that waits for nothing.
+const MOST_AT_ONCE: usize = 10_000;
 /// How soon core reacts.
 const CORE_DELAY: Duration = Duration::from_millis(500);
 
@@ -80,6 +82,8 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// Every call so far.
     pub(crate) made: Vec<Made>,
+    /// The most AWSMachines that there were at a time.
+    pub(crate) most_machines: usize,
     /// Processes by id; at most one is meant to lead.
     processes: BTreeMap<usize, Process>,
     born: usize,
@@ -87,6 +91,8 @@ pub(crate) struct World {
     leader: Option<usize>,
     events: BTreeMap<(Timestamp, u64), Event>,
     last_event: u64,
+    /// How many events time has stood still for.
+    at_once: usize,
     core_is_planned: bool,
     /// Whether a second process stands by all the time.
     standby: bool,
@@ -111,12 +117,14 @@ impl World {
             invariants: Invariants::default(),
             trace: Trace::new(traced),
             made: Vec::new(),
+            most_machines: 0,
             processes: BTreeMap::new(),
             born: 0,
             frozen: BTreeMap::new(),
             leader: None,
             events: BTreeMap::new(),
             last_event: 0,
+            at_once: 0,
             core_is_planned: false,
             standby,
             down_until: START,
@@ -150,8 +158,13 @@ impl World {
             && entry.key().0 <= end
         {
             let ((at, _), event) = entry.remove_entry();
+            self.at_once = if at > self.now() { 0 } else { self.at_once + 1 };
             self.outside.set_now(at);
             self.happen(event);
+            if self.at_once > MOST_AT_ONCE {
+                self.invariants
+                    .violate(at, "hot: passes follow each other without any wait");
+            }
         }
         self.outside.set_now(end);
     }
@@ -171,9 +184,18 @@ impl World {
         self.push(self.down_until, Event::Election);
     }
 
+    /// Processes get credentials of this key from now on, those that run already among them.
+    pub(crate) fn replace_key(&mut self, access_key: &'static str) {
+        self.outside.aws.given_key = access_key;
+        for process in self.processes.values() {
+            process.manager.replace_key(access_key);
+        }
+    }
+
     /// Core and caches get to know what has changed; the invariants see it first.
     pub(crate) fn settle(&mut self, lag: Duration) {
         let changes = self.outside.server.take_changes();
+        self.most_machines = self.most_machines.max(self.outside.server.stored.aws_machines.len());
         for change in &changes {
             self.note_change(change);
             self.invariants.changed(change, &self.outside);

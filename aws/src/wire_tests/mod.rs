@@ -5,3 +5,4 @@ mod credentials;
 mod fake;
 mod following;
 mod limits;
+mod replacements;

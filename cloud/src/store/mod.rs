@@ -4,6 +4,7 @@
 //! due ([`Store::begin`]), makes them, tells their answers ([`Store::ended`]) and wakes machines ([`Store::take_woken`]).
 
 mod kept;
+mod proofs;
 mod record;
 mod terminations;
 mod vanishing;
@@ -102,6 +103,9 @@ pub struct Store {
     look_failure: Option<CloudError>,
     terminations: Terminations,
     doubt: Doubt,
+    /// How often the credentials have been replaced, and when that was noticed last.
+    credentials: u64,
+    proofs_since: Epoch,
 }
 
 impl Store {
@@ -125,6 +129,8 @@ impl Store {
             look_failure: None,
             terminations: Terminations::new(timing.rate_second / 5),
             doubt: Doubt::default(),
+            credentials: 0,
+            proofs_since: Epoch::default(),
         }
     }
 
@@ -356,10 +362,11 @@ impl Store {
                 record.listed = true;
             }
         }
+        let proves_absence = self.proves_absence(began);
         let missed: Vec<Arc<str>> = self
             .records
             .keys()
-            .filter(|id| !shown.contains(&***id))
+            .filter(|id| proves_absence && !shown.contains(&***id))
             .cloned()
             .collect();
         let (loss, doubted) = (self.loss(began), self.doubt.is_cast());
@@ -427,8 +434,9 @@ impl Store {
             }
             self.saw(instance, began);
         }
+        let proves_absence = self.proves_absence(began);
         for id in ids.iter().filter(|id| !shown.contains(id.as_str())) {
-            if let Some(record) = self.records.get_mut(id.as_str()) {
+            if proves_absence && let Some(record) = self.records.get_mut(id.as_str()) {
                 record.lookup_missed = began;
                 record.lookup_missed_at = began_at;
             }

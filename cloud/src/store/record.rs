@@ -68,6 +68,13 @@ impl Record {
         }
     }
 
+    /// What was not shown until now says nothing any more.
+    pub(super) fn forget_misses(&mut self) {
+        self.listing_missed = Epoch::default();
+        self.lookup_missed = Epoch::default();
+        self.doubted = Epoch::default();
+    }
+
     /// What a machine that watches since `since` may be told.
     pub(super) fn tells(&self, since: Epoch) -> Told {
         match &self.instance {

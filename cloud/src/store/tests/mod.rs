@@ -1,3 +1,4 @@
+mod proofs;
 mod terminations;
 mod vanishing;
 

@@ -1,0 +1,98 @@
+//! Credentials that are replaced in the running process, by others of another account.
+
+use std::sync::{Arc, Mutex};
+
+use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Query, ResolvedIdentity, Sighting};
+
+use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
+use crate::sync::lock;
+
+/// The account that sessions are given for from now on.
+type Given = Arc<Mutex<&'static str>>;
+
+/// STS whose sessions have always run out, so that each call fetches one, and EC2 with an instance in account `1` alone.
+async fn fake(given: &Given) -> Fake {
+    let given = given.clone();
+    Fake::start(move |call| serve(call, *lock(&given))).await
+}
+
+fn serve(call: &Call, given: &str) -> Answer {
+    let account = call.access_key().trim_start_matches("ASIA").to_owned();
+    match call.action.as_str() {
+        "AssumeRole" => {
+            let credentials = format!(
+                "<Credentials><AccessKeyId>ASIA{given}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
+                 <SessionToken>t</SessionToken><Expiration>2020-01-01T00:00:00Z</Expiration></Credentials>"
+            );
+            let result = format!("<AssumeRoleResult>{credentials}</AssumeRoleResult>");
+            (200, format!("<AssumeRoleResponse>{result}</AssumeRoleResponse>"))
+        }
+        "GetCallerIdentity" => {
+            let result = format!("<GetCallerIdentityResult><Account>{account}</Account></GetCallerIdentityResult>");
+            (
+                200,
+                format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"),
+            )
+        }
+        "DescribeInstances" if account == "1" => instances(&[("i-1", InstanceState::Running)], None),
+        "DescribeInstances" => instances(&[], None),
+        _ => answer(&call.action, "", None),
+    }
+}
+
+fn identity() -> ResolvedIdentity {
+    ResolvedIdentity {
+        key: "one".to_owned(),
+        source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+    }
+}
+
+#[tokio::test]
+async fn an_account_does_not_outlive_the_credentials_it_was_told_to() {
+    let given: Given = Arc::new(Mutex::new("1"));
+    let fake = fake(&given).await;
+    let machines = fake.clouds().await.machines(&identity(), REGION);
+    for _ in 0..3 {
+        machines.find_instances(&Query::default()).await.unwrap();
+        assert_eq!(machines.account_id().await.unwrap(), "1");
+    }
+    assert_eq!(fake.calls_of("GetCallerIdentity").len(), 1);
+    *lock(&given) = "2";
+    let lost = machines.find_instances(&Query::default()).await.unwrap_err();
+    assert!(lost.retry_after.is_some(), "{lost}");
+    for _ in 0..3 {
+        assert_eq!(machines.account_id().await.unwrap(), "2");
+    }
+    assert_eq!(machines.find_instances(&Query::default()).await.unwrap(), []);
+    assert_eq!(fake.calls_of("GetCallerIdentity").len(), 2);
+}
+
+#[tokio::test]
+async fn credentials_that_the_question_for_the_account_itself_replaced_are_asked_about_again() {
+    let given: Given = Arc::new(Mutex::new("1"));
+    let fake = fake(&given).await;
+    let machines = fake.clouds().await.machines(&identity(), REGION);
+    machines.find_instances(&Query::default()).await.unwrap();
+    *lock(&given) = "2";
+    assert_eq!(machines.account_id().await.unwrap(), "2");
+    assert_eq!(fake.calls_of("GetCallerIdentity").len(), 2);
+}
+
+#[tokio::test]
+async fn an_instance_missed_in_another_account_is_not_absent_when_the_right_one_is_back() {
+    let given: Given = Arc::new(Mutex::new("1"));
+    let fake = fake(&given).await;
+    let clouds = fake.clouds().await;
+    let sighting = || clouds.machines(&identity(), REGION).instance(&machine("one"), "i-1");
+    eventually("the instance is seen", || matches!(sighting(), Sighting::Seen(_))).await;
+    *lock(&given) = "2";
+    eventually("it is missed", || sighting() == Sighting::Absent).await;
+    assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "2");
+    *lock(&given) = "1";
+    // Any call fetches the new credentials.
+    let cluster = clouds.cluster(&identity(), REGION);
+    cluster.vpcs(&Query::default()).await.unwrap();
+    assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "1");
+    assert_ne!(sighting(), Sighting::Absent);
+    eventually("it is seen again", || matches!(sighting(), Sighting::Seen(_))).await;
+}
