@@ -84,6 +84,9 @@ pub enum Next {
     AwaitChange,
     /// After this long. Counts as success: the object's back-off starts anew.
     Requeue(Duration),
+    /// After this long, when it is the object's turn at what others use as well. Neither success nor failure: the back-off
+    /// goes on where it was, or an object that fails whenever its turn comes would never slow down.
+    Turn(Duration),
     /// After the object's own exponential back-off with jitter: the pass did what it could, something failed that may heal.
     Retry,
 }

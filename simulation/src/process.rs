@@ -386,6 +386,7 @@ impl Process {
                 backoff.reset(uid);
                 Some(delay)
             }
+            Ok(Next::Turn(delay)) => Some(delay),
             Err(ErrorClass::Gone) => None,
             Err(ErrorClass::Conflict) => Some(CACHE_GLANCE),
             Ok(Next::Retry) | Err(ErrorClass::Failed) => Some(backoff.failed(uid)),

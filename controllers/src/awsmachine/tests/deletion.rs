@@ -109,7 +109,7 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
         .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
     let deferred = scene.pass().await;
     assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(deferred.next, Next::Requeue(turn));
+    assert_eq!(deferred.next, Next::Turn(turn));
     let pass = scene.pass().await;
     assert_released(&scene, &pass);
 }

@@ -27,6 +27,22 @@ async fn failures_back_off_per_object_and_harm_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_fails_whenever_its_turn_comes_backs_off_all_the_same() {
+    let reconciler = Scripted::new(|object, before| {
+        let next = match before % 2 {
+            0 => Next::Turn(Duration::from_millis(100)),
+            _ => Next::Retry,
+        };
+        Ok(Outcome::done(object.clone()).with_next(next))
+    });
+    let world = start(server_with(&["a"]), &reconciler);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let passes = reconciler.passes("a");
+    assert!((12..=18).contains(&passes), "{passes} passes in a minute");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn writing_a_status_on_every_failure_does_not_defeat_the_back_off() {
     let reconciler = Scripted::new(|object, before| {
         let status = phase(&format!("failure {before}"));
