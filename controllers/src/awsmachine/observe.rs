@@ -207,8 +207,9 @@ async fn recovered_launch(
     })
 }
 
-/// Whether the instance has ever run, as far as the object shows it: then nothing is ever launched in its place.
-fn has_run(draft: &Draft, instance_id: &str) -> bool {
+/// Whether the instance has ever run, as far as the object shows it: then nothing is ever launched in its place. An id of
+/// another instance in the spec has ended the pass before.
+fn has_run(draft: &Draft) -> bool {
     let before = draft.machine.status.as_ref();
     let left_pending = before.and_then(|status| status.instance_state).is_some_and(|state| {
         matches!(
@@ -225,7 +226,7 @@ fn has_run(draft: &Draft, instance_id: &str) -> bool {
             .spec
             .provider_id
             .as_deref()
-            .is_some_and(|id| id.ends_with(&format!("/{instance_id}")))
+            .is_some_and(|id| !id.is_empty())
         || said.is_some_and(|condition| condition.reason == Reason::Terminated.as_str())
 }
 
@@ -272,7 +273,7 @@ async fn seen(
         draft.say(update);
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    let has_run = has_run(&draft, &instance.id);
+    let has_run = has_run(&draft);
     if ended && !has_run {
         return Ok(ended_before_running(draft, instance, &whereabouts.cluster_name, world));
     }
