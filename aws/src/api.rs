@@ -95,7 +95,7 @@ impl Api {
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let permit = self.gate.pass(&describe(action, query, Priority::Describe))?;
+        let permit = self.gate.pass(&Turn::describe(action, query, Priority::Describe))?;
         self.pages(permit, fetch).await
     }
 
@@ -214,7 +214,7 @@ impl Api {
 
     /// Looks instances up for a machine that is to be launched or deleted.
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let turn = describe(DESCRIBE_INSTANCES, query, Priority::Launch);
+        let turn = Turn::describe(DESCRIBE_INSTANCES, query, Priority::Launch);
         // By token is asked only after by tags, in one pass: turned away between the two it would begin anew, for ever.
         let goes_on = query.filters.iter().any(|(name, _)| name == "client-token");
         let permit = if goes_on {
@@ -254,13 +254,13 @@ impl Api {
 
     /// Asks for the turn that [`Api::launch`] uses.
     pub(crate) fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {
-        self.gate.queue(&launch(machine))
+        self.gate.queue(&Turn::launch(machine))
     }
 
     /// Launches one instance. The SDK does not repeat this call: after an attempt that got lost, a refusal of
     /// the next one would read as if nothing had been launched. Whoever holds the launch record repeats it.
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let turn = launch(machine);
+        let turn = Turn::launch(machine);
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.ec2.run_instances(), request)?;
         let permit = self.gate.pass(&turn)?;
@@ -277,7 +277,7 @@ impl Api {
 #[async_trait]
 impl StoreCalls for Api {
     async fn page(&self, query: &Query, token: Option<String>) -> Result<InstancePage, CloudError> {
-        let turn = describe(DESCRIBE_INSTANCES, query, Priority::Describe);
+        let turn = Turn::describe(DESCRIBE_INSTANCES, query, Priority::Describe);
         let permit = self.gate.wait(&turn).await;
         self.instances_page(permit, query, token).await
     }
@@ -298,23 +298,5 @@ impl StoreCalls for Api {
             Some((change.instance_id()?.to_owned(), state))
         });
         Ok(states.collect())
-    }
-}
-
-fn describe(action: &'static str, query: &Query, priority: Priority) -> Turn {
-    Turn {
-        action,
-        caller: Caller::Question(query.clone()),
-        priority,
-        instances: 0,
-    }
-}
-
-fn launch(machine: &MachineKey) -> Turn {
-    Turn {
-        action: "RunInstances",
-        caller: Caller::Machine(machine.clone()),
-        priority: Priority::Launch,
-        instances: 1,
     }
 }

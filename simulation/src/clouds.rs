@@ -157,7 +157,7 @@ pub(crate) async fn perform(manager: Manager, key: ClientKey, work: StoreWork) -
                 StoreCall::Look { ids, .. } => Query::filter("instance-id", ids),
             };
             client
-                .wait(&describe("DescribeInstances", &query, Priority::Describe))
+                .wait(&Turn::describe("DescribeInstances", &query, Priority::Describe))
                 .await;
             StoreAnswer::Shown(client.instances(query).await)
         }
@@ -172,24 +172,6 @@ pub(crate) async fn perform(manager: Manager, key: ClientKey, work: StoreWork) -
             client.wait(&turn).await;
             StoreAnswer::Terminated(client.terminate_all(ids).await)
         }
-    }
-}
-
-fn describe(action: &'static str, query: &Query, priority: Priority) -> Turn {
-    Turn {
-        action,
-        caller: Caller::Question(query.clone()),
-        priority,
-        instances: 0,
-    }
-}
-
-fn launch(machine: &MachineKey) -> Turn {
-    Turn {
-        action: "RunInstances",
-        caller: Caller::Machine(machine.clone()),
-        priority: Priority::Launch,
-        instances: 1,
     }
 }
 
@@ -359,7 +341,7 @@ impl CloudClient {
         query: &Query,
         ask: fn(&mut Aws, Timestamp, &Query) -> Result<Vec<T>, CloudError>,
     ) -> Result<Vec<T>, CloudError> {
-        self.pass(&describe(operation, query, Priority::Describe))?;
+        self.pass(&Turn::describe(operation, query, Priority::Describe))?;
         let (about, query) = (describe_query(query), query.clone());
         self.call(operation, false, about, move |outside, _| {
             ask(&mut outside.aws, outside.now, &query)
@@ -432,7 +414,7 @@ impl MachineCloud for CloudClient {
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let began = self.manager.state().clouds.client(&self.key).store.observe();
-        let turn = describe("DescribeInstances", query, Priority::Launch);
+        let turn = Turn::describe("DescribeInstances", query, Priority::Launch);
         if query.filters.iter().any(|(name, _)| name == "client-token") {
             // It goes on with a lookup by tags.
             let mut state = self.manager.state();
@@ -470,13 +452,13 @@ impl MachineCloud for CloudClient {
     fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {
         let mut state = self.manager.state();
         let now = since_start(state.now);
-        let asked = state.clouds.limiter(&self.key).turn(&launch(machine), now);
+        let asked = state.clouds.limiter(&self.key).turn(&Turn::launch(machine), now);
         asked.map_err(|wait| CloudError::deferred("RunInstances", wait))
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         self.check_credentials("RunInstances")?;
-        self.pass(&launch(machine))?;
+        self.pass(&Turn::launch(machine))?;
         let request = request.clone();
         let about = format!("token={} subnet={}", request.client_token, request.subnet_id);
         let instance = self

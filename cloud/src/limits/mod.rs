@@ -68,6 +68,28 @@ pub struct Turn {
     pub instances: u64,
 }
 
+impl Turn {
+    /// To ask a question: whoever asks the same one shares the turn.
+    pub fn describe(action: &'static str, query: &Query, priority: Priority) -> Self {
+        Self {
+            action,
+            caller: Caller::Question(query.clone()),
+            priority,
+            instances: 0,
+        }
+    }
+
+    /// To launch a machine's instance.
+    pub fn launch(machine: &MachineKey) -> Self {
+        Self {
+            action: "RunInstances",
+            caller: Caller::Machine(machine.clone()),
+            priority: Priority::Launch,
+            instances: 1,
+        }
+    }
+}
+
 /// The rates of one account in one region.
 pub struct Limiter {
     share: Share,
