@@ -32,6 +32,7 @@ key() { # key <folder> [flags]: hash of all that decides what the folder builds
   { uname -sm; echo "${2:-}"; cat "$tools/$1"/*; } | sha256
 }
 etcd_cache="$cache/etcd-$(key etcd "$etcd_flags")"
+etcd_stub_cache="$cache/etcd-stub-$(key etcd-stub "$etcd_flags")"
 kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
 cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
 moto_cache="$cache/moto-$(key moto)"
@@ -44,6 +45,7 @@ wanted=(
   "$(from_assets kube-apiserver "$kubernetes_cache")"
   "$(from_assets kubectl "$kubernetes_cache")"
   "$kubernetes_cache/kube-controller-manager"
+  "$etcd_stub_cache/etcd-stub"
   "$cluster_api_cache/cluster-api-core"
   "$cluster_api_cache/core-components.yaml"
   "$moto_cache/moto"
@@ -145,6 +147,8 @@ if [ -z "$assets" ]; then
 fi
 build "kube-controller-manager $kubernetes" "$kubernetes_cache/kube-controller-manager" \
   go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
+build "etcd-stub (what runs on control plane nodes)" "$etcd_stub_cache/etcd-stub" \
+  go_build etcd-stub "$etcd_flags" "$etcd_stub_cache" etcd-stub=.
 build "Cluster API core $cluster_api" "$cluster_api_cache/cluster-api-core" \
   go_build cluster-api "$cluster_api_flags" "$cluster_api_cache" cluster-api-core=sigs.k8s.io/cluster-api/core
 build "Cluster API core manifests" "$cluster_api_cache/core-components.yaml" core_components
