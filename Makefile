@@ -10,7 +10,7 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: ## Build the local world into bin/: etcd, kube-apiserver, kubectl, Cluster API core, moto (minutes once)
+tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
 	@hack/tools/build.sh "$(BIN)"
 
 # Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as

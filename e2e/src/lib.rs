@@ -31,6 +31,7 @@ mod left_behind;
 mod manager;
 mod metrics;
 pub mod moto;
+pub mod nodes;
 pub mod objects;
 mod pki;
 pub mod planted;

@@ -60,7 +60,8 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
         .call(&caller.account, &request.scope, &request.parameters)
         .await?;
     if answer.succeeded() {
-        let ids = instances::ids(&answer.tree().map_err(unreadable)?);
+        let mut tree = answer.tree().map_err(unreadable)?;
+        let ids = instances::ids(&tree);
         let (now, region) = (Instant::now(), &request.scope.region);
         let death = match ending {
             Ending::Dying { reason, after } => Some(Death { reason, after }),
@@ -69,6 +70,9 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
         shared.with_account(&caller.account, |account| {
             for id in &ids {
                 account.instances.launched(id, region, death.clone(), now);
+            }
+            for instance in instances::listed(&mut tree) {
+                account.computers.launched(request, instance);
             }
         });
     }

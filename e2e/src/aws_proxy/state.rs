@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::account::AccessKey;
+use super::computers::Computers;
 use super::faults::{Blow, Faults, Stage, Target};
 use super::held::Unanswered;
 use super::instances::Instances;
@@ -60,6 +61,7 @@ pub(super) struct AccountState {
     pub(super) roles: BTreeMap<String, Option<String>>,
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
+    pub(super) computers: Computers,
     /// The zone of each subnet that a launch has named; it never changes.
     pub(super) zones: HashMap<String, String>,
     /// Held through a launch, so that of two equal ones at once the second sees the first's token.
