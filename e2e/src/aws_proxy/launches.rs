@@ -60,15 +60,16 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
         .call(&caller.account, &request.scope, &request.parameters)
         .await?;
     if answer.succeeded() {
-        let ids = instances::ids(&answer.tree().map_err(unreadable)?);
+        let launched = instances::addresses(&answer.tree().map_err(unreadable)?);
         let (now, region) = (Instant::now(), &request.scope.region);
         let death = match ending {
             Ending::Dying { reason, after } => Some(Death { reason, after }),
             _ => None,
         };
         shared.with_account(&caller.account, |account| {
-            for id in &ids {
-                account.instances.launched(id, region, death.clone(), now);
+            for (id, address) in launched {
+                account.instances.launched(&id, region, death.clone(), now);
+                account.instances.addressed(&id, address);
             }
         });
     }
