@@ -155,6 +155,18 @@ impl User {
         Ok(())
     }
 
+    /// Stops an instance by hand.
+    pub async fn stop(&self, id: &str) -> anyhow::Result<()> {
+        self.announce(&format!("stop-instances --instance-ids {id}"));
+        self.ec2
+            .stop_instances()
+            .instance_ids(id)
+            .send()
+            .await
+            .with_context(|| format!("stopping {id}"))?;
+        Ok(())
+    }
+
     /// Sets a tag of anything that has tags.
     pub async fn tag(&self, id: &str, key: &str, value: &str) -> anyhow::Result<()> {
         self.announce(&format!(

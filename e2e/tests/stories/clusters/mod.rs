@@ -1,4 +1,8 @@
 //! Whole clusters: nodes that join, scale, roll, heal and go away.
 
+mod capacity;
+mod deletion;
 mod growth;
+mod healing;
+mod rollout;
 mod whole;
