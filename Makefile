@@ -71,8 +71,13 @@ fmt: require-rust ## Format the code
 .PHONY: lint
 lint: check-format build ## Check the format and build with the lints as errors
 
+.PHONY: test-go
+test-go: ## Vet and test the Go programs of the local world; seconds, and cached
+	@hack/tools/require.sh go
+	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
 .PHONY: test
-test: check-format tools build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+test: check-format tools test-go build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
 	$(call run_tests,--all-targets,--skip long_stories::)
 
 .PHONY: test-unit
@@ -80,7 +85,7 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
+test-all: check-format tools test-go build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
 	$(call run_tests,--all-targets)
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.

@@ -1,5 +1,7 @@
 //! The local world: everything a management cluster and an AWS account consist of, on the loopback address.
 
+use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, anyhow};
@@ -9,10 +11,13 @@ use tokio::sync::OnceCell;
 use crate::{
     api_server::ApiServer,
     aws_proxy::AwsProxy,
-    cloud, cluster_api,
+    cloud,
+    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE},
     directory::Directory,
     environment::TestEnvironment,
-    evidence, provider,
+    evidence,
+    ports::free_port,
+    programs, provider,
     supervised::{Memory, Supervised},
 };
 
@@ -21,6 +26,9 @@ pub struct World {
     pub(crate) server: ApiServer,
     aws: AwsProxy,
     provider: OnceCell<()>,
+    kubeadm: OnceCell<()>,
+    /// Where the node simulator leads clients to the endpoints of clusters, once it runs.
+    endpoints: SocketAddr,
     /// In the order in which they were started.
     pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
@@ -47,13 +55,16 @@ impl World {
     /// seconds. When it fails, the logs are kept in a folder that the error names.
     pub async fn start() -> anyhow::Result<Self> {
         let directory = Directory::new()?;
-        match Self::processes(&directory).await {
+        let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        match Self::processes(&directory, endpoints).await {
             Ok((server, aws, processes)) => {
                 let processes = Mutex::new(processes);
                 Ok(Self {
                     server,
                     aws,
                     provider: OnceCell::new(),
+                    kubeadm: OnceCell::new(),
+                    endpoints,
                     processes,
                     directory,
                 })
@@ -66,11 +77,15 @@ impl World {
         }
     }
 
-    async fn processes(directory: &Directory) -> anyhow::Result<(ApiServer, AwsProxy, Vec<Supervised>)> {
+    async fn processes(
+        directory: &Directory,
+        endpoints: SocketAddr,
+    ) -> anyhow::Result<(ApiServer, AwsProxy, Vec<Supervised>)> {
         let kubernetes = async {
-            let manifests = tokio::task::spawn_blocking(cluster_api::manifests);
+            let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
             let (server, mut processes) = ApiServer::start(directory).await?;
-            processes.push(cluster_api::start(directory, &server, manifests.await??).await?);
+            let core = CORE.start(directory, &server, manifests.await??, endpoints);
+            processes.push(core.await?);
             Ok((server, processes))
         };
         let ((server, mut processes), (aws, moto)) = tokio::try_join!(kubernetes, cloud::start(directory))?;
@@ -109,6 +124,43 @@ impl World {
         let install = async || provider::install(&self.admin().await?).await;
         self.provider.get_or_try_init(install).await?;
         Ok(())
+    }
+
+    /// Starts what whole clusters need, unless that was done before: the kubeadm providers, and nodes behind instances.
+    pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
+        self.kubeadm
+            .get_or_try_init(async || {
+                let processes = self.kubeadm_processes().await?;
+                let mut running = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+                running.extend(processes);
+                anyhow::Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    async fn kubeadm_processes(&self) -> anyhow::Result<Vec<Supervised>> {
+        let etcd = {
+            let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+            let etcd = processes.iter().find(|process| process.name() == "etcd");
+            let url = etcd.and_then(|etcd| etcd.argument("--advertise-client-urls="));
+            url.context("etcd does not run")?.to_owned()
+        };
+        let logs = self.directory.folder("logs")?;
+        let mut simulator = Command::new(programs::node_simulator()?);
+        simulator
+            .arg(format!("--aws={}", self.aws.url()))
+            .arg(format!("--listen={}", self.endpoints))
+            .arg(format!("--etcd={etcd}"))
+            .arg(format!("--logs={}", logs.display()));
+        let simulator = Supervised::start(&self.directory, &logs, "node-simulator", &simulator)?;
+        let mut processes = vec![simulator];
+        for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
+            let manifests = provider.manifests()?;
+            let started = provider.start(&self.directory, &self.server, manifests, self.endpoints);
+            processes.push(started.await?);
+        }
+        Ok(processes)
     }
 
     /// Whether our CustomResourceDefinitions and permissions are installed.

@@ -33,6 +33,7 @@ key() { # key <folder> [flags]: hash of all that decides what the folder builds
   { uname -sm; echo "${2:-}"; cat "$tools/$1"/*; } | sha256
 }
 etcd_cache="$cache/etcd-$(key etcd "$etcd_flags")"
+etcd_stub_cache="$cache/etcd-stub-$(key etcd-stub "$etcd_flags")"
 kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
 cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
 cert_manager_cache="$cache/cert-manager-$(key cert-manager)"
@@ -46,6 +47,7 @@ wanted=(
   "$(from_assets kube-apiserver "$kubernetes_cache")"
   "$(from_assets kubectl "$kubernetes_cache")"
   "$kubernetes_cache/kube-controller-manager"
+  "$etcd_stub_cache/etcd-stub"
   "$cluster_api_cache/cluster-api-core"
   "$cluster_api_cache/cluster-api-kubeadm-bootstrap"
   "$cluster_api_cache/cluster-api-kubeadm-control-plane"
@@ -169,6 +171,8 @@ if [ -z "$assets" ]; then
 fi
 build "kube-controller-manager $kubernetes" "$kubernetes_cache/kube-controller-manager" \
   go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
+build "etcd-stub (what runs on control plane nodes)" "$etcd_stub_cache/etcd-stub" \
+  go_build etcd-stub "$etcd_flags" "$etcd_stub_cache" etcd-stub=.
 for target in cluster-api-core=core cluster-api-kubeadm-bootstrap=bootstrap/kubeadm \
   cluster-api-kubeadm-control-plane=controlplane/kubeadm clusterctl=cmd/clusterctl; do
   build "${target%%=*} $cluster_api" "$cluster_api_cache/${target%%=*}" \

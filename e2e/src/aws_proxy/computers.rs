@@ -134,6 +134,9 @@ fn name_tag(request: &Request) -> Option<&str> {
 
 /// Answers what is about computers.
 pub(super) fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Option<Response<Full<Bytes>>> {
+    if head.uri.path().starts_with(ENDPOINTS) {
+        return Some(Response::new(Full::from("null")));
+    }
     let path = head.uri.path().strip_prefix(PATH)?;
     let answer = match (&head.method, path) {
         (&Method::GET, "") => list(shared),

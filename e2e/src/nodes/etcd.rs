@@ -11,6 +11,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -19,12 +20,17 @@ use super::cluster;
 use super::user_data::Files;
 use crate::directory::Directory;
 use crate::pki;
-use crate::ports::free_port;
 use crate::programs;
 use crate::supervised::Supervised;
-use crate::wait::http_get;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// Where the program listens, as it tells it.
+#[derive(Deserialize)]
+struct Ports {
+    kubelet: u16,
+    control: u16,
+}
 
 /// A running stand-in.
 pub(super) struct Etcd {
@@ -48,21 +54,26 @@ impl Etcd {
         let authority = Authority::read(files, "etcd/ca")?;
         let server = authority.server("etcd", pki::names())?;
         let (certificate, key) = cluster::write(folder, "etcd-server", &server)?;
-        let (kubelet_port, control_port) = (free_port()?, free_port()?);
-        let control = format!("http://127.0.0.1:{control_port}/members");
+        let port_file = folder.join("etcd-stub.ports");
         let mut command = Command::new(programs::tool("etcd-stub")?);
         command
-            .arg(format!("--kubelet-address=127.0.0.1:{kubelet_port}"))
-            .arg(format!("--control-address=127.0.0.1:{control_port}"))
+            .arg(format!("--port-file={}", port_file.display()))
             .arg(format!("--api-server={api_server}"))
             .arg(format!("--etcd-cert={}", certificate.display()))
             .arg(format!("--etcd-key={}", key.display()))
             .arg(format!("--etcd-ca={}", folder.join("etcd/ca.crt").display()));
         let log = format!("etcd-stub-{name}");
         let mut program = Supervised::start(directory, &options.logs, &log, &command)?;
+        let mut ports = None;
         program
-            .ready(START_WITHIN, async || http_get(&control).await.map(drop))
+            .ready(START_WITHIN, async || {
+                ports = Some(serde_json::from_slice::<Ports>(&std::fs::read(&port_file)?)?);
+                Ok(())
+            })
             .await?;
+        let ports = ports.context("the stub of etcd has told no ports")?;
+        let (kubelet_port, control_port) = (ports.kubelet, ports.control);
+        let control = format!("http://127.0.0.1:{control_port}/members");
         Ok(Self {
             kubelet_port,
             control,

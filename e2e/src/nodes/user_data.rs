@@ -261,9 +261,9 @@ write_files:
     #[test]
     fn a_joining_node_gets_whom_to_believe_and_packed_user_data_is_unpacked() {
         use std::io::Write as _;
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        packer.write_all(JOIN.as_bytes()).unwrap();
-        let packed = BASE64_STANDARD.encode(packer.finish().unwrap());
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(JOIN.as_bytes()).unwrap();
+        let packed = BASE64_STANDARD.encode(gzip.finish().unwrap());
         let Some(Bootstrap::Join(join)) = read(&packed, "h").unwrap() else {
             panic!("no join");
         };

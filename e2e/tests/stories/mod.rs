@@ -7,6 +7,7 @@ mod chaos;
 mod claimed_instances;
 mod cluster_modes;
 mod clusterless;
+mod clusters;
 mod components;
 mod contract;
 mod deletion;
