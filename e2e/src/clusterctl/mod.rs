@@ -1,0 +1,5 @@
+//! What clusterctl installs.
+
+mod release;
+
+pub use release::Release;
