@@ -4,5 +4,8 @@ mod capacity;
 mod deletion;
 mod growth;
 mod healing;
+mod hosted;
+mod neighbours;
 mod rollout;
+mod topology;
 mod whole;

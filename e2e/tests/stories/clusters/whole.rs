@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::stories::scenario::{CORE, REGION, Scenario, template};
+use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, template};
 
 /// API version of KubeadmControlPlane.
 pub(crate) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
@@ -39,10 +39,21 @@ pub(crate) struct Story {
 impl Story {
     /// A namespace, an account and a network, the programs that make clusters, and our manager.
     pub(crate) async fn begin(name: &str) -> anyhow::Result<Self> {
-        let scenario = Scenario::new(name).await?;
+        Self::on(Scenario::new(name).await?).await
+    }
+
+    /// The same in a namespace and on a network that are there.
+    pub(crate) async fn on(scenario: Scenario) -> anyhow::Result<Self> {
+        Self::with_manager_flags(scenario, &[FASTER]).await
+    }
+
+    /// The same with these flags for our manager.
+    pub(crate) async fn with_manager_flags(scenario: Scenario, flags: &[&str]) -> anyhow::Result<Self> {
         scenario.environment.world().start_kubeadm().await?;
         scenario.environment.aws().set_nodes_report(true);
-        let manager = scenario.manager().await?;
+        let builder = scenario.environment.manager();
+        let builder = flags.iter().fold(builder, |builder, flag| builder.flag(*flag));
+        let manager = builder.start().await?;
         let before = scenario.user.dump().await?;
         Ok(Self {
             scenario,
