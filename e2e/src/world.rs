@@ -136,34 +136,34 @@ impl World {
 
     /// Starts what whole clusters need, unless that was done before: the kubeadm providers, and nodes behind instances.
     pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
-        self.kubeadm
-            .get_or_try_init(async || {
-                let processes = self.kubeadm_processes().await?;
-                let mut running = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
-                running.extend(processes);
-                anyhow::Ok(())
-            })
-            .await?;
+        let start = async || {
+            for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
+                let manifests = provider.manifests()?;
+                let started = provider.start(&self.directory, &self.server, manifests, &[], self.endpoints);
+                self.keep(started.await?);
+            }
+            self.start_nodes()
+        };
+        self.kubeadm.get_or_try_init(start).await?;
         Ok(())
     }
 
-    async fn kubeadm_processes(&self) -> anyhow::Result<Vec<Supervised>> {
-        let etcd = self.argument("etcd", "--advertise-client-urls=")?;
+    /// Starts the node simulator: instances become nodes from here on.
+    pub fn start_nodes(&self) -> anyhow::Result<()> {
         let logs = self.directory.folder("logs")?;
         let mut simulator = Command::new(programs::node_simulator()?);
         simulator
             .arg(format!("--aws={}", self.aws.url()))
             .arg(format!("--listen={}", self.endpoints))
-            .arg(format!("--etcd={etcd}"))
+            .arg(format!("--etcd={}", self.argument("etcd", "--advertise-client-urls=")?))
             .arg(format!("--logs={}", logs.display()));
-        let simulator = Supervised::start(&self.directory, &logs, "node-simulator", &simulator)?;
-        let mut processes = vec![simulator];
-        for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
-            let manifests = provider.manifests()?;
-            let started = provider.start(&self.directory, &self.server, manifests, &[], self.endpoints);
-            processes.push(started.await?);
-        }
-        Ok(processes)
+        self.keep(Supervised::start(&self.directory, &logs, "node-simulator", &simulator)?);
+        Ok(())
+    }
+
+    fn keep(&self, process: Supervised) {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.push(process);
     }
 
     /// Whether our CustomResourceDefinitions and permissions are installed.

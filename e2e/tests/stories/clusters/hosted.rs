@@ -11,6 +11,20 @@ use super::whole::{KubeadmCluster, Story};
 use crate::stories::machines::{INLINE, machine};
 use crate::stories::scenario::CORE;
 
+/// What the provider of a control plane kind brings along: the bootstrap provider reads the version of the control plane.
+const READS_STAND_INS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bootstrap-reads-stand-ins}
+rules: [{apiGroups: [controlplane.cluster.x-k8s.io], resources: [standins], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bootstrap-reads-stand-ins}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstrap-reads-stand-ins}
+subjects: [{kind: ServiceAccount, name: capi-kubeadm-bootstrap-manager, namespace: capi-kubeadm-bootstrap-system}]
+";
+
 /// Gives a cluster what whoever hosts its control plane would give it: the way to the API server that another cluster has.
 async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::Result<()> {
     let secrets = guest.scenario.environment.api("v1", "Secret").await?;
@@ -46,6 +60,7 @@ mod long_stories {
         let scenario = &story.scenario;
         scenario.environment.apply(&scenario.unmanaged("guest", "")).await?;
         scenario.environment.apply(&fixtures::control_plane("guest")).await?;
+        scenario.environment.apply(READS_STAND_INS).await?;
         let cluster = format!(
             "
 apiVersion: {CORE}

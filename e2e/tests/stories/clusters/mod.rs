@@ -6,6 +6,7 @@ mod growth;
 mod healing;
 mod hosted;
 mod neighbours;
+mod resilience;
 mod rollout;
 mod topology;
 mod whole;

@@ -3,15 +3,27 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
-use capa_e2e::eventually;
+use capa_e2e::{eventually, moto};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, NEXT_VERSION, NODES_WITHIN, Story, instance_of, is_control_plane};
-use crate::stories::scenario::CORE;
+use super::whole::{KubeadmCluster, NEXT_VERSION, NODES_WITHIN, Story, VERSION, instance_of, is_control_plane};
+use crate::stories::scenario::{CORE, template};
 
 fn instances<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> BTreeSet<String> {
     machines.into_iter().map(instance_of).collect()
+}
+
+/// Upgrades the control plane as a user does: with a new image, that has the new version.
+async fn upgrade(story: &Story, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+    let image = story.scenario.user.register_image("next-version").await?;
+    story.aws().set_image_version(moto::IMAGE_ID, VERSION);
+    story.aws().set_image_version(&image, NEXT_VERSION);
+    let template = template(&format!("{}-next", cluster.name), "").replace(moto::IMAGE_ID, &image);
+    story.scenario.environment.apply(&template).await?;
+    let reference = json!({"infrastructureRef": {"name": format!("{}-next", cluster.name)}});
+    let spec = json!({"version": NEXT_VERSION, "machineTemplate": {"spec": reference}});
+    cluster.change_control_plane(spec).await
 }
 
 /// Refers the MachineDeployment to another template of ours.
@@ -29,7 +41,7 @@ async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Res
     cluster.workers(2).await?;
     let before = cluster.ready(3, 2).await?;
 
-    cluster.change_control_plane(json!({"version": NEXT_VERSION})).await?;
+    upgrade(&story, &cluster).await?;
     cluster
         .machine_template("large", "      rootVolume: {size: 100}")
         .await?;
@@ -72,7 +84,7 @@ mod long_stories {
         let launches = || story.aws().manager_journal().of("RunInstances").len();
 
         // The first machine of the rollout is on its way when everything stops.
-        cluster.change_control_plane(json!({"version": NEXT_VERSION})).await?;
+        upgrade(&story, &cluster).await?;
         eventually(NODES_WITHIN, "the rollout to launch a machine", async || {
             ensure!(launches() == 4, "{} launches", launches());
             Ok(())
