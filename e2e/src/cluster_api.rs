@@ -75,13 +75,14 @@ impl Provider {
         serde_saphyr::from_multiple(&yaml).with_context(|| format!("parse {}", path.display()))
     }
 
-    /// Installs the manifests and starts the manager under its own ServiceAccount, with `endpoints` as the proxy by which
-    /// it reaches the API servers of clusters; returns when its webhooks answer.
+    /// Installs the manifests and starts the manager under its own ServiceAccount, with further
+    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its webhooks answer.
     pub(crate) async fn start(
         &self,
         directory: &Directory,
         server: &ApiServer,
         manifests: Vec<Value>,
+        flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<Supervised> {
         let client = server.admin().await?;
@@ -90,7 +91,7 @@ impl Provider {
         objects::apply_all(&client, objects, "")
             .await
             .with_context(|| format!("install {}", self.program))?;
-        self.run(directory, server, webhook_port, endpoints).await
+        self.run(directory, server, webhook_port, flags, endpoints).await
     }
 
     /// Starts the manager of what is installed already.
@@ -99,6 +100,7 @@ impl Provider {
         directory: &Directory,
         server: &ApiServer,
         webhook_port: u16,
+        flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<Supervised> {
         self.wait_for_permissions(&server.admin().await?).await?;
@@ -114,6 +116,7 @@ impl Provider {
             .arg(format!("--diagnostics-address=127.0.0.1:{}", free_port()?))
             .arg("--insecure-diagnostics")
             .arg(format!("--feature-gates={}", self.feature_gates))
+            .args(flags)
             .env("HTTPS_PROXY", format!("http://{endpoints}"))
             .env("NO_PROXY", "127.0.0.1,localhost");
         let mut manager = Supervised::start(directory, &directory.folder("logs")?, self.program, &command)?;

@@ -16,9 +16,11 @@ use crate::{
     directory::Directory,
     environment::TestEnvironment,
     evidence,
+    metrics::Metrics,
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised},
+    wait::http_get,
 };
 
 /// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
@@ -54,9 +56,14 @@ impl World {
     /// Starts a world of its own: etcd, kube-apiserver, Cluster API core, moto and the AWS proxy. Takes about ten
     /// seconds. When it fails, the logs are kept in a folder that the error names.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with further flags for Cluster API core, e.g. `--sync-period=20s`.
+    pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let processes = Self::processes(&directory, endpoints).await;
+        let processes = Self::processes(&directory, core_flags, endpoints).await;
         Self::of(processes, endpoints, directory)
     }
 
@@ -104,12 +111,13 @@ impl World {
 
     async fn processes(
         directory: &Directory,
+        core_flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<(ApiServer, Arc<AwsProxy>, Vec<Supervised>)> {
         let kubernetes = async {
             let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
             let (server, mut processes) = ApiServer::start(directory).await?;
-            let core = CORE.start(directory, &server, manifests.await??, endpoints);
+            let core = CORE.start(directory, &server, manifests.await??, core_flags, endpoints);
             processes.push(core.await?);
             Ok((server, processes))
         };
@@ -156,7 +164,7 @@ impl World {
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
         let starts = providers
             .iter()
-            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, self.endpoints));
+            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], self.endpoints));
         let started = futures::future::try_join_all(starts).await?;
         self.processes
             .lock()
@@ -181,12 +189,7 @@ impl World {
     }
 
     async fn kubeadm_processes(&self) -> anyhow::Result<Vec<Supervised>> {
-        let etcd = {
-            let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
-            let etcd = processes.iter().find(|process| process.name() == "etcd");
-            let url = etcd.and_then(|etcd| etcd.argument("--advertise-client-urls="));
-            url.context("etcd does not run")?.to_owned()
-        };
+        let etcd = self.argument("etcd", "--advertise-client-urls=")?;
         let logs = self.directory.folder("logs")?;
         let mut simulator = Command::new(programs::node_simulator()?);
         simulator
@@ -198,7 +201,7 @@ impl World {
         let mut processes = vec![simulator];
         for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
             let manifests = provider.manifests()?;
-            let started = provider.start(&self.directory, &self.server, manifests, self.endpoints);
+            let started = provider.start(&self.directory, &self.server, manifests, &[], self.endpoints);
             processes.push(started.await?);
         }
         Ok(processes)
@@ -207,6 +210,22 @@ impl World {
     /// Whether our CustomResourceDefinitions and permissions are installed.
     pub(crate) fn has_provider(&self) -> bool {
         self.provider.initialized()
+    }
+
+    /// What Cluster API core counts, as Prometheus would read it.
+    pub async fn core_metrics(&self) -> anyhow::Result<Metrics> {
+        let address = self.argument(CORE.program, "--diagnostics-address=")?;
+        Ok(Metrics::parse(&http_get(&format!("http://{address}/metrics")).await?))
+    }
+
+    /// The rest of the argument of a running program that begins with this.
+    fn argument(&self, program: &str, prefix: &str) -> anyhow::Result<String> {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = processes.iter().find(|process| process.name() == program);
+        let argument = process.and_then(|process| process.argument(prefix));
+        argument
+            .map(str::to_owned)
+            .with_context(|| format!("{program} does not run"))
     }
 
     /// The memory of each program of the world, by name.

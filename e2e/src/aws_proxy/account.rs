@@ -129,6 +129,27 @@ impl Account {
         self.change(|account| account.computers.set_boot(name, boot));
     }
 
+    /// How long a target stays `initial` after its registration, default zero; holds at once for all.
+    pub fn set_initial(&self, duration: Duration) {
+        self.change(|account| account.targets.initial = duration);
+    }
+
+    /// Whether targets stay `draining` for good, however short the delay of their group is.
+    pub fn set_stuck_draining(&self, stuck: bool) {
+        self.change(|account| account.targets.stuck = stuck);
+    }
+
+    /// Whether nodes report that they serve. Without, as at first, every running instance serves; with, those alone that
+    /// [`Account::set_serving`] names: only they are healthy targets.
+    pub fn set_nodes_report(&self, report: bool) {
+        self.change(|account| account.targets.set_reported(report));
+    }
+
+    /// Whether an instance serves its ports, where [nodes report](Self::set_nodes_report) it.
+    pub fn set_serving(&self, instance: &str, serves: bool) {
+        self.change(|account| account.targets.set_serving(instance, serves));
+    }
+
     /// Lets something go wrong from now on.
     pub fn fault(&self, fault: Fault) -> InjectedFault {
         let added = self.change(|account| account.faults.add(fault, Instant::now()));

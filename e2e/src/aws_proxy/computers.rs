@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::instances::{Instances, State};
+use super::load_balancing;
 use super::request::Request;
 use super::state::Shared;
 use super::xml::Element;
@@ -79,7 +80,6 @@ struct Launched {
 pub(super) struct Computers {
     launched: HashMap<String, Launched>,
     boots: Vec<(String, Boot)>,
-    serving: HashMap<String, bool>,
 }
 
 impl Computers {
@@ -133,15 +133,16 @@ fn name_tag(request: &Request) -> Option<&str> {
 }
 
 /// Answers what is about computers.
-pub(super) fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Option<Response<Full<Bytes>>> {
-    if head.uri.path().starts_with(ENDPOINTS) {
-        return Some(Response::new(Full::from("null")));
-    }
-    let path = head.uri.path().strip_prefix(PATH)?;
-    let answer = match (&head.method, path) {
-        (&Method::GET, "") => list(shared),
-        (&Method::PUT, path) => report(shared, path, body),
-        _ => Err(StatusCode::METHOD_NOT_ALLOWED),
+pub(super) async fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Option<Response<Full<Bytes>>> {
+    let path = head.uri.path();
+    let answer = if let Some(endpoint) = path.strip_prefix(ENDPOINTS) {
+        healthy_targets(shared, endpoint).await
+    } else {
+        match (&head.method, path.strip_prefix(PATH)?) {
+            (&Method::GET, "") => list(shared),
+            (&Method::PUT, path) => report(shared, path, body),
+            _ => Err(StatusCode::METHOD_NOT_ALLOWED),
+        }
     };
     let (status, body) = match answer {
         Ok(body) => (StatusCode::OK, body),
@@ -150,6 +151,14 @@ pub(super) fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Opti
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
     Some(response)
+}
+
+async fn healthy_targets(shared: &Shared, endpoint: &str) -> Result<Vec<u8>, StatusCode> {
+    let parts = endpoint.trim_start_matches('/').rsplit_once(':');
+    let (host, port) = parts.ok_or(StatusCode::BAD_REQUEST)?;
+    let port = port.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let found = load_balancing::healthy_targets(shared, host, port).await;
+    serde_json::to_vec(&found.map_err(|_| StatusCode::BAD_GATEWAY)?).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 fn list(shared: &Shared) -> Result<Vec<u8>, StatusCode> {
@@ -168,7 +177,7 @@ fn report(shared: &Shared, path: &str, body: &[u8]) -> Result<Vec<u8>, StatusCod
     let Report { serving } = serde_json::from_slice(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     shared.with(|state| {
         let account = state.accounts.get_mut(account).ok_or(StatusCode::NOT_FOUND)?;
-        account.computers.serving.insert(instance.to_owned(), serving);
+        account.targets.set_serving(instance, serving);
         Ok(Vec::new())
     })
 }

@@ -28,10 +28,18 @@ pub(super) const STOPPED: State = state("80", "stopped");
 /// The filters of DescribeInstances that are answered here: two because moto does not know the states shown, one because it does not have it.
 pub(super) const FILTERS: [&str; 3] = ["instance-state-name", "instance-state-code", "client-token"];
 
+/// Where an instance is in its network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) vpc_id: String,
+    pub(super) private_ip: String,
+}
+
 /// What has happened to an instance, and when.
 #[derive(Clone, Debug)]
 struct Life {
     region: String,
+    address: Address,
     launched: Instant,
     /// The last start; the launch at first.
     started: Instant,
@@ -64,12 +72,37 @@ impl Instances {
     pub(super) fn launched(&mut self, id: &str, region: &str, death: Option<Death>, now: Instant) {
         self.lives.entry(id.to_owned()).or_insert_with(|| Life {
             region: region.to_owned(),
+            address: Address::default(),
             launched: now,
             started: now,
             stopped: None,
             terminated: None,
             death,
         });
+    }
+
+    pub(super) fn addressed(&mut self, id: &str, address: Address) {
+        if let Some(life) = self.lives.get_mut(id) {
+            life.address = address;
+        }
+    }
+
+    /// The instance at an address, the one launched last: addresses come back into use.
+    pub(super) fn at_address(&self, vpc_id: &str, private_ip: &str, now: Instant) -> Option<String> {
+        let there = self.lives.iter().filter(|(id, life)| {
+            life.address.vpc_id == vpc_id && life.address.private_ip == private_ip && !self.is_over(id, now)
+        });
+        there.max_by_key(|(_, life)| life.launched).map(|(id, _)| id.clone())
+    }
+
+    /// Whether an instance is terminated, or about to be.
+    pub(super) fn is_over(&self, id: &str, now: Instant) -> bool {
+        [SHUTTING_DOWN, TERMINATED].contains(&self.state(id, now))
+    }
+
+    /// Whether there is, or was, such an instance in a region.
+    pub(super) fn exists(&self, id: &str, region: &str) -> bool {
+        self.lives.get(id).is_some_and(|life| life.region == region)
     }
 
     pub(super) fn started(&mut self, id: &str, now: Instant) {
@@ -196,6 +229,19 @@ impl Life {
             due <= now && self.terminated.is_none_or(|terminated| due <= terminated)
         })
     }
+}
+
+/// The instances in an answer of RunInstances, with their addresses.
+pub(super) fn addresses(answer: &Element) -> Vec<(String, Address)> {
+    let instances = answer.child("instancesSet").map(|set| set.children.as_slice());
+    let address = |instance: &Element| Address {
+        vpc_id: instance.text_at(&["vpcId"]).to_owned(),
+        private_ip: instance.text_at(&["privateIpAddress"]).to_owned(),
+    };
+    let instances = instances.unwrap_or_default().iter();
+    instances
+        .map(|instance| (instance.text_at(&["instanceId"]).to_owned(), address(instance)))
+        .collect()
 }
 
 /// Writes a state into the element of this name.

@@ -61,15 +61,16 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
         .await?;
     if answer.succeeded() {
         let mut tree = answer.tree().map_err(unreadable)?;
-        let ids = instances::ids(&tree);
+        let launched = instances::addresses(&tree);
         let (now, region) = (Instant::now(), &request.scope.region);
         let death = match ending {
             Ending::Dying { reason, after } => Some(Death { reason, after }),
             _ => None,
         };
         shared.with_account(&caller.account, |account| {
-            for id in &ids {
-                account.instances.launched(id, region, death.clone(), now);
+            for (id, address) in launched {
+                account.instances.launched(&id, region, death.clone(), now);
+                account.instances.addressed(&id, address);
             }
             for instance in instances::listed(&mut tree) {
                 account.computers.launched(request, instance);

@@ -1,7 +1,7 @@
 //! AWS as the tests see it: a server in front of moto that gives each access key its account, keeps a journal of every call,
 //! and adds what moto lacks — ClientTokens that launch once, instances that take time to start, to stop and to end, that
-//! die before they run or stay hidden for a while, keys and roles that are refused, throttling, and whatever else goes
-//! wrong on the way to AWS and back (see [`Fault`]).
+//! die before they run or stay hidden for a while, targets of load balancers that are checked and drained, keys and roles
+//! that are refused, throttling, and whatever else goes wrong on the way to AWS and back (see [`Fault`]).
 //!
 //! ```no_run
 //! # use capa_e2e::aws_proxy::AwsProxy;
@@ -26,6 +26,7 @@ mod instances;
 mod journal;
 mod launches;
 mod limits;
+mod load_balancing;
 mod pipeline;
 mod request;
 mod sessions;
@@ -124,6 +125,13 @@ impl AwsProxy {
         }
     }
 
+    /// The ids of the instances that get traffic from a port of the load balancer with this DNS name, of any account; none
+    /// where no load balancer has the name. It fails where moto does.
+    pub async fn healthy_targets(&self, host: &str, port: u16) -> anyhow::Result<Option<Vec<String>>> {
+        let found = load_balancing::healthy_targets(&self.shared, host, port).await;
+        found.map_err(|refusal| anyhow::anyhow!("looking behind {host}:{port}: {}: {}", refusal.code, refusal.message))
+    }
+
     /// Every call there was, of all accounts and of none.
     pub fn journal(&self) -> Journal {
         self.shared.journal(Mark(0), |_| true)
@@ -192,7 +200,7 @@ enum NoAnswer {
 async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    if let Some(answer) = computers::serve(&shared, &head, &body) {
+    if let Some(answer) = computers::serve(&shared, &head, &body).await {
         return Ok(answer);
     }
     let serving = shared.clone();

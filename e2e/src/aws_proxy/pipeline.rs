@@ -13,7 +13,7 @@ use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{Request, Scope};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{changes, launches};
+use super::{changes, launches, load_balancing};
 
 /// What becomes of a request once it has had its effect.
 pub(super) struct Served {
@@ -162,6 +162,11 @@ fn not_valid(request: &Request) -> Refusal {
 
 /// Hands the call to what emulates its action; moto alone answers the others.
 async fn decide(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
+    if request.scope.service == load_balancing::SERVICE
+        && let Some(answer) = load_balancing::serve(shared, request, caller).await
+    {
+        return answer.map(Outcome::from);
+    }
     let answer = match (request.scope.service.as_str(), request.action.as_str()) {
         ("ec2", "RunInstances") => return launches::run_instances(shared, request, caller, zone).await,
         ("sts", "AssumeRole") => assume_role(shared, request).await,

@@ -12,6 +12,7 @@ use super::held::Unanswered;
 use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
 use super::limits::Limits;
+use super::load_balancing::Targets;
 use super::pipeline::Caller;
 use super::request::Request;
 use super::sessions::Session;
@@ -62,6 +63,7 @@ pub(super) struct AccountState {
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
     pub(super) computers: Computers,
+    pub(super) targets: Targets,
     /// The zone of each subnet that a launch has named; it never changes.
     pub(super) zones: HashMap<String, String>,
     /// Held through a launch, so that of two equal ones at once the second sees the first's token.

@@ -1,4 +1,4 @@
-//! Everything that belongs to the networks of an account, as EC2 tells it, to compare before with after.
+//! Everything that belongs to the networks of an account, as AWS tells it, to compare before with after.
 
 use anyhow::bail;
 use serde_json::{Map, Value};
@@ -6,7 +6,10 @@ use serde_json::{Map, Value};
 use super::{User, query};
 use crate::aws_proxy::xml::Element;
 
-/// The actions that list a network's parts, instances apart: a terminated one stays visible.
+/// EC2, as requests are signed for it, with its API version.
+const EC2: (&str, &str) = ("ec2", "2016-11-15");
+
+/// The actions of EC2 that list a network's parts, instances apart: a terminated one stays visible.
 const ACTIONS: [&str; 12] = [
     "DescribeVpcs",
     "DescribeSubnets",
@@ -22,33 +25,46 @@ const ACTIONS: [&str; 12] = [
     "DescribeVpcEndpoints",
 ];
 
+/// The same of both generations of load balancers, their targets apart; the first two entries of a row are as in [`EC2`].
+const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
+    ("elasticloadbalancing", "2015-12-01", "DescribeLoadBalancers"),
+    ("elasticloadbalancing", "2015-12-01", "DescribeTargetGroups"),
+    ("elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers"),
+];
+
 impl User {
-    /// All parts of all networks of the account in this region with all their fields, tags and rules: an object with one
-    /// sorted list an action. Two dumps are equal exactly if nothing was added, removed or changed between them.
+    /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
+    /// included: an object with one sorted list an action. Two dumps are equal exactly if nothing was added, removed or changed between them.
     pub async fn dump(&self) -> anyhow::Result<Value> {
         let mut dump = Map::new();
         for action in ACTIONS {
-            let answer = self.ask(action).await?;
+            let answer = self.ask(EC2.0, EC2.1, action).await?;
             let listed = answer
                 .children
                 .iter()
                 .filter(|child| !child.name.eq_ignore_ascii_case("requestId"));
             dump.insert(action.to_owned(), Value::Array(listed.map(value).collect()));
         }
+        for (service, version, action) in LOAD_BALANCERS {
+            let answer = self.ask(service, version, action).await?;
+            let result = answer.child(&format!("{action}Result")).map(value);
+            dump.insert(format!("{action} {version}"), result.unwrap_or_default());
+        }
         Ok(Value::Object(dump))
     }
 
-    async fn ask(&self, action: &str) -> anyhow::Result<Element> {
-        let form = [("Action", action), ("Version", "2016-11-15")];
+    async fn ask(&self, service: &str, version: &str, action: &str) -> anyhow::Result<Element> {
+        let form = [("Action", action), ("Version", version)];
         let key = &self.account.user_key().access_key_id;
-        let (status, answer) = query(self.account.url(), key, &self.region, "ec2", &form).await?;
+        let (status, answer) = query(self.account.url(), key, &self.region, service, &form).await?;
         if status != 200 {
             bail!(
                 "{action} failed with {status}: {}",
                 answer.find("Message").map_or("", |message| &message.text)
             );
         }
-        if answer.child("nextToken").is_some_and(|token| !token.text.is_empty()) {
+        let tokens = ["nextToken", "NextMarker"].map(|token| answer.find(token));
+        if tokens.iter().flatten().any(|token| !token.text.is_empty()) {
             bail!("{action} has more than one page: a dump of the first alone would hide changes");
         }
         Ok(answer)
@@ -60,7 +76,11 @@ fn value(element: &Element) -> Value {
     if element.children.is_empty() {
         return Value::String(element.text.clone());
     }
-    if element.children.iter().all(|child| child.name == "item") {
+    if element
+        .children
+        .iter()
+        .all(|child| ["item", "member"].contains(&child.name.as_str()))
+    {
         let mut items: Vec<Value> = element.children.iter().map(value).collect();
         items.sort_by_cached_key(Value::to_string);
         return Value::Array(items);

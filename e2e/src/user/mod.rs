@@ -1,6 +1,7 @@
 //! The user of a test: a human with a key of the account who sets networks up, looks around and changes things by hand.
 
 mod dump;
+mod load_balancer;
 mod network;
 mod query;
 
@@ -9,28 +10,48 @@ use aws_credential_types::Credentials;
 use aws_sdk_ec2::config::{BehaviorVersion, Region};
 use aws_sdk_ec2::types::{Filter, Instance, Tag};
 use aws_sdk_ec2::{Client, Config};
+use aws_sdk_elasticloadbalancing as classic;
+use aws_sdk_elasticloadbalancingv2 as elbv2;
 
 use crate::aws_proxy::{AccessKey, Account};
 
+pub use load_balancer::{ClassicLoadBalancer, LoadBalancer};
 pub use network::{Network, NetworkPlan, Zone};
 pub use query::query;
 
 /// An EC2 client for a key, as a program other than ours would make it.
 pub fn client(url: &str, key: &AccessKey, region: &str) -> Client {
-    let credentials = Credentials::new(&key.access_key_id, &key.secret_access_key, None, None, "e2e");
     Client::from_conf(
         Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
             .region(Region::new(region.to_owned()))
             .endpoint_url(url)
-            .credentials_provider(credentials)
+            .credentials_provider(credentials(key))
             .build(),
     )
+}
+
+/// A client for load balancers that are no classic ones, as [`client`] is for EC2.
+pub fn elbv2_client(url: &str, key: &AccessKey, region: &str) -> elbv2::Client {
+    elbv2::Client::from_conf(
+        elbv2::Config::builder()
+            .behavior_version(elbv2::config::BehaviorVersion::v2026_01_12())
+            .region(Region::new(region.to_owned()))
+            .endpoint_url(url)
+            .credentials_provider(credentials(key))
+            .build(),
+    )
+}
+
+fn credentials(key: &AccessKey) -> Credentials {
+    Credentials::new(&key.access_key_id, &key.secret_access_key, None, None, "e2e")
 }
 
 /// The owner of an account at work in one region. Its calls carry [`Account::user_key`].
 pub struct User {
     ec2: Client,
+    elbv2: elbv2::Client,
+    classic: classic::Client,
     account: Account,
     region: String,
     announce: Box<dyn Fn(&str) + Send + Sync>,
@@ -39,15 +60,23 @@ pub struct User {
 impl User {
     /// Works in this account and region without a word.
     pub fn new(account: &Account, region: &str) -> Self {
+        let key = account.user_key();
+        let classic_ones = classic::Config::builder()
+            .behavior_version(classic::config::BehaviorVersion::v2026_01_12())
+            .region(Region::new(region.to_owned()))
+            .endpoint_url(account.url())
+            .credentials_provider(credentials(key));
         Self {
-            ec2: client(account.url(), account.user_key(), region),
+            ec2: client(account.url(), key, region),
+            elbv2: elbv2_client(account.url(), key, region),
+            classic: classic::Client::from_conf(classic_ones.build()),
             account: account.clone(),
             region: region.to_owned(),
             announce: Box::new(|_| {}),
         }
     }
 
-    /// Hands every change to `announce` first, as the `aws ec2 …` command line that makes it.
+    /// Hands every change to `announce` first, as the `aws …` command line that makes it.
     #[must_use]
     pub fn announcing(mut self, announce: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.announce = Box::new(announce);
@@ -65,7 +94,11 @@ impl User {
     }
 
     fn announce(&self, arguments: &str) {
-        (self.announce)(&format!("aws ec2 {arguments}"));
+        self.announce_as("ec2", arguments);
+    }
+
+    fn announce_as(&self, service: &str, arguments: &str) {
+        (self.announce)(&format!("aws {service} {arguments}"));
     }
 
     /// All instances that EC2 shows, terminated ones included, in the order of their ids.
@@ -119,6 +152,18 @@ impl User {
             .send()
             .await
             .with_context(|| format!("terminating {id}"))?;
+        Ok(())
+    }
+
+    /// Stops an instance by hand.
+    pub async fn stop(&self, id: &str) -> anyhow::Result<()> {
+        self.announce(&format!("stop-instances --instance-ids {id}"));
+        self.ec2
+            .stop_instances()
+            .instance_ids(id)
+            .send()
+            .await
+            .with_context(|| format!("stopping {id}"))?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod accounts;
 mod conformance;
 mod faults;
 mod launches;
+mod load_balancers;
 mod networks;
 mod transitions;
 

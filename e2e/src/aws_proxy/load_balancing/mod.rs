@@ -1,0 +1,88 @@
+//! Elastic Load Balancing, both generations. moto keeps load balancers, listeners and target groups; who is registered,
+//! healthy or draining is kept here (see [`targets`]).
+
+mod calls;
+mod classic;
+mod endpoints;
+mod facts;
+mod groups;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::answer::{Answer, Refusal};
+use super::pipeline::{Caller, unreadable};
+use super::request::Request;
+use super::state::{AccountState, Shared};
+use super::xml::Element;
+
+pub(super) use endpoints::healthy_targets;
+pub(super) use targets::Targets;
+
+/// The service that calls of both generations are signed for.
+pub(super) const SERVICE: &str = "elasticloadbalancing";
+
+/// The API version of classic load balancers, by which their calls are told from the others.
+const CLASSIC: &str = "2012-06-01";
+/// The API version of all other load balancers.
+const VERSION_2: &str = "2015-12-01";
+
+/// Serves a call; `None` where moto alone can answer it.
+pub(super) async fn serve(shared: &Shared, request: &Request, caller: &Caller) -> Option<Result<Answer, Refusal>> {
+    let is_classic = request.parameter("Version") == Some(CLASSIC);
+    Some(match (request.action.as_str(), is_classic) {
+        ("RegisterTargets", false) => groups::register(shared, request, caller).await,
+        ("DeregisterTargets", false) => groups::deregister(shared, request, caller).await,
+        ("DescribeTargetHealth", false) => groups::health(shared, request, caller).await,
+        ("RegisterInstancesWithLoadBalancer", true) => classic::register(shared, request, caller).await,
+        ("DeregisterInstancesFromLoadBalancer", true) => classic::deregister(shared, request, caller).await,
+        ("DescribeInstanceHealth", true) => classic::health(shared, request, caller).await,
+        ("CreateLoadBalancer" | "DescribeLoadBalancers", _) => named(shared, request, caller).await,
+        _ => return None,
+    })
+}
+
+/// moto's answer, in which every load balancer has a DNS name of its own: moto's repeat from account to account.
+async fn named(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+    let moto = &shared.moto;
+    let answer = moto.call(&caller.account, &request.scope, &request.parameters).await?;
+    if !answer.succeeded() {
+        return Ok(answer);
+    }
+    let mut tree = answer.tree().map_err(unreadable)?;
+    let name = request
+        .parameter("LoadBalancerName")
+        .or_else(|| request.parameter("Name"));
+    endpoints::rename(&mut tree, name, &caller.account, &request.scope.region);
+    answer.with_tree(&tree).map_err(unreadable)
+}
+
+/// An answer with this result, in the envelope of the Query protocol.
+fn answer(request: &Request, result: Vec<Element>) -> Result<Answer, Refusal> {
+    let action = &request.action;
+    let result = Element::parent(&format!("{action}Result"), result);
+    let metadata = Element::parent("ResponseMetadata", vec![Element::text("RequestId", "-")]);
+    let envelope = Element::parent(&format!("{action}Response"), vec![result, metadata]);
+    let body = envelope.write().map_err(unreadable)?;
+    Ok(Answer { status: 200, body })
+}
+
+/// Members of a list in an answer.
+fn list(name: &str, members: impl IntoIterator<Item = Vec<Element>>) -> Element {
+    let members = members.into_iter().map(|member| Element::parent("member", member));
+    Element::parent(name, members.collect())
+}
+
+/// Looks at the account's targets and instances together.
+fn with_account<T>(shared: &Shared, account: &str, work: impl FnOnce(&mut AccountState, Instant) -> T) -> T {
+    shared.with_account(account, |account| work(account, Instant::now()))
+}
+
+/// A question of this proxy to moto.
+fn question(action: &str, version: &str, parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let fixed = [("Action", action), ("Version", version)];
+    let all = fixed.iter().chain(parameters);
+    all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}

@@ -1,0 +1,312 @@
+//! The targets of an account's load balancers, which moto knows but neither checks nor drains: a target is `initial` for a
+//! while, `healthy` as long as its instance runs and serves, and `draining` for as long as its group says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::super::instances::{Instances, RUNNING, STOPPED, STOPPING};
+
+/// What targets are registered with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// A target group, by its ARN.
+    TargetGroup(String),
+    /// A classic load balancer, by region and name.
+    Classic(String, String),
+}
+
+/// A target as it is registered: an instance or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TargetId {
+    /// Instance id or IPv4 address.
+    pub(super) id: String,
+    /// Zero for a classic load balancer, whose listeners have the ports.
+    pub(super) port: u16,
+}
+
+/// How a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// No look has been taken at it yet.
+    Initial,
+    /// It gets traffic.
+    Healthy,
+    /// Its instance does not serve.
+    Unhealthy,
+    /// It is deregistered, and what has begun may end.
+    Draining,
+    /// Its instance is stopped.
+    Stopped,
+    /// No load balancer uses its group.
+    NotInUse,
+    /// It is not registered.
+    NotRegistered,
+}
+
+/// What the group of a target says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupFacts<'a> {
+    /// The VPC that addresses belong to.
+    pub(super) vpc_id: &'a str,
+    /// Whether a load balancer sends traffic to it.
+    pub(super) in_use: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Registration {
+    since: Instant,
+    /// Deregistered, and drained at that time.
+    drained: Option<Instant>,
+}
+
+/// The targets of one account, and what decides upon their health.
+#[derive(Debug, Default)]
+pub(in crate::aws_proxy) struct Targets {
+    groups: BTreeMap<Group, BTreeMap<TargetId, Registration>>,
+    /// How long a target is [`Health::Initial`].
+    pub(in crate::aws_proxy) initial: Duration,
+    /// Nothing ever stops draining.
+    pub(in crate::aws_proxy) stuck: bool,
+    serving: Serving,
+}
+
+/// Which instances serve.
+#[derive(Debug, Default)]
+struct Serving {
+    /// Only those serve that are named; otherwise all do.
+    reported: bool,
+    named: BTreeSet<String>,
+}
+
+impl Targets {
+    /// From now on only instances serve that [`Targets::set_serving`] names; or all, again.
+    pub(in crate::aws_proxy) fn set_reported(&mut self, reported: bool) {
+        self.serving.reported = reported;
+    }
+
+    pub(in crate::aws_proxy) fn set_serving(&mut self, instance: &str, serves: bool) {
+        if serves {
+            self.serving.named.insert(instance.to_owned());
+        } else {
+            self.serving.named.remove(instance);
+        }
+    }
+
+    /// Registers; what is registered already stays as it is, what drains begins anew.
+    pub(super) fn register(&mut self, group: &Group, target: TargetId, now: Instant) {
+        self.forget_drained(now);
+        let fresh = Registration {
+            since: now,
+            drained: None,
+        };
+        let targets = self.groups.entry(group.clone()).or_default();
+        let registration = targets.entry(target).or_insert(fresh);
+        if registration.drained.is_some() {
+            *registration = fresh;
+        }
+    }
+
+    /// Deregisters; what is not registered is none the worse. It drains for `delay`.
+    pub(super) fn deregister(&mut self, group: &Group, target: &TargetId, delay: Duration, now: Instant) {
+        let registration = self.groups.get_mut(group).and_then(|targets| targets.get_mut(target));
+        if let Some(registration) = registration {
+            registration.drained.get_or_insert(now + delay);
+        }
+        self.forget_drained(now);
+    }
+
+    /// The targets of a group that are registered or drain.
+    pub(super) fn of(&mut self, group: &Group, instances: &Instances, now: Instant) -> Vec<TargetId> {
+        self.forget_drained(now);
+        self.drop_terminated(group, instances, now);
+        let targets = self.groups.get(group);
+        targets
+            .map(|targets| targets.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// How a target of a group is.
+    pub(super) fn health(
+        &mut self,
+        group: &Group,
+        facts: GroupFacts<'_>,
+        target: &TargetId,
+        instances: &Instances,
+        now: Instant,
+    ) -> Health {
+        self.forget_drained(now);
+        self.drop_terminated(group, instances, now);
+        let Some(registration) = self.groups.get(group).and_then(|targets| targets.get(target)) else {
+            return Health::NotRegistered;
+        };
+        if registration.drained.is_some() {
+            return Health::Draining;
+        }
+        if !facts.in_use {
+            return Health::NotInUse;
+        }
+        let instance = instance_of(target, facts.vpc_id, instances, now);
+        let state = instance.as_deref().map(|instance| instances.state(instance, now));
+        if is_instance(target) && [Some(STOPPING), Some(STOPPED)].contains(&state) {
+            return Health::Stopped;
+        }
+        if now.duration_since(registration.since) < self.initial {
+            return Health::Initial;
+        }
+        let serves = instance.is_some_and(|instance| self.serving.is(&instance));
+        if serves && state == Some(RUNNING) {
+            Health::Healthy
+        } else {
+            Health::Unhealthy
+        }
+    }
+
+    fn forget_drained(&mut self, now: Instant) {
+        if self.stuck {
+            return;
+        }
+        for targets in self.groups.values_mut() {
+            targets.retain(|_, registration| registration.drained.is_none_or(|until| now < until));
+        }
+    }
+
+    /// AWS takes terminated instances out of a group by itself; addresses stay.
+    fn drop_terminated(&mut self, group: &Group, instances: &Instances, now: Instant) {
+        if let Some(targets) = self.groups.get_mut(group) {
+            targets.retain(|target, registration| {
+                registration.drained.is_some() || !is_instance(target) || !instances.is_over(&target.id, now)
+            });
+        }
+    }
+}
+
+impl Serving {
+    fn is(&self, instance: &str) -> bool {
+        !self.reported || self.named.contains(instance)
+    }
+}
+
+/// The instance behind a target.
+pub(super) fn instance_of(target: &TargetId, vpc_id: &str, instances: &Instances, now: Instant) -> Option<String> {
+    if is_instance(target) {
+        return Some(target.id.clone());
+    }
+    instances.at_address(vpc_id, &target.id, now)
+}
+
+/// Whether a target is named by an instance's id rather than by an address.
+pub(super) fn is_instance(target: &TargetId) -> bool {
+    target.id.starts_with("i-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::instances::Address;
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+    const USED: GroupFacts<'_> = GroupFacts {
+        vpc_id: "vpc-1",
+        in_use: true,
+    };
+
+    fn group() -> Group {
+        Group::TargetGroup("arn".into())
+    }
+
+    fn target(id: &str) -> TargetId {
+        TargetId {
+            id: id.into(),
+            port: 6443,
+        }
+    }
+
+    fn running(now: Instant) -> Instances {
+        let mut instances = Instances::default();
+        instances.launched("i-1", "eu-west-1", None, now);
+        let address = Address {
+            vpc_id: "vpc-1".into(),
+            private_ip: "10.0.0.7".into(),
+        };
+        instances.addressed("i-1", address);
+        instances
+    }
+
+    fn health(targets: &mut Targets, id: &str, instances: &Instances, now: Instant) -> Health {
+        targets.health(&group(), USED, &target(id), instances, now)
+    }
+
+    #[test]
+    fn a_target_is_initial_for_a_while_then_as_healthy_as_its_instance() {
+        let start = Instant::now();
+        for id in ["i-1", "10.0.0.7"] {
+            let mut instances = running(start);
+            let mut targets = Targets {
+                initial: HOUR,
+                ..Targets::default()
+            };
+            assert_eq!(health(&mut targets, id, &instances, start), Health::NotRegistered);
+            targets.register(&group(), target(id), start);
+            assert_eq!(health(&mut targets, id, &instances, start), Health::Initial);
+            let later = start + HOUR;
+            assert_eq!(health(&mut targets, id, &instances, later), Health::Healthy);
+            targets.set_reported(true);
+            assert_eq!(health(&mut targets, id, &instances, later), Health::Unhealthy);
+            targets.set_serving("i-1", true);
+            assert_eq!(health(&mut targets, id, &instances, later), Health::Healthy);
+            instances.stopped("i-1", later);
+            let stopped = if id == "i-1" {
+                Health::Stopped
+            } else {
+                Health::Unhealthy
+            };
+            assert_eq!(health(&mut targets, id, &instances, later), stopped);
+        }
+    }
+
+    #[test]
+    fn a_group_that_nothing_uses_has_no_healthy_targets() {
+        let start = Instant::now();
+        let mut targets = Targets::default();
+        targets.register(&group(), target("i-1"), start);
+        let unused = GroupFacts { in_use: false, ..USED };
+        let found = targets.health(&group(), unused, &target("i-1"), &running(start), start);
+        assert_eq!(found, Health::NotInUse);
+    }
+
+    #[test]
+    fn a_deregistered_target_drains_for_its_delay_unless_it_is_stuck_or_registered_again() {
+        let start = Instant::now();
+        let instances = running(start);
+        let mut targets = Targets::default();
+        targets.register(&group(), target("i-1"), start);
+        targets.deregister(&group(), &target("i-1"), HOUR, start);
+        targets.deregister(&group(), &target("i-1"), HOUR, start + HOUR / 2);
+        assert_eq!(health(&mut targets, "i-1", &instances, start), Health::Draining);
+        targets.stuck = true;
+        assert_eq!(health(&mut targets, "i-1", &instances, start + HOUR), Health::Draining);
+        assert_eq!(targets.of(&group(), &instances, start + HOUR), [target("i-1")]);
+        targets.stuck = false;
+        assert_eq!(
+            health(&mut targets, "i-1", &instances, start + HOUR),
+            Health::NotRegistered
+        );
+        targets.register(&group(), target("i-1"), start);
+        targets.deregister(&group(), &target("i-1"), HOUR, start);
+        targets.register(&group(), target("i-1"), start);
+        assert_eq!(health(&mut targets, "i-1", &instances, start + HOUR), Health::Healthy);
+    }
+
+    #[test]
+    fn the_instance_of_a_target_leaves_by_itself_when_it_is_terminated_and_an_address_does_not() {
+        let start = Instant::now();
+        let mut instances = running(start);
+        let mut targets = Targets::default();
+        for id in ["i-1", "10.0.0.7"] {
+            targets.register(&group(), target(id), start);
+        }
+        instances.terminated("i-1", start);
+        assert_eq!(targets.of(&group(), &instances, start), [target("10.0.0.7")]);
+        assert_eq!(health(&mut targets, "10.0.0.7", &instances, start), Health::Unhealthy);
+    }
+}
