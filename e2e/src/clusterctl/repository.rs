@@ -44,6 +44,9 @@ const UPSTREAM: [Upstream; 3] = [
 /// What our provider is called.
 const OURS: &str = "aws-rs";
 
+/// The definitions of cert-manager.
+const CERT_MANAGER: &str = "cert-manager.yaml";
+
 /// The repository of one management cluster: the webhooks in it are those of managers on this host.
 pub struct Repository {
     folder: PathBuf,
@@ -79,12 +82,17 @@ impl Repository {
             let kind = upstream.provider.components.trim_end_matches("-components.yaml");
             providers.push(entry(&folder, upstream.name, upstream.type_, upstream.folder, kind));
         }
-        let configuration = folder.join("clusterctl.yaml");
+        let cert_manager_version = cert_manager_version()?;
+        let cert_manager = folder.join("cert-manager").join(&cert_manager_version);
+        fs::create_dir_all(&cert_manager)?;
+        fs::copy(programs::tool(CERT_MANAGER)?, cert_manager.join(CERT_MANAGER))?;
+        // Beside the one that comes with a release of ours, which names nobody else.
+        let configuration = folder.join("all-providers.yaml");
         let content = json!({
             "providers": providers,
             "cert-manager": {
-                "url": programs::tool("cert-manager.yaml")?,
-                "version": cert_manager_version()?,
+                "url": cert_manager.join(CERT_MANAGER),
+                "version": cert_manager_version,
                 "timeout": "60s",
             },
         });

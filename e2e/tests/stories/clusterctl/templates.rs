@@ -42,11 +42,7 @@ const VALUES: [(&str, &str); 12] = [
 #[tokio::test]
 async fn what_is_generated_is_accepted_and_asks_for_documented_variables_only() -> anyhow::Result<()> {
     let cluster = ManagementCluster::start().await?;
-    let said = cluster.init().await?;
-    assert!(
-        said.contains("Your management cluster has been initialized successfully!"),
-        "{said}"
-    );
+    cluster.init().await?;
     let environment = cluster.world().test("generate").await?;
     let namespace = environment.namespace();
     let clusterctl = VALUES
