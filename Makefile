@@ -55,9 +55,10 @@ generate: require-rust ## Write config/crd, a policy and the table in README.md 
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 
-# What a release is called, and where its image lies: set IMAGE to what your cluster can pull.
+# What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
+# without a host.
 VERSION ?= v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-IMAGE ?= capa-rs:$(VERSION)
+IMAGE ?= localhost/capa-rs:$(VERSION)
 DIST := dist
 
 .PHONY: release-manifests

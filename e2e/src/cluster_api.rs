@@ -27,7 +27,7 @@ pub(crate) struct Provider {
     /// The program that `make tools` builds.
     pub(crate) program: &'static str,
     /// The file with its manifests beside it.
-    components: &'static str,
+    pub(crate) components: &'static str,
     /// Where the manifests put it.
     namespace: &'static str,
     service_account: &'static str,
@@ -151,14 +151,21 @@ pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
         .await
 }
 
-/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL instead of by
-/// Service, no cert-manager, nothing that would run in a pod.
+/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing that
+/// would run in a pod.
 fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<DynamicObject>> {
-    let in_cluster = ["Deployment", "Service", "Certificate", "Issuer"];
+    let mut objects = called_by_url(manifests, webhook_port, ca)?;
+    objects.retain(|object| object["kind"] != "Deployment");
+    objects.into_iter().map(objects::from_value).collect()
+}
+
+/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and certificate.
+pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<Value>> {
+    let of_webhooks = ["Service", "Certificate", "Issuer"];
     let ca = BASE64_STANDARD.encode(ca);
     manifests
         .into_iter()
-        .filter(|object| !in_cluster.iter().any(|kind| object["kind"] == *kind))
+        .filter(|object| !of_webhooks.iter().any(|kind| object["kind"] == *kind))
         .map(|mut object| {
             if let Some(annotations) = object
                 .pointer_mut("/metadata/annotations")
@@ -177,7 +184,7 @@ fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::R
             {
                 call_by_url(client_config, webhook_port, &ca)?;
             }
-            objects::from_value(object)
+            Ok(object)
         })
         .collect()
 }

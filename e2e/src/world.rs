@@ -12,7 +12,7 @@ use crate::{
     api_server::ApiServer,
     aws_proxy::AwsProxy,
     cloud,
-    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE},
+    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider},
     directory::Directory,
     environment::TestEnvironment,
     evidence,
@@ -26,7 +26,7 @@ use crate::{
 /// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
 pub struct World {
     pub(crate) server: ApiServer,
-    aws: AwsProxy,
+    aws: Arc<AwsProxy>,
     provider: OnceCell<()>,
     kubeadm: OnceCell<()>,
     /// Where the node simulator leads clients to the endpoints of clusters, once it runs.
@@ -63,19 +63,44 @@ impl World {
     pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        match Self::processes(&directory, core_flags, endpoints).await {
-            Ok((server, aws, processes)) => {
-                let processes = Mutex::new(processes);
-                Ok(Self {
-                    server,
-                    aws,
-                    provider: OnceCell::new(),
-                    kubeadm: OnceCell::new(),
-                    endpoints,
-                    processes,
-                    directory,
-                })
-            }
+        let processes = Self::processes(&directory, core_flags, endpoints).await;
+        Self::of(processes, endpoints, directory)
+    }
+
+    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS is that of another world, if one
+    /// is given; that one must not end before.
+    pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
+        let directory = Directory::new()?;
+        let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let processes = async {
+            let Some(beside) = beside else {
+                let ((server, mut processes), (aws, moto)) =
+                    tokio::try_join!(ApiServer::start(&directory), cloud::start(&directory))?;
+                processes.push(moto);
+                return Ok((server, aws, processes));
+            };
+            let (server, processes) = ApiServer::start(&directory).await?;
+            Ok((server, beside.aws.clone(), processes))
+        };
+        let processes = processes.await;
+        Self::of(processes, endpoints, directory)
+    }
+
+    fn of(
+        processes: anyhow::Result<(ApiServer, Arc<AwsProxy>, Vec<Supervised>)>,
+        endpoints: SocketAddr,
+        directory: Directory,
+    ) -> anyhow::Result<Self> {
+        match processes {
+            Ok((server, aws, processes)) => Ok(Self {
+                server,
+                aws,
+                provider: OnceCell::new(),
+                kubeadm: OnceCell::new(),
+                endpoints,
+                processes: Mutex::new(processes),
+                directory,
+            }),
             Err(error) => {
                 let kept = evidence::folder("world")?;
                 evidence::copy_logs(&directory.folder("logs")?, &kept)?;
@@ -88,7 +113,7 @@ impl World {
         directory: &Directory,
         core_flags: &[&str],
         endpoints: SocketAddr,
-    ) -> anyhow::Result<(ApiServer, AwsProxy, Vec<Supervised>)> {
+    ) -> anyhow::Result<(ApiServer, Arc<AwsProxy>, Vec<Supervised>)> {
         let kubernetes = async {
             let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
             let (server, mut processes) = ApiServer::start(directory).await?;
@@ -131,6 +156,22 @@ impl World {
     pub async fn install_provider(&self) -> anyhow::Result<()> {
         let install = async || provider::install(&self.admin().await?).await;
         self.provider.get_or_try_init(install).await?;
+        Ok(())
+    }
+
+    /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with ours, each with the
+    /// port at which the API server calls its webhooks.
+    pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
+        let starts = providers
+            .iter()
+            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], self.endpoints));
+        let started = futures::future::try_join_all(starts).await?;
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(started);
+        let enforced = async || provider::enforced(&self.admin().await?).await;
+        self.provider.get_or_try_init(enforced).await?;
         Ok(())
     }
 

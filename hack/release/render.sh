@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes what a release consists of as a repository that clusterctl reads from disk, and a clusterctl configuration that
-# names it: `hack/release/render.sh <folder> <version> <image>`, e.g. `hack/release/render.sh dist v0.1.0 capa-rs:v0.1.0`.
+# names it: `hack/release/render.sh <folder> <version> <image>`, e.g. `… dist v0.1.0 localhost/capa-rs:v0.1.0`.
 #
 #   <folder>/clusterctl.yaml
 #   <folder>/infrastructure-aws-rs/<version>/infrastructure-components.yaml   config/default
@@ -21,6 +21,10 @@ release="$folder/infrastructure-aws-rs/$version"
 
 [[ "$version" =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || {
   echo "$version is no version for clusterctl: v<major>.<minor>.<patch>" >&2
+  exit 1
+}
+[[ "$image" =~ ^(localhost|[^/]*[.:][^/]*)/ ]] || {
+  echo "clusterctl takes no image without a host: localhost/$image, for instance, instead of $image" >&2
   exit 1
 }
 

@@ -22,7 +22,7 @@ impl Release {
     pub fn render(repository: &Path, version: &str) -> anyhow::Result<Self> {
         let output = Command::new(programs::repository().join("hack/release/render.sh"))
             .arg(repository)
-            .args([version, &format!("capa-rs:{version}")])
+            .args([version, &format!("localhost/capa-rs:{version}")])
             .output()?;
         ensure!(
             output.status.success(),

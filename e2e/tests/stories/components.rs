@@ -60,7 +60,7 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
     let containers = pod["containers"].as_array().context("containers")?;
     assert_eq!(containers.len(), 1);
     assert_eq!(containers[0]["name"], "manager");
-    assert_eq!(containers[0]["image"], "capa-rs:v0.1.7");
+    assert_eq!(containers[0]["image"], "localhost/capa-rs:v0.1.7");
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(containers[0]["securityContext"]["readOnlyRootFilesystem"], true);
     assert_eq!(pod["serviceAccountName"], "capa-controller-manager");
