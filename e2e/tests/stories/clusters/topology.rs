@@ -119,6 +119,7 @@ async fn a_topology_rotates_a_template_for_a_changed_variable_and_for_nothing_el
     let story = Story::with_manager_flags(Scenario::in_world(&world, "topology").await?, &[FASTER, SYNC]).await?;
     let scenario = &story.scenario;
     let cluster_of_class = story.cluster("dev");
+    scenario.user.create_instance_profiles().await?;
     scenario.environment.apply(CLASS).await?;
     let (host, port) = &cluster_of_class.endpoint;
     scenario
