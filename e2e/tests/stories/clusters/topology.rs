@@ -18,8 +18,8 @@ const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.y
 /// Kinds of ours that the topology controller makes.
 const MADE_KINDS: [&str; 2] = ["AWSCluster", "AWSMachineTemplate"];
 
-/// The field manager of Cluster API's topology controller.
-const TOPOLOGY: &str = "capi-topology";
+/// Who may set fields of specs: Cluster API's topology controller, and the user in what the class refers to.
+const WRITERS: [&str; 2] = ["capi-topology", "capa-e2e"];
 
 /// How often core and our manager look at everything again here.
 const SYNC: &str = "--sync-period=20s";
@@ -62,7 +62,7 @@ async fn looks_again(story: &Story, times: f64) -> anyhow::Result<()> {
     .await
 }
 
-/// Who else than the topology controller has set fields of the spec, by object.
+/// Who else than these has set fields of the spec, by object.
 fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
     let writers = objects.iter().flat_map(|(name, object)| {
         let entries = object.metadata.managed_fields.iter().flatten();
@@ -72,7 +72,7 @@ fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
         });
         let others = specs
             .filter_map(|entry| entry.manager.clone())
-            .filter(|manager| manager != TOPOLOGY);
+            .filter(|manager| !WRITERS.contains(&manager.as_str()));
         others.map(move |manager| format!("{manager} wrote the spec of {name}"))
     });
     writers.collect()
