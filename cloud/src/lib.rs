@@ -11,6 +11,7 @@ pub mod limits;
 mod model;
 pub mod sim;
 pub mod store;
+pub mod targets;
 mod timing;
 mod traits;
 
