@@ -272,6 +272,8 @@ impl GroupState {
         match health {
             None => Standing::Out,
             Some(_) if self.claimed(facts).contains(&target) => Standing::Out,
+            // An instance that is gone has no connections that could end.
+            Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
             Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
             Some(_) if overdue => Standing::Overdue,
             Some(_) => failed().unwrap_or(Standing::Leaving),

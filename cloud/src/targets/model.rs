@@ -6,6 +6,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use crate::CloudError;
+use crate::limits::{Caller, Priority, Turn};
 
 /// What targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +29,11 @@ impl Group {
 impl fmt::Display for Group {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TargetGroup(arn) => write!(formatter, "target group {arn}"),
+            // By what the ARN ends in: the rest is said of the machine.
+            Self::TargetGroup(arn) => {
+                let name = arn.split_once(":targetgroup/").map_or(arn.as_str(), |(_, name)| name);
+                write!(formatter, "target group {name}")
+            }
             Self::Classic(name) => write!(formatter, "classic load balancer {name}"),
         }
     }
@@ -135,6 +140,39 @@ pub struct GroupCall {
     pub group: Group,
     /// What is asked.
     pub question: Question,
+}
+
+impl GroupCall {
+    /// The API action, by which calls are counted.
+    pub fn action(&self) -> &'static str {
+        match (&self.group, &self.question) {
+            (Group::TargetGroup(_), Question::Facts) => "DescribeTargetGroups",
+            (Group::TargetGroup(_), Question::Health) => "DescribeTargetHealth",
+            (Group::TargetGroup(_), Question::Delay) => "DescribeTargetGroupAttributes",
+            (Group::TargetGroup(_), Question::Register(_)) => "RegisterTargets",
+            (Group::TargetGroup(_), Question::Deregister(_)) => "DeregisterTargets",
+            (Group::Classic(_), Question::Facts) => "DescribeLoadBalancers",
+            (Group::Classic(_), Question::Health) => "DescribeInstanceHealth",
+            (Group::Classic(_), Question::Delay) => "DescribeLoadBalancerAttributes",
+            (Group::Classic(_), Question::Register(_)) => "RegisterInstancesWithLoadBalancer",
+            (Group::Classic(_), Question::Deregister(_)) => "DeregisterInstancesFromLoadBalancer",
+        }
+    }
+
+    /// The turn that it waits for. What ends goes first.
+    pub fn turn(&self) -> Turn {
+        let priority = match self.question {
+            Question::Deregister(_) => Priority::Terminate,
+            Question::Register(_) => Priority::Launch,
+            Question::Facts | Question::Health | Question::Delay => Priority::Describe,
+        };
+        Turn {
+            action: self.action(),
+            caller: Caller::Task(self.group.to_string()),
+            priority,
+            instances: 0,
+        }
+    }
 }
 
 /// What is asked of a group.
