@@ -11,6 +11,7 @@ pub mod limits;
 mod model;
 pub mod sim;
 pub mod store;
+pub mod targets;
 mod timing;
 mod traits;
 
@@ -18,11 +19,12 @@ pub use error::{CloudError, ErrorClass, classify};
 pub use identity::{CredentialSource, ResolvedIdentity};
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use model::{
-    Image, Instance, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc, identifying_tag, zone_type,
+    ApiLoadBalancer, Image, Instance, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc, identifying_tag,
+    zone_type,
 };
 pub use timing::Timing;
 pub use traits::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Sighting};
 
-// States and addresses are the API's own words for them.
-pub use capa_api::common::{MachineAddress, MachineAddressType};
+// Targets, states and addresses are the API's own words for them.
+pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};
 pub use capa_api::machine::InstanceState;
