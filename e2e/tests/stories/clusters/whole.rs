@@ -200,13 +200,11 @@ spec:
 
     /// The AWSCluster.
     pub(crate) fn infrastructure(&self) -> String {
-        let mut extra = format!("  controlPlaneEndpoint: {{host: {}, port: {PORT}}}", self.host);
-        if let Some(target_group) = &self.target_group {
-            extra.push_str(&format!(
-                "\n  controlPlaneTargets: [{{targetGroupARN: '{target_group}'}}]"
-            ));
-        }
-        self.scenario.unmanaged(&self.name, &extra)
+        let endpoint = format!("  controlPlaneEndpoint: {{host: {}, port: {PORT}}}", self.host);
+        let target = self.target_group.iter();
+        let targets = target.map(|group| format!("  controlPlaneTargets: [{{targetGroupARN: '{group}'}}]"));
+        let extra: Vec<_> = std::iter::once(endpoint).chain(targets).collect();
+        self.scenario.unmanaged(&self.name, &extra.join("\n"))
     }
 
     /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by six.
