@@ -34,6 +34,7 @@ mod scope;
 mod secrets;
 mod strays;
 mod survival;
+mod targets;
 mod templates;
 mod terminated;
 mod unmanaged;
