@@ -6,3 +6,4 @@ mod fake;
 mod following;
 mod limits;
 mod replacements;
+mod targets;
