@@ -148,8 +148,9 @@ impl TestEnvironment {
         .await
     }
 
-    /// The test succeeded, unless what it leaves behind shows a secret or a condition that is not in the documentation.
-    /// Nothing is kept: the namespace is on its way out afterwards, and nothing of ours holds it.
+    /// The test succeeded, unless what it leaves behind shows a secret, a condition that is not in the documentation, or
+    /// a call that no policy of ours allows. Nothing is kept: the namespace is on its way out afterwards, and nothing of
+    /// ours holds it.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         self.check_what_is_left().await?;
         self.finished = true;
@@ -179,6 +180,7 @@ impl TestEnvironment {
         left_behind::ensure_secrets_are_kept(&secrets, &self.folder, texts)?;
         if self.managers.load(Ordering::Relaxed) > 0 {
             left_behind::ensure_conditions_are_explained(&objects)?;
+            left_behind::ensure_calls_are_in_the_table(&self.account.manager_journal())?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The adapter over the wire, against a server that a test scripts.
 
+mod actions;
 mod calls;
 mod credentials;
 mod fake;
