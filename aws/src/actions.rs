@@ -201,6 +201,10 @@ pub const ACTIONS: &[Action] = &[
         "DescribeInstances",
         "follows the machines; looks for an instance before one is launched or given up",
     ),
+    describe(
+        "DescribeInstanceTypes",
+        "tells in machine templates what a node offers, for the cluster autoscaler",
+    ),
     describe("DescribeRouteTables", "tells public subnets from private ones"),
     describe(
         "DescribeSecurityGroups",

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Query, ResolvedIdentity};
+use capa_cloud::{
+    ClusterClouds, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity, TemplateClouds,
+};
 
 use super::calls::request;
 use super::fake::{
@@ -38,6 +40,9 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     cluster.subnets(&all).await.unwrap();
     cluster.security_groups(&all).await.unwrap();
     cluster.route_tables(&all).await.unwrap();
+    let templates = clouds.templates(&identity, REGION);
+    let unknown = templates.instance_type("t3.large").await.unwrap_err();
+    assert_eq!(unknown.class, ErrorClass::NotFound);
     let machines = clouds.machines(&identity, REGION);
     machines.images(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();

@@ -7,3 +7,4 @@ mod fake;
 mod following;
 mod limits;
 mod replacements;
+mod templates;
