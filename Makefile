@@ -56,18 +56,15 @@ generate: require-rust ## Write config/crd, a policy and the tables in README.md
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
 
-# Where what a release consists of is written.
+# What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
+# without a host.
+VERSION ?= v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+IMAGE ?= localhost/capa-rs:$(VERSION)
 DIST := dist
 
-.PHONY: manifests
-manifests: tools render-manifests ## Render config/ into dist/infrastructure-components.yaml, with metadata.yaml beside it
-
-.PHONY: render-manifests
-render-manifests:
-	@mkdir -p "$(DIST)"
-	@"$(BIN)/kubectl" kustomize config/default > "$(DIST)/infrastructure-components.yaml"
-	@cp metadata.yaml "$(DIST)/metadata.yaml"
-	@echo "wrote $(DIST)/infrastructure-components.yaml and $(DIST)/metadata.yaml"
+.PHONY: release-manifests
+release-manifests: tools ## Write a repository for clusterctl into dist/: components, templates (VERSION=, IMAGE=)
+	@hack/release/render.sh "$(DIST)" "$(VERSION)" "$(IMAGE)"
 
 .PHONY: fmt
 fmt: require-rust ## Format the code

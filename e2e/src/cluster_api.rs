@@ -27,7 +27,7 @@ pub(crate) struct Provider {
     /// The program that `make tools` builds.
     pub(crate) program: &'static str,
     /// The file with its manifests beside it.
-    components: &'static str,
+    pub(crate) components: &'static str,
     /// Where the manifests put it.
     namespace: &'static str,
     service_account: &'static str,
@@ -75,13 +75,14 @@ impl Provider {
         serde_saphyr::from_multiple(&yaml).with_context(|| format!("parse {}", path.display()))
     }
 
-    /// Installs the manifests and starts the manager under its own ServiceAccount, with `endpoints` as the proxy by which
-    /// it reaches the API servers of clusters; returns when its webhooks answer.
+    /// Installs the manifests and starts the manager under its own ServiceAccount, with further
+    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its webhooks answer.
     pub(crate) async fn start(
         &self,
         directory: &Directory,
         server: &ApiServer,
         manifests: Vec<Value>,
+        flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<Supervised> {
         let client = server.admin().await?;
@@ -90,7 +91,7 @@ impl Provider {
         objects::apply_all(&client, objects, "")
             .await
             .with_context(|| format!("install {}", self.program))?;
-        self.run(directory, server, webhook_port, endpoints).await
+        self.run(directory, server, webhook_port, flags, endpoints).await
     }
 
     /// Starts the manager of what is installed already.
@@ -99,6 +100,7 @@ impl Provider {
         directory: &Directory,
         server: &ApiServer,
         webhook_port: u16,
+        flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<Supervised> {
         self.wait_for_permissions(&server.admin().await?).await?;
@@ -114,6 +116,7 @@ impl Provider {
             .arg(format!("--diagnostics-address=127.0.0.1:{}", free_port()?))
             .arg("--insecure-diagnostics")
             .arg(format!("--feature-gates={}", self.feature_gates))
+            .args(flags)
             .env("HTTPS_PROXY", format!("http://{endpoints}"))
             .env("NO_PROXY", "127.0.0.1,localhost");
         let mut manager = Supervised::start(directory, &directory.folder("logs")?, self.program, &command)?;
@@ -148,14 +151,21 @@ pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
         .await
 }
 
-/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL instead of by
-/// Service, no cert-manager, nothing that would run in a pod.
+/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing that
+/// would run in a pod.
 fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<DynamicObject>> {
-    let in_cluster = ["Deployment", "Service", "Certificate", "Issuer"];
+    let mut objects = called_by_url(manifests, webhook_port, ca)?;
+    objects.retain(|object| object["kind"] != "Deployment");
+    objects.into_iter().map(objects::from_value).collect()
+}
+
+/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and certificate.
+pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<Value>> {
+    let of_webhooks = ["Service", "Certificate", "Issuer"];
     let ca = BASE64_STANDARD.encode(ca);
     manifests
         .into_iter()
-        .filter(|object| !in_cluster.iter().any(|kind| object["kind"] == *kind))
+        .filter(|object| !of_webhooks.iter().any(|kind| object["kind"] == *kind))
         .map(|mut object| {
             if let Some(annotations) = object
                 .pointer_mut("/metadata/annotations")
@@ -174,7 +184,7 @@ fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::R
             {
                 call_by_url(client_config, webhook_port, &ca)?;
             }
-            objects::from_value(object)
+            Ok(object)
         })
         .collect()
 }

@@ -52,6 +52,16 @@ pub struct TestEnvironment {
 
 impl TestEnvironment {
     pub(crate) async fn new(world: Arc<World>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
+        let account = world.aws().account();
+        Self::with_account(world, name, labels, account).await
+    }
+
+    /// Another namespace, whose manager works in the same AWS account.
+    pub async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
+        Self::with_account(self.world.clone(), name, &[], self.account.clone()).await
+    }
+
+    async fn with_account(world: Arc<World>, name: &str, labels: &[&str], account: Account) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let client = world.admin().await?;
         let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
@@ -72,7 +82,6 @@ impl TestEnvironment {
             .with_context(|| format!("create a namespace for {name}"))?
             .name_any();
         let folder = world.directory.folder(&namespace)?;
-        let account = world.aws().account();
         Ok(Self {
             world,
             client,

@@ -21,6 +21,7 @@ mod api_server;
 pub mod aws_proxy;
 mod cloud;
 mod cluster_api;
+pub mod clusterctl;
 pub mod detached;
 mod directory;
 mod environment;

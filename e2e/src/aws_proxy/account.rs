@@ -129,6 +129,12 @@ impl Account {
         self.change(|account| account.computers.set_boot(name, boot));
     }
 
+    /// Which version of Kubernetes is installed on an image. Unless that is said, nodes have the version of the control
+    /// plane that they join.
+    pub fn set_image_version(&self, image: &str, version: &str) {
+        self.change(|account| account.computers.install(image, version));
+    }
+
     /// How long a target stays `initial` after its registration, default zero; holds at once for all.
     pub fn set_initial(&self, duration: Duration) {
         self.change(|account| account.targets.initial = duration);

@@ -40,6 +40,8 @@ pub struct Computer {
     pub address: String,
     /// What it was given to boot with, in base64 as EC2 has it; empty for none.
     pub user_data: String,
+    /// The version of Kubernetes that is installed on its image, where that is known.
+    pub kubernetes_version: Option<String>,
     /// How it boots.
     pub boot: Boot,
     /// Milliseconds since it was launched or last started.
@@ -71,6 +73,7 @@ struct Launched {
     zone: String,
     host_name: String,
     address: String,
+    image: String,
     user_data: String,
     boot: Boot,
 }
@@ -80,11 +83,17 @@ struct Launched {
 pub(super) struct Computers {
     launched: HashMap<String, Launched>,
     boots: Vec<(String, Boot)>,
+    /// By image.
+    versions: HashMap<String, String>,
 }
 
 impl Computers {
     pub(super) fn set_boot(&mut self, name: &str, boot: Boot) {
         self.boots.push((name.to_owned(), boot));
+    }
+
+    pub(super) fn install(&mut self, image: &str, version: &str) {
+        self.versions.insert(image.to_owned(), version.to_owned());
     }
 
     /// Notes what the request of a launch and its answer say of an instance.
@@ -95,6 +104,7 @@ impl Computers {
             zone: instance.text_at(&["placement", "availabilityZone"]).to_owned(),
             host_name: instance.text_at(&["privateDnsName"]).to_owned(),
             address: instance.text_at(&["privateIpAddress"]).to_owned(),
+            image: request.parameter("ImageId").unwrap_or_default().to_owned(),
             user_data: request.parameter("UserData").unwrap_or_default().to_owned(),
             boot: boot.map(|(_, boot)| *boot).unwrap_or_default(),
         };
@@ -113,6 +123,7 @@ impl Computers {
                 host_name: launched.host_name.clone(),
                 address: launched.address.clone(),
                 user_data: launched.user_data.clone(),
+                kubernetes_version: self.versions.get(&launched.image).cloned(),
                 boot: launched.boot,
                 up_milliseconds: instances.up(id, now).as_millis().try_into().unwrap_or(u64::MAX),
             }

@@ -41,13 +41,8 @@ async fn init_control_plane(world: &World, computer: &Computer, init: &Init) -> 
         world.has_started(id, &cluster);
         cluster
     };
-    Ok(Node::new(
-        computer,
-        cluster,
-        &init.registration,
-        &init.kubernetes_version,
-        true,
-    ))
+    let version = computer.kubernetes_version.as_ref().unwrap_or(&init.kubernetes_version);
+    Ok(Node::new(computer, cluster, &init.registration, version, true))
 }
 
 async fn join_cluster(world: &World, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
@@ -64,7 +59,10 @@ async fn join_cluster(world: &World, computer: &Computer, join: &Join) -> anyhow
             "a control plane node needs the cluster's keys"
         );
     }
-    let version = objects::kubernetes_version(&cluster.admin).await?;
+    let version = match &computer.kubernetes_version {
+        Some(installed) => installed.clone(),
+        None => objects::kubernetes_version(&cluster.admin).await?,
+    };
     Ok(Node::new(
         computer,
         cluster,

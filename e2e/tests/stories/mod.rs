@@ -6,6 +6,7 @@ mod attempts;
 mod chaos;
 mod claimed_instances;
 mod cluster_modes;
+mod clusterctl;
 mod clusterless;
 mod clusters;
 mod components;

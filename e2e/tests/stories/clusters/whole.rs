@@ -1,55 +1,136 @@
 //! A whole cluster on infrastructure that the user brought: a kubeadm control plane and workers, as stories begin.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use capa_e2e::{Manager, eventually, moto, objects};
+use capa_e2e::aws_proxy::{Account, Journal};
+use capa_e2e::{Manager, eventually, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stories::scenario::{CORE, OURS, REGION, Scenario};
+use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, template};
 
 /// API version of KubeadmControlPlane.
-pub(super) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
+pub(crate) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
 /// The version that clusters begin with.
-pub(super) const VERSION: &str = "v1.36.2";
+pub(crate) const VERSION: &str = "v1.36.2";
+/// The version that they are upgraded to.
+pub(crate) const NEXT_VERSION: &str = "v1.36.3";
 /// Deadline of a wait for nodes. The kubeadm providers look again only every half minute at what they cannot reach.
-pub(super) const NODES_WITHIN: Duration = Duration::from_secs(240);
+pub(crate) const NODES_WITHIN: Duration = Duration::from_secs(300);
+/// What our manager may write to AWS for a cluster on brought infrastructure.
+const OUR_WRITES: [&str; 4] = [
+    "RunInstances",
+    "TerminateInstances",
+    "RegisterTargets",
+    "DeregisterTargets",
+];
 
-/// A story about one cluster.
-pub(super) struct Whole {
-    pub(super) scenario: Scenario,
-    pub(super) name: String,
-    /// Host and port of its API server.
-    pub(super) endpoint: (String, u16),
+/// A story about clusters under way.
+pub(crate) struct Story {
+    pub(crate) scenario: Scenario,
+    pub(crate) manager: Manager,
+    /// The user's network, as it was before we came.
+    before: Value,
 }
 
-impl Whole {
-    /// A namespace, an account and a network, and the programs that make clusters.
-    pub(super) async fn new(name: &str) -> anyhow::Result<Self> {
-        let scenario = Scenario::new(name).await?;
+impl Story {
+    /// A namespace, an account and a network, the programs that make clusters, and our manager.
+    pub(crate) async fn begin(name: &str) -> anyhow::Result<Self> {
+        Self::on(Scenario::new(name).await?).await
+    }
+
+    /// The same in a namespace and on a network that are there.
+    pub(crate) async fn on(scenario: Scenario) -> anyhow::Result<Self> {
+        Self::with_manager_flags(scenario, &[FASTER]).await
+    }
+
+    /// The same with these flags for our manager.
+    pub(crate) async fn with_manager_flags(scenario: Scenario, flags: &[&str]) -> anyhow::Result<Self> {
         scenario.environment.world().start_kubeadm().await?;
-        let host = format!("api.{}.example", scenario.environment.namespace());
+        scenario.environment.aws().set_nodes_report(true);
+        let builder = scenario.environment.manager();
+        let builder = flags.iter().fold(builder, |builder, flag| builder.flag(*flag));
+        let manager = builder.start().await?;
+        let before = scenario.user.dump().await?;
         Ok(Self {
             scenario,
-            name: "dev".to_owned(),
-            endpoint: (host, 6443),
+            manager,
+            before,
         })
     }
 
-    pub(super) async fn manager(&self) -> anyhow::Result<Manager> {
-        self.scenario.manager().await
+    /// The account of the story.
+    pub(crate) fn aws(&self) -> &Account {
+        self.scenario.environment.aws()
     }
 
+    /// A cluster of this name, not yet there. All that belongs to it is named after it.
+    pub(crate) fn cluster(&self, name: &str) -> KubeadmCluster<'_> {
+        let host = format!("{name}.{}.example", self.scenario.environment.namespace());
+        KubeadmCluster {
+            scenario: &self.scenario,
+            name: name.to_owned(),
+            endpoint: (host, 6443),
+        }
+    }
+
+    /// Nothing is left in AWS, and nothing was written there but machines of ours and their registrations.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        let Self {
+            scenario,
+            manager,
+            before,
+        } = self;
+        let left = scenario.user.live_instances().await?;
+        ensure!(left.is_empty(), "instances are left: {left:?}");
+        let after = scenario.user.dump().await?;
+        ensure!(after == before, "the user's network was {before:#} and is {after:#}");
+        only_ours_was_written(&scenario.environment.aws().manager_journal())?;
+        let status = manager.stop().await?;
+        ensure!(status.success(), "the manager ended with {status}");
+        scenario.environment.finish().await
+    }
+}
+
+fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
+    let foreign = journal
+        .mutating()
+        .matching(|call| !OUR_WRITES.contains(&call.action.as_str()));
+    ensure!(foreign.is_empty(), "the manager wrote: {foreign}");
+    let ids = |action: &str| -> BTreeSet<String> {
+        let calls = journal.of(action);
+        let ids = calls.calls().iter().flat_map(|call| call.instance_ids.clone());
+        ids.collect()
+    };
+    let strangers: Vec<_> = ids("TerminateInstances")
+        .difference(&ids("RunInstances"))
+        .cloned()
+        .collect();
+    ensure!(
+        strangers.is_empty(),
+        "it terminated what it had not launched: {strangers:?}"
+    );
+    Ok(())
+}
+
+/// A cluster of a story.
+pub(crate) struct KubeadmCluster<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) name: String,
+    /// Host and port of its API server.
+    pub(crate) endpoint: (String, u16),
+}
+
+impl KubeadmCluster<'_> {
     /// Applies Cluster, AWSCluster and a control plane of so many machines.
-    pub(super) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
+    pub(crate) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
-        let (host, port) = &self.endpoint;
-        let endpoint = format!("  controlPlaneEndpoint: {{host: {host}, port: {port}}}");
-        scenario.environment.apply(&scenario.unmanaged(name, &endpoint)).await?;
-        scenario.environment.apply(&machine_template("control-plane")).await?;
-        let cluster = format!(
+        scenario.environment.apply(&self.infrastructure()).await?;
+        self.machine_template("control-plane", "").await?;
+        let control_plane = format!(
             "
 apiVersion: {CORE}
 kind: Cluster
@@ -65,130 +146,149 @@ metadata: {{name: {name}}}
 spec:
   replicas: {replicas}
   version: {VERSION}
-  machineTemplate:
-    spec:
-      infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachineTemplate, name: control-plane}}
+  machineTemplate: {{spec: {{infrastructureRef: {template}}}}}
   kubeadmConfigSpec:
-    initConfiguration: {{nodeRegistration: {{name: '{{{{ ds.meta_data.local_hostname }}}}'}}}}
-    joinConfiguration: {{nodeRegistration: {{name: '{{{{ ds.meta_data.local_hostname }}}}'}}}}
-"
+    initConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}
+    joinConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}
+",
+            template = template_reference(name, "control-plane"),
         );
-        scenario.environment.apply(&cluster).await?;
+        scenario.environment.apply(&control_plane).await?;
         Ok(())
     }
 
-    /// Applies a MachineDeployment of workers that join.
-    pub(super) async fn workers(&self, name: &str, replicas: u32) -> anyhow::Result<()> {
-        let cluster = &self.name;
-        let environment = &self.scenario.environment;
-        environment.apply(&machine_template(name)).await?;
+    /// The AWSCluster.
+    pub(crate) fn infrastructure(&self) -> String {
+        let (host, port) = &self.endpoint;
+        let endpoint = format!("  controlPlaneEndpoint: {{host: {host}, port: {port}}}");
+        self.scenario.unmanaged(&self.name, &endpoint)
+    }
+
+    /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by six.
+    pub(crate) async fn machine_template(&self, role: &str, extra: &str) -> anyhow::Result<()> {
+        let name = format!("{}-{role}", self.name);
+        self.scenario.environment.apply(&template(&name, extra)).await?;
+        Ok(())
+    }
+
+    /// Applies the MachineDeployment `<cluster>-workers`, whose machines join.
+    pub(crate) async fn workers(&self, replicas: u32) -> anyhow::Result<()> {
+        let Self { scenario, name, .. } = self;
+        self.machine_template("workers", "").await?;
         let deployment = format!(
             "
 apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
 kind: KubeadmConfigTemplate
-metadata: {{name: {name}}}
-spec: {{template: {{spec: {{joinConfiguration: {{nodeRegistration: {{name: '{{{{ ds.meta_data.local_hostname }}}}'}}}}}}}}}}
+metadata: {{name: {name}-workers}}
+spec: {{template: {{spec: {{joinConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}}}}}}}
 ---
 apiVersion: {CORE}
 kind: MachineDeployment
-metadata: {{name: {name}}}
+metadata: {{name: {name}-workers}}
 spec:
-  clusterName: {cluster}
+  clusterName: {name}
   replicas: {replicas}
   selector: {{matchLabels: {{deployment: {name}}}}}
   template:
     metadata: {{labels: {{deployment: {name}}}}}
     spec:
-      clusterName: {cluster}
+      clusterName: {name}
       version: {VERSION}
-      bootstrap: {{configRef: {{apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: {name}}}}}
-      infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachineTemplate, name: {name}}}
-"
+      bootstrap: {{configRef: {{apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: {name}-workers}}}}
+      infrastructureRef: {template}
+",
+            template = template_reference(name, "workers"),
         );
-        environment.apply(&deployment).await?;
+        scenario.environment.apply(&deployment).await?;
         Ok(())
     }
 
-    /// Sets the replicas of a KubeadmControlPlane or a MachineDeployment.
-    pub(super) async fn scale(&self, api_version: &str, kind: &str, name: &str, replicas: u32) -> anyhow::Result<()> {
-        let patch = json!({"spec": {"replicas": replicas}});
-        self.scenario.patch(api_version, kind, name, patch).await
+    /// Merges a patch into the KubeadmControlPlane.
+    pub(crate) async fn change_control_plane(&self, spec: Value) -> anyhow::Result<()> {
+        let patch = json!({ "spec": spec });
+        let name = &self.name;
+        self.scenario
+            .patch(CONTROL_PLANE, "KubeadmControlPlane", name, patch)
+            .await
     }
 
-    /// Waits until the cluster has exactly so many control plane machines and workers, each with a node that is ready,
-    /// and gives them.
-    pub(super) async fn nodes_ready(&self, control_plane: usize, workers: usize) -> anyhow::Result<Vec<DynamicObject>> {
-        let what = format!("{control_plane} control plane nodes and {workers} workers to be ready");
+    /// Merges a patch into the MachineDeployment.
+    pub(crate) async fn change_workers(&self, spec: Value) -> anyhow::Result<()> {
+        let patch = json!({ "spec": spec });
+        let name = format!("{}-workers", self.name);
+        self.scenario.patch(CORE, "MachineDeployment", &name, patch).await
+    }
+
+    /// Waits until the cluster has exactly so many control plane machines and workers, each of which is Ready (its node
+    /// too) and up to date, and gives them.
+    pub(crate) async fn ready(&self, control_plane: usize, workers: usize) -> anyhow::Result<Vec<DynamicObject>> {
+        let what = format!(
+            "{control_plane} control plane nodes and {workers} workers of {} to be ready",
+            self.name
+        );
         eventually(NODES_WITHIN, &what, async || {
             let machines = self.machines().await?;
-            let (planes, others): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| is_control_plane(machine));
-            ensure!(
-                (planes.len(), others.len()) == (control_plane, workers),
-                "there are {} and {}",
-                planes.len(),
-                others.len()
-            );
+            let planes = machines.iter().filter(|machine| is_control_plane(machine)).count();
+            let counted = (planes, machines.len() - planes);
+            ensure!(counted == (control_plane, workers), "there are {counted:?}");
             for machine in &machines {
-                let name = machine.name_any();
-                let ready = objects::condition(machine, "Ready").with_context(|| format!("{name} says nothing"))?;
-                ensure!(ready.status == "True", "{name}: {ready:?}");
+                for condition in ["Ready", "UpToDate"] {
+                    let name = machine.name_any();
+                    let found = objects::condition(machine, condition);
+                    let found = found.with_context(|| format!("{name} says nothing of {condition}"))?;
+                    ensure!(found.status == "True", "{name}: {found:?}");
+                }
             }
             Ok(machines)
         })
         .await
     }
 
-    /// The Machines of the namespace.
-    pub(super) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
+    /// Its Machines.
+    pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let api = self.scenario.environment.api(CORE, "Machine").await?;
-        Ok(api.list(&ListParams::default()).await?.items)
+        let ours = ListParams::default().labels(&format!("cluster.x-k8s.io/cluster-name={}", self.name));
+        Ok(api.list(&ours).await?.items)
     }
 
-    /// Deletes the Cluster, waits until everything is gone, and checks that nothing is left in AWS.
-    pub(super) async fn delete(&self) -> anyhow::Result<()> {
-        let scenario = &self.scenario;
-        scenario
-            .environment
-            .delete(CORE, "Cluster", &self.name, NODES_WITHIN)
-            .await?;
-        let left = scenario.user.live_instances().await?;
-        ensure!(left.is_empty(), "instances are left: {left:?}");
-        Ok(())
+    /// Deletes it and waits until it is gone.
+    pub(crate) async fn delete(&self) -> anyhow::Result<()> {
+        let environment = &self.scenario.environment;
+        environment.delete(CORE, "Cluster", &self.name, NODES_WITHIN).await
     }
+}
+
+const NODE_REGISTRATION: &str = "{name: '{{ ds.meta_data.local_hostname }}'}";
+
+/// What a template of machines refers to.
+fn template_reference(cluster: &str, role: &str) -> Value {
+    json!({
+        "apiGroup": "infrastructure.cluster.x-k8s.io",
+        "kind": "AWSMachineTemplate",
+        "name": format!("{cluster}-{role}"),
+    })
 }
 
 /// Whether a Machine belongs to the control plane.
-pub(super) fn is_control_plane(machine: &DynamicObject) -> bool {
+pub(crate) fn is_control_plane(machine: &DynamicObject) -> bool {
     machine.labels().contains_key("cluster.x-k8s.io/control-plane")
 }
 
-/// An AWSMachineTemplate of this name.
-pub(super) fn machine_template(name: &str) -> String {
-    format!(
-        "
-apiVersion: {OURS}
-kind: AWSMachineTemplate
-metadata: {{name: {name}}}
-spec:
-  template:
-    spec:
-      instanceType: t3.large
-      ami: {{id: {}}}
-      cloudInit: {{insecureSkipSecretsManager: true}}
-",
-        moto::IMAGE_ID
-    )
+/// The id of a Machine's instance.
+pub(crate) fn instance_of(machine: &DynamicObject) -> String {
+    let provider_id = machine.data["spec"]["providerID"].as_str().unwrap_or_default();
+    provider_id.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// The zones of Machines, sorted.
-pub(super) fn zones(machines: &[DynamicObject]) -> Vec<String> {
+pub(crate) fn zones<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> Vec<String> {
     let zone = |machine: &DynamicObject| machine.data["status"]["failureDomain"].as_str().map(str::to_owned);
-    let mut zones: Vec<_> = machines.iter().filter_map(zone).collect();
+    let mut zones: Vec<_> = machines.into_iter().filter_map(zone).collect();
     zones.sort();
     zones
 }
 
-/// The three zones of the user's network.
-pub(super) fn three_zones() -> [String; 3] {
-    ["a", "b", "c"].map(|letter| format!("{REGION}{letter}"))
+/// Zones of the user's network by their letters.
+pub(crate) fn lettered(letters: &str) -> Vec<String> {
+    letters.chars().map(|letter| format!("{REGION}{letter}")).collect()
 }
