@@ -50,10 +50,11 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd, a policy and the table in README.md from the types and tables in api/
+generate: require-rust ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
+	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
 
 # What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
 # without a host.
