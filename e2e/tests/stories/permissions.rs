@@ -17,6 +17,11 @@ type Request = (&'static str, &'static str, &'static str, &'static str);
 const MANAGER: (&str, &str) = ("capa-rs-system", "capa-controller-manager");
 /// The ServiceAccount of Cluster API's core.
 const CORE: (&str, &str) = ("capi-system", "capi-manager");
+/// The ServiceAccount of the control plane provider of kubeadm.
+const CONTROL_PLANE: (&str, &str) = (
+    "capi-kubeadm-control-plane-system",
+    "capi-kubeadm-control-plane-manager",
+);
 
 #[tokio::test]
 async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
@@ -101,6 +106,13 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
         requests.extend(verbs.map(|verb| (verb, OUR_GROUP, resource, "team-a")));
     }
     assert_eq!(judged(CORE, &requests, false).await?, []);
+    World::shared().await?.start_kubeadm().await?;
+    // It makes machines of templates, and owns these.
+    let asked: Vec<_> = requests
+        .into_iter()
+        .filter(|(_, _, resource, _)| ["awsmachines", "awsmachinetemplates"].contains(resource))
+        .collect();
+    assert_eq!(judged(CONTROL_PLANE, &asked, false).await?, []);
     Ok(())
 }
 
