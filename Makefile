@@ -10,7 +10,7 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
-tools: ## Build the local world into bin/: etcd, kube-apiserver, kubectl, Cluster API core, moto (minutes once)
+tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
 	@hack/tools/build.sh "$(BIN)"
 
 # Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as
@@ -50,23 +50,21 @@ build: require-rust ## Build everything, tests included, with the lints as error
 	$(CARGO) build --workspace --all-targets
 
 .PHONY: generate
-generate: require-rust ## Write config/crd, a policy and the table in README.md from the types and tables in api/
+generate: require-rust ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
 	$(CARGO) build --workspace --bins
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
+	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
 
-# Where what a release consists of is written.
+# What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
+# without a host.
+VERSION ?= v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+IMAGE ?= localhost/capa-rs:$(VERSION)
 DIST := dist
 
-.PHONY: manifests
-manifests: tools render-manifests ## Render config/ into dist/infrastructure-components.yaml, with metadata.yaml beside it
-
-.PHONY: render-manifests
-render-manifests:
-	@mkdir -p "$(DIST)"
-	@"$(BIN)/kubectl" kustomize config/default > "$(DIST)/infrastructure-components.yaml"
-	@cp metadata.yaml "$(DIST)/metadata.yaml"
-	@echo "wrote $(DIST)/infrastructure-components.yaml and $(DIST)/metadata.yaml"
+.PHONY: release-manifests
+release-manifests: tools ## Write a repository for clusterctl into dist/: components, templates (VERSION=, IMAGE=)
+	@hack/release/render.sh "$(DIST)" "$(VERSION)" "$(IMAGE)"
 
 .PHONY: fmt
 fmt: require-rust ## Format the code
@@ -75,8 +73,13 @@ fmt: require-rust ## Format the code
 .PHONY: lint
 lint: check-format build ## Check the format and build with the lints as errors
 
+.PHONY: test-go
+test-go: ## Vet and test the Go programs of the local world; seconds, and cached
+	@hack/tools/require.sh go
+	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
 .PHONY: test
-test: check-format tools build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+test: check-format tools test-go build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
 	$(call run_tests,--all-targets,--skip long_stories::)
 
 .PHONY: test-unit
@@ -84,7 +87,7 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
+test-all: check-format tools test-go build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
 	$(call run_tests,--all-targets)
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.

@@ -1,7 +1,9 @@
 //! The `capa-rs` binary as a library: one module a subcommand.
 
 mod crds;
+mod iam;
 mod manager;
+mod markdown;
 mod unsupported_fields;
 
 use std::process::ExitCode;
@@ -27,7 +29,9 @@ impl Cli {
         install_cryptography();
         match self.command {
             Command::Manager(flags) => manager::run(*flags, Some(controller_key), stop).await,
-            Command::Crds(_) | Command::UnsupportedFields(_) => bail!("not the manager's command line"),
+            Command::Crds(_) | Command::Iam(_) | Command::UnsupportedFields(_) => {
+                bail!("not the manager's command line")
+            }
         }
     }
 }
@@ -38,6 +42,8 @@ enum Command {
     Manager(Box<manager::Flags>),
     /// Print the CustomResourceDefinitions as YAML, or write one file each.
     Crds(crds::Flags),
+    /// Print the least IAM policy of the controller, or of the nodes, as JSON.
+    Iam(iam::Flags),
     /// Print the spec fields without effect yet as a Markdown table, or write it into a file.
     UnsupportedFields(unsupported_fields::Flags),
 }
@@ -48,6 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
+        Command::Iam(flags) => iam::run(&flags),
         Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
     };
     match ended {

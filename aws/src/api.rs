@@ -13,8 +13,8 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::limits::{Caller, Priority, Turn};
 use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
-    CloudError, Image, Instance, InstanceState, LaunchRequest, MachineKey, Query, RouteTable, SecurityGroup, Subnet,
-    Vpc,
+    CloudError, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, Query, RouteTable,
+    SecurityGroup, Subnet, Vpc,
 };
 
 use crate::convert::{self, filters};
@@ -28,8 +28,8 @@ use crate::store::{InstancePage, StoreCalls};
 
 /// Things a page. Unpaginated calls draw on a poorer limit of the account.
 const PAGE_SIZE: i32 = 1000;
-/// DescribeRouteTables answers at most this many a page.
-const ROUTE_TABLE_PAGE_SIZE: i32 = 100;
+/// DescribeRouteTables and DescribeInstanceTypes answer at most this many a page.
+const SMALL_PAGE_SIZE: i32 = 100;
 
 const DESCRIBE_INSTANCES: &str = "DescribeInstances";
 
@@ -202,7 +202,7 @@ impl Api {
     pub(crate) async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
         self.describe("DescribeRouteTables", query, |permit, token| async move {
             let request = self.ec2.describe_route_tables().set_filters(filters(query));
-            let request = request.max_results(ROUTE_TABLE_PAGE_SIZE).set_next_token(token);
+            let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
             let answer = self.call(permit, request.send()).await?;
             Ok(Page {
                 items: answer.route_tables().iter().map(convert::route_table).collect(),
@@ -221,6 +221,19 @@ impl Api {
             let answer = self.call(permit, request.set_next_token(token).send()).await?;
             Ok(Page {
                 items: answer.images().iter().map(convert::image).collect(),
+                next: answer.next_token,
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+        self.describe("DescribeInstanceTypes", query, |permit, token| async move {
+            let request = self.ec2.describe_instance_types().set_filters(filters(query));
+            let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
+            let answer = self.call(permit, request.send()).await?;
+            Ok(Page {
+                items: answer.instance_types().iter().map(convert::instance_type).collect(),
                 next: answer.next_token,
             })
         })

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use capa_cloud::store::Store;
 use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ControlPlaneTarget, Image, Instance, LaunchRequest, MachineCloud,
-    MachineKey, Query, RouteTable, SecurityGroup, Sighting, Subnet, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest,
+    MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Sighting, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use tokio::sync::watch;
@@ -24,6 +24,9 @@ use crate::sync::lock;
 
 /// How often the account is asked for while the credentials are replaced each time.
 const ACCOUNT_TRIES: usize = 3;
+
+/// How long an instance type is believed to be as it was described. What it offers never changes.
+const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
 
 /// What all clients of a process share.
 pub(crate) struct Shared {
@@ -47,6 +50,7 @@ pub(crate) struct Client {
     subnets: SharedAnswers<Query, Vec<Subnet>>,
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
     images: SharedAnswers<Query, Vec<Image>>,
+    instance_types: SharedAnswers<String, InstanceType>,
     store: OnceLock<StoreHandle>,
     used: Mutex<Instant>,
 }
@@ -65,6 +69,7 @@ impl Client {
             subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
             store: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
@@ -93,6 +98,13 @@ impl Client {
         self.store.get().map(|store| &store.follower)
     }
 
+    /// Images, shared by all who ask with this client.
+    async fn images(&self, api: &Api, query: &Query) -> Result<Vec<Image>, CloudError> {
+        let (api, asked) = (api.clone(), query.clone());
+        let ask = || async move { api.images(&asked).await }.boxed();
+        self.images.get(query.clone(), ask).await
+    }
+
     /// The account of the credentials, and how often these had been replaced when it was asked for. An answer never
     /// outlives the credentials that it was given to: whatever is signed with others must not count for their account.
     async fn account_id(&self, api: &Api) -> Result<(String, u64), CloudError> {
@@ -109,6 +121,42 @@ impl Client {
         }
         Err(CloudError::credentials_replaced("GetCallerIdentity"))
     }
+}
+
+/// A client as machine templates use it: reads only, all of them shared.
+pub(crate) struct TemplateClient {
+    client: Arc<Client>,
+    api: Api,
+}
+
+impl TemplateClient {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        let api = client.api.on_behalf_of("awsmachinetemplate");
+        Self { client, api }
+    }
+}
+
+#[async_trait]
+impl TemplateCloud for TemplateClient {
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        let (api, asked) = (self.api.clone(), name.to_owned());
+        let ask = || async move { one_instance_type(&api, &asked).await }.boxed();
+        self.client.instance_types.get(name.to_owned(), ask).await
+    }
+
+    async fn image(&self, id: &str) -> Result<Image, CloudError> {
+        let images = self.client.images(&self.api, &Query::filter("image-id", [id])).await?;
+        let image = images.into_iter().find(|image| image.id == id);
+        image.ok_or_else(|| CloudError::not_found("DescribeImages", format!("there is no image {id}")))
+    }
+}
+
+/// Filters know wildcards, so an answer may show others too.
+async fn one_instance_type(api: &Api, name: &str) -> Result<InstanceType, CloudError> {
+    let shown = api.instance_types(&Query::filter("instance-type", [name])).await?;
+    let shown = shown.into_iter().find(|instance_type| instance_type.name == name);
+    let missing = || CloudError::not_found("DescribeInstanceTypes", format!("there is no instance type {name}"));
+    shown.ok_or_else(missing)
 }
 
 /// A client as clusters use it: reads only, none of them shared.
@@ -230,9 +278,7 @@ impl MachineCloud for MachineClient {
     }
 
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        let (api, asked) = (self.api.clone(), query.clone());
-        let ask = || async move { api.images(&asked).await }.boxed();
-        self.client.images.get(query.clone(), ask).await
+        self.client.images(&self.api, query).await
     }
 
     /// What is found also enters the store, so that an adopted instance is known at once.

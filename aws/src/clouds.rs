@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use capa_cloud::limits::{Caller, Shares};
 use capa_cloud::store::View;
-use capa_cloud::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, Timing};
+use capa_cloud::{
+    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, TemplateCloud,
+    TemplateClouds, Timing,
+};
 use futures::Stream;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -18,7 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
-use crate::client::{Client, ClusterClient, MachineClient, Shared};
+use crate::client::{Client, ClusterClient, MachineClient, Shared, TemplateClient};
 use crate::endpoints::ServiceEndpoints;
 use crate::limits::{Gate, Limits};
 use crate::metrics::{CallMetrics, ThrottleWaits};
@@ -164,6 +167,12 @@ impl MachineClouds for Clouds {
         for client in lock(&self.inner.clients).values() {
             client.gate().forget(&caller);
         }
+    }
+}
+
+impl TemplateClouds for Clouds {
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud> {
+        Arc::new(TemplateClient::new(self.client(identity, region)))
     }
 }
 

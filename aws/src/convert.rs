@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 
 use aws_sdk_ec2::types;
 use capa_cloud::{
-    CloudError, Image, Instance, InstanceState, MachineAddress, MachineAddressType, Query, RouteTable, SecurityGroup,
-    StateReason, Subnet, Vpc, identifying_tag,
+    CloudError, Image, Instance, InstanceState, InstanceType, MachineAddress, MachineAddressType, Query, RouteTable,
+    SecurityGroup, StateReason, Subnet, Vpc, identifying_tag,
 };
 use jiff::Timestamp;
 
@@ -80,6 +80,34 @@ pub(crate) fn image(image: &types::Image) -> Image {
     Image {
         id: text(image.image_id()),
         root_device_name: image.root_device_name().map(str::to_owned),
+        architecture: image
+            .architecture()
+            .map(|architecture| architecture.as_str().to_owned()),
+        // EC2 answers `windows`; the SDK's own value is spelled otherwise.
+        windows: image
+            .platform()
+            .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),
+    }
+}
+
+pub(crate) fn instance_type(shown: &types::InstanceTypeInfo) -> InstanceType {
+    let processors = shown.v_cpu_info().and_then(types::VCpuInfo::default_v_cpus);
+    let memory = shown.memory_info().and_then(types::MemoryInfo::size_in_mib);
+    let architectures = shown
+        .processor_info()
+        .map_or(&[][..], types::ProcessorInfo::supported_architectures);
+    let mut gpus: BTreeMap<String, i32> = BTreeMap::new();
+    for gpu in shown.gpu_info().map_or(&[][..], types::GpuInfo::gpus) {
+        *gpus.entry(text(gpu.manufacturer())).or_default() += gpu.count().unwrap_or_default();
+    }
+    let neuron_devices = shown.neuron_info().map_or(&[][..], types::NeuronInfo::neuron_devices);
+    InstanceType {
+        name: text(shown.instance_type().map(types::InstanceType::as_str)),
+        processors: processors.unwrap_or_default(),
+        memory: memory.unwrap_or_default(),
+        architectures: architectures.iter().map(|name| name.as_str().to_owned()).collect(),
+        gpus,
+        neuron_devices: neuron_devices.iter().filter_map(types::NeuronDeviceInfo::count).sum(),
     }
 }
 

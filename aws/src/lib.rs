@@ -3,6 +3,7 @@
 //! [`Clouds`] gives a client for each identity and region. Reads of machines are shared; instances are followed by one
 //! store each ([`capa_cloud::store`]), so that the calls grow with the changes and not with the machines.
 
+pub mod actions;
 mod api;
 mod client;
 mod clouds;

@@ -90,6 +90,17 @@ impl CloudError {
         }
     }
 
+    /// An answer that shows nothing under the name that was asked for.
+    pub fn not_found(operation: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            operation,
+            code: None,
+            class: ErrorClass::NotFound,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
     /// Credentials that could not be had at all (no answer from STS, nothing configured).
     pub fn credentials(message: impl Into<String>) -> Self {
         Self {

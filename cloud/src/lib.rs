@@ -19,11 +19,13 @@ pub use error::{CloudError, ErrorClass, classify};
 pub use identity::{CredentialSource, ResolvedIdentity};
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use model::{
-    ApiLoadBalancer, Image, Instance, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc, identifying_tag,
-    zone_type,
+    ApiLoadBalancer, Image, Instance, InstanceType, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc,
+    identifying_tag, zone_type,
 };
 pub use timing::Timing;
-pub use traits::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Sighting};
+pub use traits::{
+    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Sighting, TemplateCloud, TemplateClouds,
+};
 
 // Targets, states and addresses are the API's own words for them.
 pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};

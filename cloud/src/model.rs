@@ -94,6 +94,27 @@ pub struct Image {
     pub id: String,
     /// Device of the root volume, for example `/dev/xvda`.
     pub root_device_name: Option<String>,
+    /// Processor architecture as EC2 spells it, `x86_64` or `arm64` for instance.
+    pub architecture: Option<String>,
+    /// Whether it is a Windows image.
+    pub windows: bool,
+}
+
+/// An instance type, reduced to what a node of it offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceType {
+    /// `t3.large`
+    pub name: String,
+    /// Processors, as the operating system counts them.
+    pub processors: i32,
+    /// Memory in MiB.
+    pub memory: i64,
+    /// Processor architectures as EC2 spells them, `x86_64` or `arm64` for instance; old types have `i386` besides.
+    pub architectures: Vec<String>,
+    /// GPUs by their maker as EC2 spells it, `NVIDIA` for instance.
+    pub gpus: BTreeMap<String, i32>,
+    /// AWS's own accelerators, Inferentia and Trainium.
+    pub neuron_devices: i32,
 }
 
 /// Why EC2 put an instance into its state.

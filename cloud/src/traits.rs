@@ -8,8 +8,8 @@ use async_trait::async_trait;
 
 use crate::targets::{Standing, TargetInstance, Wish};
 use crate::{
-    ApiLoadBalancer, CloudError, ControlPlaneTarget, Image, Instance, LaunchRequest, Query, ResolvedIdentity,
-    RouteTable, SecurityGroup, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest, Query,
+    ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
 /// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
@@ -119,4 +119,20 @@ pub trait MachineClouds: Send + Sync {
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
     /// Ends every store's interest for a machine.
     fn forget(&self, machine: &MachineKey);
+}
+
+/// One account and region as machine templates use it: reads only, shared between templates. What is not there is an error
+/// of class `NotFound`.
+#[async_trait]
+pub trait TemplateCloud: Send + Sync {
+    /// An instance type by its name; asked once a day.
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
+    /// An image by its id; equal questions within `Timing::lookup_cache` share one answer, with those of machines too.
+    async fn image(&self, id: &str) -> Result<Image, CloudError>;
+}
+
+/// Gives the clients that machine templates are described with.
+pub trait TemplateClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud>;
 }

@@ -4,6 +4,7 @@
 
 pub mod awscluster;
 pub mod awsmachine;
+pub mod awsmachinetemplate;
 pub mod identity;
 pub mod kubernetes;
 pub mod oversight;

@@ -96,18 +96,23 @@ pub trait Kubernetes: Send + Sync {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
 }
 
+/// Where the network of machines is read from.
+#[async_trait]
+pub trait NetworkKubernetes: Kubernetes {
+    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and one
+    /// that fails is an answer as well.
+    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure;
+}
+
 /// What the machine reconciler reads and writes besides.
 #[async_trait]
-pub trait MachineKubernetes: Kubernetes {
+pub trait MachineKubernetes: NetworkKubernetes {
     /// A Machine.
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>>;
     /// An AWSMachine.
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
-    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and one
-    /// that fails is an answer as well.
-    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure;
     /// Adds our finalizer and answers the object as the server has it then.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Takes our finalizer off.

@@ -19,7 +19,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{directory::Directory, pki::Pki, ports::free_port, programs, supervised::Supervised, wait::http_get};
+use crate::{
+    directory::Directory,
+    pki::{Issued, Pki},
+    ports::free_port,
+    programs,
+    supervised::Supervised,
+    wait::http_get,
+};
 
 /// On a busy machine with cold disk caches; usually it is a tenth of this.
 const START_WITHIN: Duration = Duration::from_mins(1);
@@ -147,7 +154,7 @@ impl ApiServer {
             .await
             .with_context(|| format!("get a token for ServiceAccount {namespace}/{name}"))?;
         let token = answer.status.context("the API server granted no token")?.token;
-        Ok(kubeconfig(&self.url, &self.pki, &json!({ "token": token })))
+        Ok(kubeconfig(&self.url, &self.pki.ca, &json!({ "token": token })))
     }
 }
 
@@ -182,20 +189,25 @@ pub(crate) async fn client(kubeconfig: &str) -> anyhow::Result<Client> {
 }
 
 fn admin_kubeconfig(url: &str, pki: &Pki) -> String {
-    let user = json!({
-        "client-certificate-data": BASE64_STANDARD.encode(&pki.admin_certificate),
-        "client-key-data": BASE64_STANDARD.encode(&pki.admin_key),
-    });
-    kubeconfig(url, pki, &user)
+    kubeconfig(url, &pki.ca, &certificate_user(&pki.admin))
 }
 
-fn kubeconfig(url: &str, pki: &Pki, user: &Value) -> String {
+/// The user of a kubeconfig who shows a certificate.
+pub(crate) fn certificate_user(issued: &Issued) -> Value {
+    json!({
+        "client-certificate-data": BASE64_STANDARD.encode(&issued.certificate),
+        "client-key-data": BASE64_STANDARD.encode(&issued.key),
+    })
+}
+
+/// A kubeconfig for the server at `url`, whose certificate the authority `ca` (PEM) has issued.
+pub(crate) fn kubeconfig(url: &str, ca: &str, user: &Value) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{
             "name": "world",
-            "cluster": { "server": url, "certificate-authority-data": BASE64_STANDARD.encode(&pki.ca) },
+            "cluster": { "server": url, "certificate-authority-data": BASE64_STANDARD.encode(ca) },
         }],
         "users": [{ "name": "user", "user": user }],
         "contexts": [{ "name": "world", "context": { "cluster": "world", "user": "user" } }],

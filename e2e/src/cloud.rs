@@ -1,16 +1,18 @@
 //! AWS in a world: moto behind the proxy that all calls of a test go through.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 
 use crate::{aws_proxy::AwsProxy, directory::Directory, moto, programs, supervised::Supervised};
 
 /// Starts moto and the proxy.
-pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(AwsProxy, Supervised)> {
+pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(Arc<AwsProxy>, Supervised)> {
     let port_file = directory.path().join("moto.port");
     let command = moto::command(&programs::tool("moto")?, &port_file);
     let mut process = Supervised::start(directory, &directory.folder("logs")?, "moto", &command)?;
     let url = moto::url(&port_file, || process.ensure_running().is_ok())
         .await
         .with_context(|| process.last_words())?;
-    Ok((AwsProxy::start(&url)?, process))
+    Ok((Arc::new(AwsProxy::start(&url)?), process))
 }

@@ -1,6 +1,7 @@
-//! Cluster API core: its CustomResourceDefinitions, permissions and webhooks, and its manager as a process of the host.
+//! Cluster API and the providers of kubeadm: their CustomResourceDefinitions, permissions and webhooks, and their
+//! managers as processes of the host.
 
-use std::{process::Command, time::Duration};
+use std::{net::SocketAddr, process::Command, time::Duration};
 
 use anyhow::{Context, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -18,85 +19,153 @@ use crate::{
     wait::{eventually, http_get},
 };
 
-/// Where the release manifests put core.
-const NAMESPACE: &str = "capi-system";
-const SERVICE_ACCOUNT: &str = "capi-manager";
-
-/// A role whose rules kube-controller-manager gathers from labelled roles. Until it has some, core may do nothing.
-const AGGREGATED_ROLE: &str = "capi-aggregated-manager-role";
-
 const START_WITHIN: Duration = Duration::from_mins(1);
 
-/// Installs core and starts its manager under its own ServiceAccount; returns when its webhooks answer.
-pub(crate) async fn start(
-    directory: &Directory,
-    server: &ApiServer,
-    manifests: Vec<Value>,
-) -> anyhow::Result<Supervised> {
-    let client = server.admin().await?;
-    let webhook_port = free_port()?;
-    let objects = on_this_host(manifests, webhook_port, &server.pki.ca)?;
-    objects::apply_all(&client, objects, "")
-        .await
-        .context("install Cluster API core")?;
-    wait_for_permissions(&client).await?;
-
-    let kubeconfig = server.service_account(NAMESPACE, SERVICE_ACCOUNT).await?;
-    let kubeconfig = directory.write("cluster-api-core.kubeconfig", kubeconfig)?;
-    let health = format!("127.0.0.1:{}", free_port()?);
-    let mut command = Command::new(programs::tool("cluster-api-core")?);
-    command
-        .arg(format!("--kubeconfig={}", kubeconfig.display()))
-        .arg(format!("--webhook-port={webhook_port}"))
-        .arg(format!("--webhook-cert-dir={}", server.pki.folder.display()))
-        .arg(format!("--health-addr={health}"))
-        .arg(format!("--diagnostics-address=127.0.0.1:{}", free_port()?))
-        .arg("--insecure-diagnostics")
-        .arg("--feature-gates=ClusterTopology=true,MachinePool=true,MachineTaintPropagation=true");
-    let mut core = Supervised::start(directory, &directory.folder("logs")?, "cluster-api-core", &command)?;
-    ready(&mut core).await?;
-    Ok(core)
+/// One of Cluster API's own providers.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    /// The program that `make tools` builds.
+    pub(crate) program: &'static str,
+    /// The file with its manifests beside it.
+    pub(crate) components: &'static str,
+    /// Where the manifests put it.
+    namespace: &'static str,
+    service_account: &'static str,
+    /// A role whose rules kube-controller-manager gathers from labelled roles. Until it has some, the provider may do
+    /// nothing.
+    aggregated_role: Option<&'static str>,
+    feature_gates: &'static str,
 }
 
-/// Waits until core is ready.
-pub(crate) async fn ready(core: &mut Supervised) -> anyhow::Result<()> {
-    let health = core.argument("--health-addr=").context("core has no health address")?;
-    let url = format!("http://{health}/readyz");
-    core.ready(START_WITHIN, async || http_get(&url).await.map(drop)).await
-}
+/// Cluster, Machine and what manages sets of them.
+pub(crate) const CORE: Provider = Provider {
+    program: "cluster-api-core",
+    components: "core-components.yaml",
+    namespace: "capi-system",
+    service_account: "capi-manager",
+    aggregated_role: Some("capi-aggregated-manager-role"),
+    feature_gates: "ClusterTopology=true,MachinePool=true,MachineTaintPropagation=true",
+};
 
-/// The manifests that `make tools` made.
-pub(crate) fn manifests() -> anyhow::Result<Vec<Value>> {
-    let path = programs::tool("core-components.yaml")?;
-    let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    serde_saphyr::from_multiple(&yaml).with_context(|| format!("parse {}", path.display()))
-}
+/// The bootstrap provider of kubeadm.
+pub(crate) const BOOTSTRAP: Provider = Provider {
+    program: "cluster-api-kubeadm-bootstrap",
+    components: "bootstrap-components.yaml",
+    namespace: "capi-kubeadm-bootstrap-system",
+    service_account: "capi-kubeadm-bootstrap-manager",
+    aggregated_role: None,
+    feature_gates: "KubeadmBootstrapFormatIgnition=true",
+};
 
-async fn wait_for_permissions(client: &Client) -> anyhow::Result<()> {
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    eventually(
-        START_WITHIN,
-        "kube-controller-manager to fill the ClusterRole of Cluster API core",
-        async || {
-            let role = roles.get(AGGREGATED_ROLE).await?;
+/// The control plane provider of kubeadm.
+pub(crate) const CONTROL_PLANE: Provider = Provider {
+    program: "cluster-api-kubeadm-control-plane",
+    components: "control-plane-components.yaml",
+    namespace: "capi-kubeadm-control-plane-system",
+    service_account: "capi-kubeadm-control-plane-manager",
+    aggregated_role: Some("capi-kubeadm-control-plane-aggregated-manager-role"),
+    feature_gates: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true",
+};
+
+impl Provider {
+    /// Its manifests as `make tools` made them.
+    pub(crate) fn manifests(&self) -> anyhow::Result<Vec<Value>> {
+        let path = programs::tool(self.components)?;
+        let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        serde_saphyr::from_multiple(&yaml).with_context(|| format!("parse {}", path.display()))
+    }
+
+    /// Installs the manifests and starts the manager under its own ServiceAccount, with further
+    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its webhooks answer.
+    pub(crate) async fn start(
+        &self,
+        directory: &Directory,
+        server: &ApiServer,
+        manifests: Vec<Value>,
+        flags: &[&str],
+        endpoints: SocketAddr,
+    ) -> anyhow::Result<Supervised> {
+        let client = server.admin().await?;
+        let webhook_port = free_port()?;
+        let objects = on_this_host(manifests, webhook_port, &server.pki.ca)?;
+        objects::apply_all(&client, objects, "")
+            .await
+            .with_context(|| format!("install {}", self.program))?;
+        self.run(directory, server, webhook_port, flags, endpoints).await
+    }
+
+    /// Starts the manager of what is installed already.
+    pub(crate) async fn run(
+        &self,
+        directory: &Directory,
+        server: &ApiServer,
+        webhook_port: u16,
+        flags: &[&str],
+        endpoints: SocketAddr,
+    ) -> anyhow::Result<Supervised> {
+        self.wait_for_permissions(&server.admin().await?).await?;
+        let kubeconfig = server.service_account(self.namespace, self.service_account).await?;
+        let kubeconfig = directory.write(&format!("{}.kubeconfig", self.program), kubeconfig)?;
+        let health = format!("127.0.0.1:{}", free_port()?);
+        let mut command = Command::new(programs::tool(self.program)?);
+        command
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--webhook-port={webhook_port}"))
+            .arg(format!("--webhook-cert-dir={}", server.pki.folder.display()))
+            .arg(format!("--health-addr={health}"))
+            .arg(format!("--diagnostics-address=127.0.0.1:{}", free_port()?))
+            .arg("--insecure-diagnostics")
+            .arg(format!("--feature-gates={}", self.feature_gates))
+            .args(flags)
+            .env("HTTPS_PROXY", format!("http://{endpoints}"))
+            .env("NO_PROXY", "127.0.0.1,localhost");
+        let mut manager = Supervised::start(directory, &directory.folder("logs")?, self.program, &command)?;
+        ready(&mut manager).await?;
+        Ok(manager)
+    }
+
+    async fn wait_for_permissions(&self, client: &Client) -> anyhow::Result<()> {
+        let Some(aggregated_role) = self.aggregated_role else {
+            return Ok(());
+        };
+        let roles: Api<ClusterRole> = Api::all(client.clone());
+        let what = format!("kube-controller-manager to fill the ClusterRole of {}", self.program);
+        eventually(START_WITHIN, &what, async || {
+            let role = roles.get(aggregated_role).await?;
             ensure!(
                 role.rules.is_some_and(|rules| !rules.is_empty()),
-                "{AGGREGATED_ROLE} has no rules"
+                "{aggregated_role} has no rules"
             );
             Ok(())
-        },
-    )
-    .await
+        })
+        .await
+    }
 }
 
-/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL instead of by
-/// Service, no cert-manager, nothing that would run in a pod.
+/// Waits until a provider's manager is ready.
+pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
+    let health = manager.argument("--health-addr=").context("it has no health address")?;
+    let url = format!("http://{health}/readyz");
+    manager
+        .ready(START_WITHIN, async || http_get(&url).await.map(drop))
+        .await
+}
+
+/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing that
+/// would run in a pod.
 fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<DynamicObject>> {
-    let in_cluster = ["Deployment", "Service", "Certificate", "Issuer"];
+    let mut objects = called_by_url(manifests, webhook_port, ca)?;
+    objects.retain(|object| object["kind"] != "Deployment");
+    objects.into_iter().map(objects::from_value).collect()
+}
+
+/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and certificate.
+pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<Value>> {
+    let of_webhooks = ["Service", "Certificate", "Issuer"];
     let ca = BASE64_STANDARD.encode(ca);
     manifests
         .into_iter()
-        .filter(|object| !in_cluster.iter().any(|kind| object["kind"] == *kind))
+        .filter(|object| !of_webhooks.iter().any(|kind| object["kind"] == *kind))
         .map(|mut object| {
             if let Some(annotations) = object
                 .pointer_mut("/metadata/annotations")
@@ -115,7 +184,7 @@ fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::R
             {
                 call_by_url(client_config, webhook_port, &ca)?;
             }
-            objects::from_value(object)
+            Ok(object)
         })
         .collect()
 }

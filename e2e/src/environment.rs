@@ -29,8 +29,8 @@ use crate::{
     world::World,
 };
 
-/// Our kinds with a finalizer of ours.
-const HELD_KINDS: [&str; 2] = ["AWSMachine", "AWSCluster"];
+/// Our kinds that our managers write to.
+const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
 /// Their API version, and what our finalizers end in.
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -52,6 +52,16 @@ pub struct TestEnvironment {
 
 impl TestEnvironment {
     pub(crate) async fn new(world: Arc<World>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
+        let account = world.aws().account();
+        Self::with_account(world, name, labels, account).await
+    }
+
+    /// Another namespace, whose manager works in the same AWS account.
+    pub async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
+        Self::with_account(self.world.clone(), name, &[], self.account.clone()).await
+    }
+
+    async fn with_account(world: Arc<World>, name: &str, labels: &[&str], account: Account) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let client = world.admin().await?;
         let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
@@ -72,7 +82,6 @@ impl TestEnvironment {
             .with_context(|| format!("create a namespace for {name}"))?
             .name_any();
         let folder = world.directory.folder(&namespace)?;
-        let account = world.aws().account();
         Ok(Self {
             world,
             client,
@@ -148,8 +157,9 @@ impl TestEnvironment {
         .await
     }
 
-    /// The test succeeded, unless what it leaves behind shows a secret or a condition that is not in the documentation.
-    /// Nothing is kept: the namespace is on its way out afterwards, and nothing of ours holds it.
+    /// The test succeeded, unless what it leaves behind shows a secret, a condition that is not in the documentation, or
+    /// a call that no policy of ours allows. Nothing is kept: the namespace is on its way out afterwards, and nothing of
+    /// ours holds it.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         self.check_what_is_left().await?;
         self.finished = true;
@@ -167,7 +177,7 @@ impl TestEnvironment {
     async fn check_what_is_left(&self) -> anyhow::Result<()> {
         let journal = self.account.journal().to_string();
         let mut texts = vec![("the journal of AWS calls", journal)];
-        let objects = self.held_objects().await?;
+        let objects = self.written_objects().await?;
         for object in &objects {
             texts.push(("an object of ours", serde_json::to_string(object)?));
         }
@@ -179,6 +189,7 @@ impl TestEnvironment {
         left_behind::ensure_secrets_are_kept(&secrets, &self.folder, texts)?;
         if self.managers.load(Ordering::Relaxed) > 0 {
             left_behind::ensure_conditions_are_explained(&objects)?;
+            left_behind::ensure_calls_are_in_the_table(&self.account.manager_journal())?;
         }
         Ok(())
     }
@@ -186,7 +197,7 @@ impl TestEnvironment {
     /// Takes our finalizers off what is left: the managers that would do so have ended, and without that the namespace
     /// would stay for ever.
     async fn release_objects(&self) -> anyhow::Result<()> {
-        for object in self.held_objects().await? {
+        for object in self.written_objects().await? {
             let theirs = |finalizer: &&String| !finalizer.ends_with(OUR_FINALIZERS);
             let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
             if others.len() == object.finalizers().len() {
@@ -203,13 +214,13 @@ impl TestEnvironment {
         Ok(())
     }
 
-    /// The objects of [`HELD_KINDS`]; none in a world that does not know these kinds.
-    async fn held_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
+    /// The objects of [`WRITTEN_KINDS`]; none in a world that does not know these kinds.
+    async fn written_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let mut objects = Vec::new();
         if !self.world.has_provider() {
             return Ok(objects);
         }
-        for kind in HELD_KINDS {
+        for kind in WRITTEN_KINDS {
             for mut object in self.api(OURS, kind).await?.list(&ListParams::default()).await?.items {
                 // The items of a list do not say what they are.
                 object.types = Some(TypeMeta {

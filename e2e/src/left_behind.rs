@@ -1,16 +1,17 @@
-//! What every test is asked at its end: whether what its managers left behind shows no secret, and whether each of their
-//! conditions is explained to operators.
+//! What every test is asked at its end: whether what its managers left behind shows no secret, whether each of their
+//! conditions is explained to operators, and each of their calls to AWS allowed by the policy that we publish.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use capa_aws::actions;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
-    aws_proxy::{SECRET_KEYS, Session},
+    aws_proxy::{Journal, SECRET_KEYS, Session},
     fixtures, planted, programs,
 };
 
@@ -44,6 +45,17 @@ pub(crate) fn ensure_secrets_are_kept<'a>(
     texts
         .into_iter()
         .try_for_each(|(name, text)| keeps(name, text.as_bytes()))
+}
+
+/// An error if a call is not in the table that IAM policies are made from.
+pub(crate) fn ensure_calls_are_in_the_table(calls: &Journal) -> anyhow::Result<()> {
+    for call in calls.calls() {
+        ensure!(
+            actions::called(&call.service, &call.action).is_some(),
+            "capa_aws::actions::ACTIONS lacks this call of the manager: {call}"
+        );
+    }
+    Ok(())
 }
 
 /// An error if a condition of one of the objects is not in `docs/conditions.md`.

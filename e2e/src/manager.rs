@@ -230,6 +230,11 @@ impl Manager {
         self.process.memory()
     }
 
+    /// The time of a core that it has used.
+    pub fn used(&self) -> anyhow::Result<Duration> {
+        self.process.used()
+    }
+
     /// Whether it has ended by itself, and how.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.process.try_wait()

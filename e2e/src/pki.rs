@@ -22,10 +22,8 @@ const NAMES: [&str; 5] = [
 pub(crate) struct Pki {
     /// The certificate authority, PEM.
     pub(crate) ca: String,
-    /// Client certificate of an administrator (`system:masters`), PEM.
-    pub(crate) admin_certificate: String,
-    /// Its key, PEM.
-    pub(crate) admin_key: String,
+    /// Client certificate of an administrator (`system:masters`).
+    pub(crate) admin: Issued,
     /// Folder with `ca.crt`, `tls.crt` and `tls.key` (serving certificate), `sa.key` and `sa.pub`.
     pub(crate) folder: PathBuf,
 }
@@ -34,33 +32,29 @@ impl Pki {
     /// Generates the keys and writes them to the folder `pki` of the world.
     pub(crate) fn generate(directory: &Directory) -> anyhow::Result<Self> {
         let (ca, issuer) = authority().context("make the certificate authority")?;
-        let (serving, serving_key) = issue(&issuer, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
-        let (admin_certificate, admin_key) = issue(
-            &issuer,
-            "admin",
-            Some("system:masters"),
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )?;
+        let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+        let serving = issue(&issuer, "kube-apiserver", None, names(), vec![server])?;
+        let admin = issue(&issuer, "admin", Some("system:masters"), vec![], vec![client])?;
         let tokens = KeyPair::generate()?;
 
         let folder = directory.folder("pki")?;
         directory.write("pki/ca.crt", &ca)?;
-        directory.write("pki/tls.crt", serving)?;
-        directory.write("pki/tls.key", serving_key)?;
+        directory.write("pki/tls.crt", serving.certificate)?;
+        directory.write("pki/tls.key", serving.key)?;
         directory.write("pki/sa.key", tokens.serialize_pem())?;
         directory.write("pki/sa.pub", tokens.public_key_pem())?;
-        Ok(Self {
-            ca,
-            admin_certificate,
-            admin_key,
-            folder,
-        })
+        Ok(Self { ca, admin, folder })
     }
 
     /// The path of a file in the folder, as an argument for a program.
     pub(crate) fn file(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
+}
+
+/// The names under which an API server on this host is reached from it.
+pub(crate) fn names() -> Vec<String> {
+    NAMES.map(str::to_owned).to_vec()
 }
 
 fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
@@ -74,22 +68,32 @@ fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
 }
 
 /// A certificate and its key, both PEM.
-fn issue(
+pub(crate) struct Issued {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// Issues a certificate, with alternative names for a server.
+pub(crate) fn issue(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
     organization: Option<&str>,
-    usage: ExtendedKeyUsagePurpose,
-) -> anyhow::Result<(String, String)> {
+    names: Vec<String>,
+    usages: Vec<ExtendedKeyUsagePurpose>,
+) -> anyhow::Result<Issued> {
     let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(NAMES.map(str::to_owned).to_vec())?;
+    let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, name);
     if let Some(organization) = organization {
         params.distinguished_name.push(DnType::OrganizationName, organization);
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
+    params.extended_key_usages = usages;
     let certificate = params
         .signed_by(&key, issuer)
         .with_context(|| format!("issue the certificate of {name}"))?;
-    Ok((certificate.pem(), key.serialize_pem()))
+    Ok(Issued {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }

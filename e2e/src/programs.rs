@@ -37,6 +37,11 @@ pub(crate) fn supervisor() -> anyhow::Result<PathBuf> {
     sibling("supervise")
 }
 
+/// The node simulator that cargo built beside the running program.
+pub(crate) fn node_simulator() -> anyhow::Result<PathBuf> {
+    sibling("node-simulator")
+}
+
 /// The folder of cargo's output that the running program lies in, e.g. `target/debug`.
 fn output_folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("find the running program")?;

@@ -64,7 +64,7 @@ fn except_namespaces(object: &mut DynamicObject) {
 
 /// Waits until the policy that was installed last is enforced. The API server sees policies in the order in which they
 /// were written, as it does the bindings, so that all others are enforced as well.
-async fn enforced(client: &Client) -> anyhow::Result<()> {
+pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
     let identity = objects::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
         "kind": "AWSClusterControllerIdentity",

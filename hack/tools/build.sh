@@ -16,6 +16,7 @@ version_of() { # version_of <module folder> <module path>: the version that go.m
 }
 kubernetes="$(version_of kubernetes k8s.io/kubernetes)"
 cluster_api="$(version_of cluster-api sigs.k8s.io/cluster-api)"
+cert_manager="$(version_of cert-manager github.com/cert-manager/cert-manager)"
 etcd="$(version_of etcd go.etcd.io/etcd/server/v3)"
 
 stamp_flags() { # stamp_flags <package> <version>: linker flags that make a program report its version
@@ -32,8 +33,10 @@ key() { # key <folder> [flags]: hash of all that decides what the folder builds
   { uname -sm; echo "${2:-}"; cat "$tools/$1"/*; } | sha256
 }
 etcd_cache="$cache/etcd-$(key etcd "$etcd_flags")"
+etcd_stub_cache="$cache/etcd-stub-$(key etcd-stub "$etcd_flags")"
 kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
 cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
+cert_manager_cache="$cache/cert-manager-$(key cert-manager)"
 moto_cache="$cache/moto-$(key moto)"
 
 from_assets() { # from_assets <program> <own build>: where the program comes from
@@ -44,8 +47,16 @@ wanted=(
   "$(from_assets kube-apiserver "$kubernetes_cache")"
   "$(from_assets kubectl "$kubernetes_cache")"
   "$kubernetes_cache/kube-controller-manager"
+  "$etcd_stub_cache/etcd-stub"
   "$cluster_api_cache/cluster-api-core"
+  "$cluster_api_cache/cluster-api-kubeadm-bootstrap"
+  "$cluster_api_cache/cluster-api-kubeadm-control-plane"
+  "$cluster_api_cache/clusterctl"
   "$cluster_api_cache/core-components.yaml"
+  "$cluster_api_cache/bootstrap-components.yaml"
+  "$cluster_api_cache/control-plane-components.yaml"
+  "$cluster_api_cache/cluster-api-metadata.yaml"
+  "$cert_manager_cache/cert-manager.yaml"
   "$moto_cache/moto"
 )
 
@@ -101,11 +112,26 @@ go_build() { # go_build <module folder> <flags> <output folder> <name=package…
   done
 }
 
-core_components() { # the manifests of Cluster API core as its releases ship them
-  local module
-  module="$(cd "$tools/cluster-api" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)"
-  "$(from_assets kubectl "$kubernetes_cache")" kustomize "$module/core/config/default" >"$cluster_api_cache/core-components.yaml.$$"
-  mv "$cluster_api_cache/core-components.yaml.$$" "$cluster_api_cache/core-components.yaml"
+module_source() { # module_source <module folder> <module path>: where the source of the module lies, after fetching it
+  (cd "$tools/$1" && GOWORK=off go mod download "$2" && GOWORK=off go list -m -f '{{.Dir}}' "$2")
+}
+
+cluster_api_manifests() { # the manifests of Cluster API as its releases ship them; metadata.yaml is the last to appear
+  local source provider
+  source="$(module_source cluster-api sigs.k8s.io/cluster-api)"
+  for provider in core=core bootstrap=bootstrap/kubeadm control-plane=controlplane/kubeadm; do
+    "$(from_assets kubectl "$kubernetes_cache")" kustomize "$source/${provider#*=}/config/default" \
+      >"$cluster_api_cache/${provider%%=*}-components.yaml"
+  done
+  install -m 644 "$source/metadata.yaml" "$cluster_api_cache/cluster-api-metadata.yaml"
+}
+
+cert_manager_definitions() { # the CustomResourceDefinitions only: clusterctl asks for no more, and nothing needs to run
+  local source
+  source="$(module_source cert-manager github.com/cert-manager/cert-manager)"
+  mkdir -p "$cert_manager_cache"
+  cat "$source"/deploy/crds/*.yaml >"$cert_manager_cache/cert-manager.yaml.$$"
+  mv "$cert_manager_cache/cert-manager.yaml.$$" "$cert_manager_cache/cert-manager.yaml"
 }
 
 install_moto() {
@@ -145,9 +171,15 @@ if [ -z "$assets" ]; then
 fi
 build "kube-controller-manager $kubernetes" "$kubernetes_cache/kube-controller-manager" \
   go_build kubernetes "$kubernetes_flags" "$kubernetes_cache" kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager
-build "Cluster API core $cluster_api" "$cluster_api_cache/cluster-api-core" \
-  go_build cluster-api "$cluster_api_flags" "$cluster_api_cache" cluster-api-core=sigs.k8s.io/cluster-api/core
-build "Cluster API core manifests" "$cluster_api_cache/core-components.yaml" core_components
+build "etcd-stub (what runs on control plane nodes)" "$etcd_stub_cache/etcd-stub" \
+  go_build etcd-stub "$etcd_flags" "$etcd_stub_cache" etcd-stub=.
+for target in cluster-api-core=core cluster-api-kubeadm-bootstrap=bootstrap/kubeadm \
+  cluster-api-kubeadm-control-plane=controlplane/kubeadm clusterctl=cmd/clusterctl; do
+  build "${target%%=*} $cluster_api" "$cluster_api_cache/${target%%=*}" \
+    go_build cluster-api "$cluster_api_flags" "$cluster_api_cache" "${target%%=*}=sigs.k8s.io/cluster-api/${target#*=}"
+done
+build "Cluster API manifests" "$cluster_api_cache/cluster-api-metadata.yaml" cluster_api_manifests
+build "cert-manager $cert_manager definitions" "$cert_manager_cache/cert-manager.yaml" cert_manager_definitions
 
 for file in "${wanted[@]}"; do
   [ -e "$file" ] || { echo "tools: $file is missing (KUBEBUILDER_ASSETS=$assets)" >&2; exit 1; }

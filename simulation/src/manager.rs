@@ -12,7 +12,7 @@ use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdent
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_controllers::world::{
-    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
+    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
 use capa_runtime::kinds::ObjectName;
 use capa_runtime::reconcile::Overtaken;
@@ -215,21 +215,7 @@ impl Kubernetes for Manager {
 }
 
 #[async_trait]
-impl MachineKubernetes for Manager {
-    fn machine(&self, _: &str, name: &str) -> Option<Arc<Machine>> {
-        self.state().cache.machines.get(name).cloned()
-    }
-
-    fn aws_machine(&self, _: &str, name: &str) -> Option<Arc<AWSMachine>> {
-        self.state().cache.aws_machines.get(name).cloned()
-    }
-
-    fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
-        let state = self.state();
-        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
-        state.cache.aws_machines.values().filter(belongs).cloned().collect()
-    }
-
+impl NetworkKubernetes for Manager {
     async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
         let name = reference.name.clone();
         let read = self.mailbox.ask(
@@ -251,6 +237,23 @@ impl MachineKubernetes for Manager {
             Ok(network) => Infrastructure::Published(network),
             Err(error) => unreadable(error.to_string()),
         }
+    }
+}
+
+#[async_trait]
+impl MachineKubernetes for Manager {
+    fn machine(&self, _: &str, name: &str) -> Option<Arc<Machine>> {
+        self.state().cache.machines.get(name).cloned()
+    }
+
+    fn aws_machine(&self, _: &str, name: &str) -> Option<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.get(name).cloned()
+    }
+
+    fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

@@ -10,7 +10,8 @@ use capa_api::meta;
 use capa_aws::Clouds;
 use capa_controllers::awscluster::{self, ClusterReconciler, ClusterWorld};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineReconciler, MachineWorld};
-use capa_controllers::kubernetes::{Caches, KubernetesWorld, machines_of_cluster};
+use capa_controllers::awsmachinetemplate::{TemplateReconciler, TemplateWorld};
+use capa_controllers::kubernetes::{Caches, KubernetesWorld, machines_of_cluster, templates_of_cluster};
 use capa_runtime::Runtime;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
@@ -37,6 +38,7 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
         machines: ObjectCache::start(runtime, tasks, scope.api(client), every()),
         aws_clusters: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
         aws_machines: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
+        aws_machine_templates: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
         controller_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         role_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         static_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
@@ -66,6 +68,7 @@ impl Wiring {
         let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&world);
         let machines = self.machine_controller(&world);
+        let templates = self.template_controller(&world);
         let overseer = oversight::watch_over(
             self.clouds.clone(),
             world,
@@ -77,6 +80,7 @@ impl Wiring {
         tasks.spawn("oversight of instance stores", overseer);
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
+        tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
     }
 
     fn cluster_controller(&self, world: &KubernetesWorld) -> Controller<ClusterReconciler> {
@@ -117,11 +121,8 @@ impl Wiring {
         };
         let settings = ControllerSettings {
             concurrency: self.flags.awsmachine_concurrency,
-            backoff: BackoffSettings {
-                // Secrets and foreign kinds are not watched: what a user mends there must be noticed soon.
-                cap: self.flags.timing().source_retry_cap,
-                ..BackoffSettings::default()
-            },
+            // Secrets and foreign kinds are not watched.
+            backoff: self.source_backoff(),
             ..ControllerSettings::default()
         };
         let caches = &self.caches;
@@ -158,6 +159,48 @@ impl Wiring {
             .watches(&caches.static_identities, version, self.machines_without_identity())
             .watches(&caches.namespaces, predicates::labels, self.machines_without_identity())
             .reconcile_on(seen)
+    }
+
+    fn template_controller(&self, world: &KubernetesWorld) -> Controller<TemplateReconciler> {
+        let reconciler = TemplateReconciler {
+            world: TemplateWorld {
+                kubernetes: Arc::new(world.clone()),
+                clouds: Arc::new(self.clouds.clone()),
+                identity_namespace: self.flags.effective_identity_namespace(),
+            },
+            sync_period: self.flags.sync_period.into(),
+        };
+        let settings = ControllerSettings {
+            concurrency: self.flags.awscluster_concurrency,
+            // Identities and foreign kinds are not watched for templates.
+            backoff: self.source_backoff(),
+            ..ControllerSettings::default()
+        };
+        let caches = &self.caches;
+        let templates = caches.aws_machine_templates.store().clone();
+        let of_cluster = move |cluster: &Cluster| {
+            let namespace = cluster.namespace().unwrap_or_default();
+            references(&templates_of_cluster(&templates, &namespace, &cluster.name_any()))
+        };
+        let templates = caches.aws_machine_templates.store().clone();
+        let infrastructure = world.infrastructure_reader();
+        let under_infrastructure = move |cluster: &AWSCluster| {
+            let namespace = cluster.namespace().unwrap_or_default();
+            infrastructure.changed(&namespace, &reference_to(cluster));
+            let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
+            references(&templates_of_cluster(&templates, &namespace, owner))
+        };
+        Controller::new(&self.runtime, &caches.aws_machine_templates, reconciler, settings)
+            .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
+            .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
+    }
+
+    /// What a user mends in an object that is not watched must be noticed soon.
+    fn source_backoff(&self) -> BackoffSettings {
+        BackoffSettings {
+            cap: self.flags.timing().source_retry_cap,
+            ..BackoffSettings::default()
+        }
     }
 
     /// A changed identity or namespace concerns those that wait for one; the others take it up at their next pass.

@@ -56,7 +56,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(crate) leader_elect_retry_period: GoDuration,
 
-    /// AWSClusters reconciled at once.
+    /// AWSClusters reconciled at once, and as many AWSMachineTemplates.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(crate) awscluster_concurrency: u16,
 

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 
 use crate::sync::lock;
-use crate::{AccessKey, Clouds, Options};
+use crate::{AccessKey, Clouds, Options, actions};
 
 pub(super) const REGION: &str = "us-test-1";
 
@@ -30,9 +30,19 @@ impl Call {
 
     /// The access key that the call is signed with.
     pub(super) fn access_key(&self) -> &str {
+        self.credential_scope().first().copied().unwrap_or_default()
+    }
+
+    /// The service that the call is signed for.
+    pub(super) fn service(&self) -> &str {
+        self.credential_scope().get(3).copied().unwrap_or_default()
+    }
+
+    /// Access key, date, region and service.
+    fn credential_scope(&self) -> Vec<&str> {
         let authorization = self.header("authorization");
         let scope = authorization.split("Credential=").nth(1).unwrap_or_default();
-        scope.split('/').next().unwrap_or_default()
+        scope.split('/').collect()
     }
 
     pub(super) fn header(&self, name: &str) -> &str {
@@ -70,7 +80,10 @@ impl Fake {
             let action = form.get("Action").cloned().unwrap_or_default();
             let call = Call { action, form, headers };
             lock(&journal).push(call.clone());
-            let (status, body) = answer(&call);
+            let (status, body) = match actions::called(call.service(), &call.action) {
+                Some(_) => answer(&call),
+                None => ec2_error(400, "NotInTheTable", "capa_aws::actions lacks this call"),
+            };
             (StatusCode::from_u16(status).unwrap(), body)
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

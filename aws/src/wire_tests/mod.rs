@@ -1,5 +1,6 @@
 //! The adapter over the wire, against a server that a test scripts.
 
+mod actions;
 mod calls;
 mod credentials;
 mod fake;
@@ -7,3 +8,4 @@ mod following;
 mod limits;
 mod replacements;
 mod targets;
+mod templates;

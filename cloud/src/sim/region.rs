@@ -97,6 +97,8 @@ impl Region {
         self.infrastructure.add_image(Image {
             id: id.to_owned(),
             root_device_name: Some(root_device_name.to_owned()),
+            architecture: Some("x86_64".to_owned()),
+            windows: false,
         });
         self
     }

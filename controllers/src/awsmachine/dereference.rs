@@ -13,7 +13,7 @@ use capa_network::{Merged, Problem, merge};
 
 use super::{Draft, MachineWorld, Owners, bootstrap, request, sources};
 use crate::identity::{self, IdentityRequest};
-use crate::world::{KubernetesError, MachineKubernetes};
+use crate::world::{KubernetesError, MachineKubernetes, NetworkKubernetes};
 
 /// The owning Machine and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
@@ -123,13 +123,21 @@ pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
 pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, world: &MachineWorld) -> Merged {
-    let mut found = vec![sources::own(
-        machine.metadata.name.as_deref().unwrap_or_default(),
-        &machine.spec,
-    )];
+    let name = format!("AWSMachine/{}", machine.metadata.name.as_deref().unwrap_or_default());
+    network_of(name, &machine.spec, cluster, world.kubernetes.as_ref()).await
+}
+
+/// The network that this machine spec and the cluster's infrastructure object make together; `name` is whose spec it is.
+pub(crate) async fn network_of(
+    name: String,
+    spec: &AWSMachineSpec,
+    cluster: &Cluster,
+    kubernetes: &dyn NetworkKubernetes,
+) -> Merged {
+    let mut found = vec![sources::own(name, spec)];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
-        let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-        let read = world.kubernetes.infrastructure(namespace, reference).await;
+        let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+        let read = kubernetes.infrastructure(namespace, reference).await;
         found.extend(sources::infrastructure(reference, read));
     }
     merge(&found)

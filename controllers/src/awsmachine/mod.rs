@@ -33,9 +33,10 @@ use capa_cloud::{MachineClouds, MachineKey, Timing};
 use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
-pub(crate) use dereference::{cluster_of, machine_name};
+pub(crate) use dereference::{cluster_of, machine_name, network_of};
 pub use memory::LaunchMemory;
 pub use phases::count_phases;
+pub(crate) use request::image_id;
 pub(crate) use sources::publishes_network;
 
 use crate::transitions;

@@ -87,7 +87,7 @@ fn instance_profile(spec: &AWSMachineSpec, ingredients: &Ingredients<'_>) -> Opt
 }
 
 /// The image the spec names by id.
-pub(super) fn image_id(spec: &AWSMachineSpec) -> Option<&str> {
+pub(crate) fn image_id(spec: &AWSMachineSpec) -> Option<&str> {
     spec.ami.as_ref()?.id.as_deref().filter(|id| !id.is_empty())
 }
 

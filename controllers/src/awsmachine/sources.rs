@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::world::Infrastructure;
 
-/// What the machine itself says: region, identity, targets, subnet by id, and security groups by role.
-pub(super) fn own(name: &str, spec: &AWSMachineSpec) -> Source {
+/// What the machine, or the template of machines, itself says: region, identity, targets, subnet by id, and security groups
+/// by role.
+pub(super) fn own(name: String, spec: &AWSMachineSpec) -> Source {
     let subnet_id = spec
         .subnet
         .as_ref()
@@ -32,7 +33,7 @@ pub(super) fn own(name: &str, spec: &AWSMachineSpec) -> Source {
         ..MachineNetwork::default()
     };
     Source {
-        name: format!("AWSMachine/{name}"),
+        name,
         trust: Trust::Authority,
         contribution: Contribution::Network(Box::new(network)),
     }

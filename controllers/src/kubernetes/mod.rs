@@ -11,6 +11,7 @@ use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine_template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
@@ -26,7 +27,9 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::world::{ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes};
+use crate::world::{
+    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+};
 pub use infrastructure::InfrastructureReader;
 
 /// Names us as the writer in `metadata.managedFields`.
@@ -43,6 +46,8 @@ pub struct Caches {
     pub aws_clusters: ObjectCache<AWSCluster>,
     /// AWSMachines.
     pub aws_machines: ObjectCache<AWSMachine>,
+    /// AWSMachineTemplates.
+    pub aws_machine_templates: ObjectCache<AWSMachineTemplate>,
     /// The three identity kinds.
     pub controller_identities: ObjectCache<AWSClusterControllerIdentity>,
     /// Role identities.
@@ -188,6 +193,13 @@ impl Kubernetes for KubernetesWorld {
 }
 
 #[async_trait]
+impl NetworkKubernetes for KubernetesWorld {
+    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
+        self.infrastructure.read(namespace, reference).await
+    }
+}
+
+#[async_trait]
 impl MachineKubernetes for KubernetesWorld {
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
         self.caches
@@ -205,10 +217,6 @@ impl MachineKubernetes for KubernetesWorld {
 
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
-    }
-
-    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
-        self.infrastructure.read(namespace, reference).await
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
@@ -301,5 +309,17 @@ pub fn machines_of_cluster(store: &Store<AWSMachine>, namespace: &str, cluster: 
     store.state_filter(|machine| {
         machine.metadata.namespace.as_deref() == Some(namespace)
             && meta::cluster_name_label(&machine.metadata) == Some(cluster)
+    })
+}
+
+/// The AWSMachineTemplates that a cluster owns.
+pub fn templates_of_cluster(
+    store: &Store<AWSMachineTemplate>,
+    namespace: &str,
+    cluster: &str,
+) -> Vec<Arc<AWSMachineTemplate>> {
+    store.state_filter(|template| {
+        template.metadata.namespace.as_deref() == Some(namespace)
+            && meta::owner_cluster_name(&template.metadata) == Some(cluster)
     })
 }

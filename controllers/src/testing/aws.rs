@@ -141,6 +141,8 @@ impl FakeAws {
         self.state().images.push(Image {
             id: id.into(),
             root_device_name: root_device_name.map(str::to_owned),
+            architecture: Some("x86_64".to_owned()),
+            windows: false,
         });
     }
 

@@ -18,7 +18,9 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::{Journal, lock, read};
-use crate::world::{ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes};
+use crate::world::{
+    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+};
 
 /// Kubernetes in memory.
 pub(crate) struct FakeKubernetes {
@@ -269,6 +271,15 @@ impl ClusterKubernetes for FakeKubernetes {
 }
 
 #[async_trait]
+impl NetworkKubernetes for FakeKubernetes {
+    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
+        let state = self.state();
+        let found = state.infrastructure.get(&reference.name).cloned();
+        found.unwrap_or(Infrastructure::NotFound)
+    }
+}
+
+#[async_trait]
 impl MachineKubernetes for FakeKubernetes {
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
         self.state().machines.get(&(namespace.into(), name.into())).cloned()
@@ -285,12 +296,6 @@ impl MachineKubernetes for FakeKubernetes {
                 && meta::cluster_name_label(&machine.metadata) == Some(cluster)
         };
         state.aws_machines.values().filter(belongs).cloned().collect()
-    }
-
-    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
-        let state = self.state();
-        let found = state.infrastructure.get(&reference.name).cloned();
-        found.unwrap_or(Infrastructure::NotFound)
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

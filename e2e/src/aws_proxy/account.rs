@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::computers::Boot;
 use super::faults::{Fault, InjectedFault};
 use super::held::{self, UnansweredLaunch};
 use super::journal::{Journal, Mark, RawLaunch};
@@ -120,6 +121,18 @@ impl Account {
     /// How long instances are shown as `shutting-down` after their termination, default zero; holds at once for all.
     pub fn set_shutting_down(&self, duration: Duration) {
         self.change(|account| account.instances.shutting_down = duration);
+    }
+
+    /// How the computers of instances boot that are launched from now on with this text in their `Name` tag; the last such
+    /// word counts. All others boot at once.
+    pub fn set_boot(&self, name: &str, boot: Boot) {
+        self.change(|account| account.computers.set_boot(name, boot));
+    }
+
+    /// Which version of Kubernetes is installed on an image. Unless that is said, nodes have the version of the control
+    /// plane that they join.
+    pub fn set_image_version(&self, image: &str, version: &str) {
+        self.change(|account| account.computers.install(image, version));
     }
 
     /// How long a target stays `initial` after its registration, default zero; holds at once for all.

@@ -174,6 +174,12 @@ impl Instances {
         self.overridden(id, settled.name, now).unwrap_or(settled)
     }
 
+    /// How long an instance has been up, or would have been.
+    pub(super) fn up(&self, id: &str, now: Instant) -> Duration {
+        let started = self.lives.get(id).map(|life| life.started);
+        started.map_or(Duration::ZERO, |started| now.duration_since(started))
+    }
+
     /// Rewrites the states in an answer of DescribeInstances, and drops what is hidden (unless the caller `sees_all`) and
     /// what the filters taken from the request do not match.
     pub(super) fn describe(&self, answer: &mut Element, filters: &[Filter], sees_all: bool, now: Instant) {

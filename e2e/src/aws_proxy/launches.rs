@@ -60,7 +60,8 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
         .call(&caller.account, &request.scope, &request.parameters)
         .await?;
     if answer.succeeded() {
-        let launched = instances::addresses(&answer.tree().map_err(unreadable)?);
+        let mut tree = answer.tree().map_err(unreadable)?;
+        let launched = instances::addresses(&tree);
         let (now, region) = (Instant::now(), &request.scope.region);
         let death = match ending {
             Ending::Dying { reason, after } => Some(Death { reason, after }),
@@ -70,6 +71,9 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
             for (id, address) in launched {
                 account.instances.launched(&id, region, death.clone(), now);
                 account.instances.addressed(&id, address);
+            }
+            for instance in instances::listed(&mut tree) {
+                account.computers.launched(request, instance);
             }
         });
     }

@@ -19,6 +19,7 @@
 mod account;
 mod answer;
 mod changes;
+pub mod computers;
 mod faults;
 mod held;
 mod instances;
@@ -199,6 +200,9 @@ enum NoAnswer {
 async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
+    if let Some(answer) = computers::serve(&shared, &head, &body).await {
+        return Ok(answer);
+    }
     let serving = shared.clone();
     let served = tokio::spawn(async move { pipeline::serve(&serving, head.method, head.headers, &body).await });
     let served = served.await?;

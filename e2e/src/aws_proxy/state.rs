@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::account::AccessKey;
+use super::computers::Computers;
 use super::faults::{Blow, Faults, Stage, Target};
 use super::held::Unanswered;
 use super::instances::Instances;
@@ -61,6 +62,7 @@ pub(super) struct AccountState {
     pub(super) roles: BTreeMap<String, Option<String>>,
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
+    pub(super) computers: Computers,
     pub(super) targets: Targets,
     /// The zone of each subnet that a launch has named; it never changes.
     pub(super) zones: HashMap<String, String>,

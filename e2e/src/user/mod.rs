@@ -155,6 +155,53 @@ impl User {
         Ok(())
     }
 
+    /// Makes an image of this name, and gives its id.
+    pub async fn register_image(&self, name: &str) -> anyhow::Result<String> {
+        self.announce(&format!("register-image --name {name} --root-device-name /dev/xvda"));
+        let request = self.ec2.register_image().name(name).root_device_name("/dev/xvda");
+        let registered = request
+            .send()
+            .await
+            .with_context(|| format!("registering the image {name}"))?;
+        registered.image_id.context("the image has no id")
+    }
+
+    /// Makes the instance profiles that our templates name.
+    pub async fn create_instance_profiles(&self) -> anyhow::Result<()> {
+        let (url, key) = (self.account.url(), self.account.user_key());
+        for role in ["control-plane", "nodes"] {
+            let name = format!("{role}.cluster-api-provider-aws.sigs.k8s.io");
+            self.announce_as(
+                "iam",
+                &format!("create-instance-profile --instance-profile-name {name}"),
+            );
+            let form = [
+                ("Action", "CreateInstanceProfile"),
+                ("Version", "2010-05-08"),
+                ("InstanceProfileName", &name),
+            ];
+            // IAM has one region.
+            let (status, answer) = query(url, &key.access_key_id, "us-east-1", "iam", &form).await?;
+            anyhow::ensure!(
+                status == 200,
+                "creating the instance profile {name}: {status} {answer:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Stops an instance by hand.
+    pub async fn stop(&self, id: &str) -> anyhow::Result<()> {
+        self.announce(&format!("stop-instances --instance-ids {id}"));
+        self.ec2
+            .stop_instances()
+            .instance_ids(id)
+            .send()
+            .await
+            .with_context(|| format!("stopping {id}"))?;
+        Ok(())
+    }
+
     /// Sets a tag of anything that has tags.
     pub async fn tag(&self, id: &str, key: &str, value: &str) -> anyhow::Result<()> {
         self.announce(&format!(

@@ -1,10 +1,11 @@
-//! What `make manifests` gives to clusterctl.
+//! What `make release-manifests` gives to clusterctl.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use capa_e2e::clusterctl::Release;
 use capa_e2e::objects;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -20,8 +21,8 @@ const VARIABLES: [&str; 3] = [
 #[test]
 fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    render(folder.path())?;
-    let text = std::fs::read_to_string(folder.path().join("infrastructure-components.yaml"))?;
+    let release = Release::render(folder.path(), "v0.1.7")?;
+    let text = std::fs::read_to_string(release.folder().join("infrastructure-components.yaml"))?;
     let components = objects::parse(&text)?;
 
     let namespaces = of_kind(&components, "Namespace");
@@ -59,6 +60,7 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
     let containers = pod["containers"].as_array().context("containers")?;
     assert_eq!(containers.len(), 1);
     assert_eq!(containers[0]["name"], "manager");
+    assert_eq!(containers[0]["image"], "localhost/capa-rs:v0.1.7");
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(containers[0]["securityContext"]["readOnlyRootFilesystem"], true);
     assert_eq!(pod["serviceAccountName"], "capa-controller-manager");
@@ -68,7 +70,7 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
     );
     assert_eq!(variables(&text)?, BTreeSet::from(VARIABLES.map(str::to_owned)));
     assert_eq!(
-        std::fs::read_to_string(folder.path().join("metadata.yaml"))?,
+        std::fs::read_to_string(release.folder().join("metadata.yaml"))?,
         std::fs::read_to_string(repository().join("metadata.yaml"))?
     );
     Ok(())
@@ -92,20 +94,6 @@ fn the_manager_takes_the_flags_that_clusterctl_and_its_users_set() -> anyhow::Re
 
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
-fn render(folder: &Path) -> anyhow::Result<()> {
-    let output = Command::new("make")
-        .args(["--silent", "render-manifests"])
-        .arg(format!("DIST={}", folder.display()))
-        .current_dir(repository())
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "make render-manifests: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }
 
 fn of_kind<'a>(objects: &'a [DynamicObject], kind: &str) -> Vec<&'a DynamicObject> {

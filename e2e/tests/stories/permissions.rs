@@ -27,6 +27,8 @@ async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
     requests.extend([
         ("update", OUR_GROUP, "awsclusters/status", "team-a"),
         ("update", OUR_GROUP, "awsmachines/status", "team-a"),
+        ("update", OUR_GROUP, "awsmachinetemplates/status", "team-a"),
+        ("watch", OUR_GROUP, "awsmachinetemplates", "team-a"),
         ("create", OUR_GROUP, "awsclustercontrolleridentities", ""),
         ("watch", OUR_GROUP, "awsclusterroleidentities", ""),
         ("watch", CORE_GROUP, "clusters", "team-a"),

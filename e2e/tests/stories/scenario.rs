@@ -56,6 +56,16 @@ impl Scenario {
         })
     }
 
+    /// Another namespace on the same network.
+    pub(crate) async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
+        let environment = self.environment.neighbour(name).await?;
+        Ok(Self {
+            user: User::new(environment.aws(), REGION),
+            environment,
+            network: self.network.clone(),
+        })
+    }
+
     /// Our manager, hurried.
     pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {
         self.environment.manager().flag(FASTER).start().await

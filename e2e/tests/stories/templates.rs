@@ -1,9 +1,9 @@
 //! What is made from our templates is what they say: Cluster API copies, and nothing of ours gets in its way.
 
-use anyhow::Context;
-use capa_e2e::{eventually, fixtures, objects};
+use anyhow::{Context, ensure};
+use capa_e2e::{eventually, fixtures, moto, objects};
 use kube::api::{DynamicObject, ListParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::scenario::{OURS, REGION, Scenario, WITHIN};
 
@@ -79,6 +79,92 @@ spec:
     ];
     assert_made(&scenario, "AWSCluster", &template, paths).await?;
     scenario.environment.finish().await
+}
+
+/// Three groups that the cluster autoscaler could start from zero, a template that none refers to, and one that nothing
+/// can be made from.
+#[tokio::test]
+async fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
+    let scenario = Scenario::new("template-capacity").await?;
+    let manager = scenario.manager().await?;
+    scenario.cluster("dev").await?;
+    for (name, instance_type, more) in [
+        ("workers", "t3.large", ""),
+        ("storage", "t3.large", "rootVolume: {size: 100}"),
+        ("gpus", "g4dn.xlarge", ""),
+        ("wrong", "m6g.large", ""),
+        ("alone", "t3.xlarge", ""),
+    ] {
+        scenario.environment.apply(&template(name, instance_type, more)).await?;
+    }
+    scenario
+        .environment
+        .apply(&fixtures::bootstrap_secret("workers", "#cloud-config"))
+        .await?;
+    for name in ["workers", "storage", "gpus", "wrong"] {
+        let group = fixtures::machine_deployment(name, "dev", 0);
+        scenario.environment.apply(&group).await?;
+    }
+    let node = json!({"architecture": "amd64", "operatingSystem": "linux"});
+    for (name, capacity) in [
+        ("workers", json!({"cpu": "2", "memory": "8192Mi"})),
+        (
+            "storage",
+            json!({"cpu": "2", "memory": "8192Mi", "ephemeral-storage": "100Gi"}),
+        ),
+        ("gpus", json!({"cpu": "4", "memory": "16384Mi", "nvidia.com/gpu": "1"})),
+    ] {
+        scenario.condition(KIND, name, CAPACITY, "True", "Ready").await?;
+        let status = &scenario.get(OURS, KIND, name).await?.data["status"];
+        assert_eq!((&status["capacity"], &status["nodeInfo"]), (&capacity, &node), "{name}");
+    }
+    let mismatch = scenario
+        .condition(KIND, "wrong", CAPACITY, "False", "InvalidSpec")
+        .await?;
+    assert!(mismatch.message.contains("m6g.large"), "{}", mismatch.message);
+    scenario
+        .condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster")
+        .await?;
+
+    // Two groups of one type are one question, and later looks are none.
+    let asked = |scenario: &Scenario| scenario.calls()["DescribeInstanceTypes"];
+    assert_eq!(asked(&scenario), 3, "{:?}", scenario.calls());
+    let before = scenario.get(OURS, KIND, "workers").await?;
+    let passes = manager.passes("awsmachinetemplate").await?;
+    let touch = json!({"metadata": {"labels": {"touched": "true"}}});
+    scenario.patch(OURS, KIND, "workers", touch).await?;
+    eventually(WITHIN, "a pass over the touched template", async || {
+        let now = manager.passes("awsmachinetemplate").await?;
+        ensure!(now > passes, "there were {now}, as before");
+        Ok(())
+    })
+    .await?;
+    let after = scenario.get(OURS, KIND, "workers").await?;
+    assert_eq!(after.data["status"], before.data["status"]);
+    assert_eq!(asked(&scenario), 3, "{:?}", scenario.calls());
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+const KIND: &str = "AWSMachineTemplate";
+const CAPACITY: &str = "CapacityReady";
+
+fn template(name: &str, instance_type: &str, more: &str) -> String {
+    format!(
+        "
+apiVersion: {OURS}
+kind: {KIND}
+metadata: {{name: {name}}}
+spec:
+  template:
+    spec:
+      instanceType: {instance_type}
+      ami: {{id: {}}}
+      cloudInit: {{insecureSkipSecretsManager: true}}
+      {more}
+",
+        moto::IMAGE_ID
+    )
 }
 
 fn parsed(yaml: &str) -> anyhow::Result<DynamicObject> {

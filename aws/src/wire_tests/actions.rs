@@ -1,0 +1,95 @@
+//! The table of actions against what is really sent.
+
+use std::collections::BTreeSet;
+
+use capa_cloud::{
+    ClusterClouds, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity, TemplateClouds,
+};
+
+use super::calls::request;
+use super::fake::{
+    Answer, Call, Fake, REGION, answer, caller_identity, eventually, instance_xml, instances, machine, role, session,
+};
+use crate::actions::{ACTIONS, Asked, AtLaunch};
+
+fn serve(call: &Call) -> Answer {
+    match call.action.as_str() {
+        "AssumeRole" => session(call),
+        "GetCallerIdentity" => caller_identity(),
+        "DescribeInstances" => instances(&[("i-1", InstanceState::Running)], None),
+        "RunInstances" => {
+            let item = instance_xml("i-1", InstanceState::Running);
+            answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
+        }
+        other => answer(other, "", None),
+    }
+}
+
+#[tokio::test]
+async fn every_action_of_the_table_is_called_and_no_other() {
+    let fake = Fake::start(serve).await;
+    let clouds = fake.clouds().await;
+    let identity = ResolvedIdentity {
+        key: "role".to_owned(),
+        source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+    };
+    let (all, key) = (Query::default(), machine("one"));
+    let cluster = clouds.cluster(&identity, REGION);
+    cluster.account_id().await.unwrap();
+    cluster.vpcs(&all).await.unwrap();
+    cluster.subnets(&all).await.unwrap();
+    cluster.security_groups(&all).await.unwrap();
+    cluster.route_tables(&all).await.unwrap();
+    let templates = clouds.templates(&identity, REGION);
+    let unknown = templates.instance_type("t3.large").await.unwrap_err();
+    assert_eq!(unknown.class, ErrorClass::NotFound);
+    let machines = clouds.machines(&identity, REGION);
+    machines.images(&all).await.unwrap();
+    machines.find_instances(&all).await.unwrap();
+    machines.launch(&key, &request()).await.unwrap();
+    machines.terminate(&key, "i-1").await.unwrap();
+    eventually("the instance is terminated", || {
+        !fake.calls_of("TerminateInstances").is_empty()
+    })
+    .await;
+
+    let sent: BTreeSet<(String, String)> = fake
+        .calls()
+        .iter()
+        .map(|call| (call.service().to_owned(), call.action.clone()))
+        .collect();
+    let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);
+    let called: BTreeSet<(String, String)> = called
+        .map(|action| (action.service.to_owned(), action.name.to_owned()))
+        .collect();
+    assert_eq!(sent, called);
+}
+
+#[tokio::test]
+async fn what_a_launch_needs_beside_itself_is_what_launches_ask_for() {
+    let fake = Fake::start(serve).await;
+    let machines = fake.clouds().await.machines(&super::fake::identity("A"), REGION);
+    machines.launch(&machine("one"), &request()).await.unwrap();
+    let launch = fake.calls_of("RunInstances").remove(0);
+    let asks_for = |feature| match feature {
+        AtLaunch::Tags => "TagSpecification.1.Tag.1.Key",
+        AtLaunch::InstanceProfile => "IamInstanceProfile.Name",
+        AtLaunch::EncryptionKey => "BlockDeviceMapping.1.Ebs.KmsKeyId",
+    };
+    for action in ACTIONS {
+        if let Asked::AtLaunch(feature) = action.asked {
+            assert_ne!(launch.field(asks_for(feature)), "", "{}", action.name);
+        }
+    }
+}
+
+#[test]
+fn a_row_stands_once_and_grants_of_one_name_are_one() {
+    let rows: BTreeSet<_> = ACTIONS.iter().map(|action| (action.service, action.name)).collect();
+    assert_eq!(rows.len(), ACTIONS.len());
+    for one in ACTIONS.iter().flat_map(|action| action.grants) {
+        for other in ACTIONS.iter().flat_map(|action| action.grants) {
+            assert!(one.name != other.name || one == other, "{}", one.name);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What machine templates ask.
+
+use std::collections::BTreeMap;
+
+use capa_cloud::{ErrorClass, MachineClouds, Query, TemplateClouds};
+
+use super::fake::{Answer, Call, Fake, REGION, answer, identity};
+
+/// Takes the value of the filter for a prefix, as a wildcard would be.
+fn serve(call: &Call) -> Answer {
+    if call.action == "DescribeImages" {
+        let windows =
+            "<item><imageId>ami-1</imageId><architecture>x86_64</architecture><platform>windows</platform></item>";
+        return answer("DescribeImages", &format!("<imagesSet>{windows}</imagesSet>"), None);
+    }
+    let gpus = "<gpuInfo><gpus><item><manufacturer>NVIDIA</manufacturer><count>4</count></item>\
+                <item><manufacturer>NVIDIA</manufacturer><count>4</count></item></gpus></gpuInfo>";
+    let neuron = "<neuronInfo><neuronDevices><item><count>6</count></item></neuronDevices></neuronInfo>";
+    let described = |name: &str, more: &str| {
+        format!(
+            "<item><instanceType>{name}</instanceType><vCpuInfo><defaultVCpus>96</defaultVCpus></vCpuInfo>\
+             <memoryInfo><sizeInMiB>1179648</sizeInMiB></memoryInfo>\
+             <processorInfo><supportedArchitectures><item>i386</item><item>x86_64</item></supportedArchitectures>\
+             </processorInfo>{more}</item>"
+        )
+    };
+    let all = [("p9.48xlarge", gpus), ("inf9.48xlarge", neuron), ("m9.24xlarge", "")];
+    let prefix = call.filter_values().concat();
+    let prefix = prefix.trim_end_matches('*');
+    let shown = all.iter().filter(|(name, _)| name.starts_with(prefix));
+    let shown: String = shown.map(|(name, more)| described(name, more)).collect();
+    let content = format!("<instanceTypeSet>{shown}</instanceTypeSet>");
+    answer("DescribeInstanceTypes", &content, None)
+}
+
+#[tokio::test]
+async fn an_instance_type_shows_all_that_its_nodes_offer() {
+    let fake = Fake::start(serve).await;
+    let templates = fake.clouds().await.templates(&identity("A"), REGION);
+    let plain = templates.instance_type("m9.24xlarge").await.unwrap();
+    assert_eq!((plain.processors, plain.memory), (96, 1_179_648));
+    assert_eq!(plain.architectures, ["i386", "x86_64"]);
+    assert_eq!((plain.gpus, plain.neuron_devices), (BTreeMap::new(), 0));
+    let gpus = templates.instance_type("p9.48xlarge").await.unwrap().gpus;
+    assert_eq!(gpus, BTreeMap::from([("NVIDIA".to_owned(), 8)]));
+    assert_eq!(
+        templates.instance_type("inf9.48xlarge").await.unwrap().neuron_devices,
+        6
+    );
+}
+
+#[tokio::test]
+async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
+    let fake = Fake::start(serve).await;
+    let clouds = fake.clouds().await;
+    let templates = || clouds.templates(&identity("A"), REGION);
+    for _ in 0..3 {
+        templates().instance_type("m9.24xlarge").await.unwrap();
+    }
+    assert_eq!(fake.calls().len(), 1);
+    for _ in 0..2 {
+        // A wildcard names no type, whatever it matches.
+        let error = templates().instance_type("m9.*").await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::NotFound);
+    }
+    assert_eq!(fake.calls_of("DescribeInstanceTypes").len(), 3);
+    assert_eq!(fake.calls()[0].filter_values(), ["m9.24xlarge"]);
+    assert_eq!(fake.calls()[0].field("MaxResults"), "100");
+}
+
+#[tokio::test]
+async fn an_image_is_shared_with_machines() {
+    let fake = Fake::start(serve).await;
+    let clouds = fake.clouds_in_real_time().await.0;
+    let image = clouds.templates(&identity("A"), REGION).image("ami-1").await.unwrap();
+    assert_eq!((image.architecture.as_deref(), image.windows), (Some("x86_64"), true));
+    let machines = clouds.machines(&identity("A"), REGION);
+    machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap();
+    assert_eq!(fake.calls_of("DescribeImages").len(), 1);
+    let missing = clouds.templates(&identity("A"), REGION).image("ami-2").await;
+    assert_eq!(missing.unwrap_err().class, ErrorClass::NotFound);
+}

@@ -1,0 +1,217 @@
+//! AWSMachineTemplate: tells what a node made from it offers, so that the cluster autoscaler can start a group from zero.
+
+mod capacity;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::common::IdentityReference;
+use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
+use capa_api::core::Cluster;
+use capa_api::machine_template::{AWSMachineTemplate, AWSMachineTemplateStatus};
+use capa_api::meta;
+use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
+use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
+
+use crate::awsmachine::{image_id, network_of};
+use crate::identity::{self, IdentityRequest};
+use crate::resync::with_resync;
+use crate::world::{KubernetesError, NetworkKubernetes};
+use crate::{retry, transitions};
+
+/// What AWSMachineTemplates are reconciled with.
+#[derive(Clone)]
+pub struct TemplateWorld {
+    /// Kubernetes.
+    pub kubernetes: Arc<dyn NetworkKubernetes>,
+    /// AWS, reads only.
+    pub clouds: Arc<dyn TemplateClouds>,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: String,
+}
+
+/// Reconciles AWSMachineTemplates.
+pub struct TemplateReconciler {
+    /// What they are reconciled with.
+    pub world: TemplateWorld,
+    /// The longest an object goes without a look.
+    pub sync_period: Duration,
+}
+
+#[async_trait]
+impl Reconciler for TemplateReconciler {
+    type Kind = AWSMachineTemplate;
+
+    fn name() -> &'static str {
+        "awsmachinetemplate"
+    }
+
+    async fn reconcile(&self, object: AWSMachineTemplate) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
+        let outcome = reconcile(object, &self.world).await?;
+        Ok(with_resync(outcome, self.sync_period))
+    }
+}
+
+/// What a pass found out.
+struct Finding {
+    /// What a node offers; `None` where that is not known now and what was known before stays.
+    offer: Option<capacity::Offer>,
+    update: ConditionUpdate,
+    next: Next,
+}
+
+impl Finding {
+    fn unknown(reason: Reason, message: impl Into<String>, next: Next) -> Self {
+        Self {
+            offer: None,
+            update: ConditionType::CapacityReady.is_unknown(reason, message),
+            next,
+        }
+    }
+
+    /// A call that failed for reasons that may pass.
+    fn failed(error: &CloudError) -> Self {
+        Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
+    }
+
+    /// The template asks for what cannot be. Its spec does not change, so nothing is gained by asking soon again.
+    fn refused(offer: capacity::Offer, reason: Reason, message: String) -> Self {
+        Self {
+            offer: Some(offer),
+            update: ConditionType::CapacityReady.is_false(reason, message),
+            next: Next::AwaitChange,
+        }
+    }
+}
+
+async fn reconcile(
+    template: AWSMachineTemplate,
+    world: &TemplateWorld,
+) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
+    let metadata = &template.metadata;
+    // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
+    let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
+    let going = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
+    if of_class || going || meta::is_paused(metadata) || is_known(&template) {
+        return Ok(Outcome::done(template));
+    }
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let owner = meta::owner_cluster_name(metadata).and_then(|name| world.kubernetes.cluster(namespace, name));
+    let finding = match owner.as_deref() {
+        Some(cluster) if cluster.is_paused() => return Ok(Outcome::done(template)),
+        Some(cluster) => find_out(&template, cluster, world).await?,
+        None => Finding::unknown(
+            Reason::WaitingForOwnerCluster,
+            "no Cluster owns this template: it is looked at once a MachineDeployment or control plane refers to it",
+            Next::AwaitChange,
+        ),
+    };
+    Ok(outcome(template, finding, world))
+}
+
+/// Neither instance types nor templates change: what was found out once stays true, restarts of the manager included.
+fn is_known(template: &AWSMachineTemplate) -> bool {
+    let Some(status) = &template.status else {
+        return false;
+    };
+    let condition = conditions::find(&status.conditions, ConditionType::CapacityReady);
+    let current = condition.is_some_and(|condition| {
+        condition.status == "True" && condition.observed_generation == template.metadata.generation
+    });
+    current && !status.capacity.is_empty()
+}
+
+async fn find_out(
+    template: &AWSMachineTemplate,
+    cluster: &Cluster,
+    world: &TemplateWorld,
+) -> Result<Finding, KubernetesError> {
+    let spec = &template.spec.template.spec;
+    let name = template.metadata.name.as_deref().unwrap_or_default();
+    let source = format!("AWSMachineTemplate/{name}");
+    let merged = network_of(source, spec, cluster, world.kubernetes.as_ref()).await;
+    if let Some(problem) = merged.problem {
+        return Ok(Finding::unknown(problem.reason, problem.message, Next::Retry));
+    }
+    let Some(region) = merged.network.region else {
+        let message = "no source supplies region: set spec.template.spec.region, or let the cluster's infrastructure \
+                       object publish it";
+        return Ok(Finding::unknown(Reason::MissingField, message, Next::Retry));
+    };
+    let reference = merged.network.identity_ref;
+    let reference = reference.unwrap_or_else(IdentityReference::controller_default);
+    let request = IdentityRequest {
+        reference: &reference,
+        namespace: template.metadata.namespace.as_deref().unwrap_or_default(),
+        cluster_name: cluster.metadata.name.as_deref().unwrap_or_default(),
+        identity_namespace: &world.identity_namespace,
+    };
+    Ok(match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+        Ok(identity) => {
+            let cloud = world.clouds.templates(&identity, &region);
+            describe(template, cloud.as_ref(), &region).await
+        }
+        Err(problem) => Finding::unknown(problem.reason, problem.message, Next::Retry),
+    })
+}
+
+/// Asks AWS for the instance type, and for the image where the template names one.
+async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> Finding {
+    let spec = &template.spec.template.spec;
+    let instance_type = match cloud.instance_type(&spec.instance_type).await {
+        Ok(instance_type) => instance_type,
+        Err(error) if error.class == ErrorClass::NotFound => {
+            let message = format!(
+                "instance type {:?} does not exist in region {region}: make a template with one that does",
+                spec.instance_type
+            );
+            return Finding::refused(capacity::Offer::default(), Reason::InvalidSpec, message);
+        }
+        Err(error) => return Finding::failed(&error),
+    };
+    let image = match image_id(spec) {
+        None => None,
+        Some(id) => match cloud.image(id).await {
+            Ok(image) => Some(image),
+            Err(error) if error.class == ErrorClass::NotFound => {
+                let message = format!(
+                    "image {id} does not exist in region {region}, or its owner does not share it: share it, or make a \
+                     template with another"
+                );
+                return Finding::refused(capacity::offer(spec, &instance_type, None), Reason::NotFound, message);
+            }
+            Err(error) => return Finding::failed(&error),
+        },
+    };
+    let offer = capacity::offer(spec, &instance_type, image.as_ref());
+    match image.and_then(|image| capacity::mismatch(&instance_type, &image)) {
+        Some(message) => Finding::refused(offer, Reason::InvalidSpec, message),
+        None => Finding {
+            offer: Some(offer),
+            update: ConditionType::CapacityReady.is_true(Reason::Ready),
+            next: Next::AwaitChange,
+        },
+    }
+}
+
+fn outcome(template: AWSMachineTemplate, finding: Finding, world: &TemplateWorld) -> Outcome<AWSMachineTemplate> {
+    let before = template.status.clone().unwrap_or_default();
+    let now = world.kubernetes.now();
+    let conditions = conditions::merge(&before.conditions, [finding.update], template.metadata.generation, now);
+    let warnings = transitions::warnings(&before.conditions, &conditions);
+    let (capacity, node_info) = match finding.offer {
+        Some(offer) => (offer.capacity, offer.node_info),
+        None => (before.capacity, before.node_info),
+    };
+    Outcome::done(template)
+        .with_status(AWSMachineTemplateStatus {
+            capacity,
+            node_info,
+            conditions,
+        })
+        .with_next(finding.next)
+        .with_events(warnings)
+}

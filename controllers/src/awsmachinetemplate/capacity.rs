@@ -1,0 +1,189 @@
+//! From instance type and image to what a node offers. Pure.
+
+use std::collections::BTreeMap;
+
+use capa_api::machine::AWSMachineSpec;
+use capa_api::machine_template::{Architecture, NodeInfo, OperatingSystem};
+use capa_cloud::{Image, InstanceType};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// The resources under which device plugins offer GPUs, by maker as EC2 spells it.
+const GPU_RESOURCES: [(&str, &str); 3] = [
+    ("NVIDIA", "nvidia.com/gpu"),
+    ("AMD", "amd.com/gpu"),
+    ("Habana", "habana.ai/gaudi"),
+];
+/// The resource of the plugin for AWS's own accelerators.
+const NEURON_RESOURCE: &str = "aws.amazon.com/neuron";
+
+/// What a node offers, as the status of a template says it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Offer {
+    pub(super) capacity: BTreeMap<String, Quantity>,
+    pub(super) node_info: Option<NodeInfo>,
+}
+
+/// What a node of this type with this image offers.
+pub(super) fn offer(spec: &AWSMachineSpec, instance_type: &InstanceType, image: Option<&Image>) -> Offer {
+    let mut capacity = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(instance_type.processors.to_string())),
+        ("memory".to_owned(), Quantity(format!("{}Mi", instance_type.memory))),
+    ]);
+    // The size of an image's own root volume is not asked for: without this field pods that request storage of a node are
+    // placed by nodes that are there.
+    if let Some(volume) = &spec.root_volume {
+        capacity.insert("ephemeral-storage".to_owned(), Quantity(format!("{}Gi", volume.size)));
+    }
+    let gpus = GPU_RESOURCES
+        .into_iter()
+        .map(|(maker, resource)| (resource, instance_type.gpus.get(maker).copied().unwrap_or_default()));
+    for (resource, count) in gpus.chain([(NEURON_RESOURCE, instance_type.neuron_devices)]) {
+        if count > 0 {
+            capacity.insert(resource.to_owned(), Quantity(count.to_string()));
+        }
+    }
+    let node_info = NodeInfo {
+        architecture: architecture(instance_type, image),
+        // Without an image it is not known, and nobody is told something that may be wrong.
+        operating_system: image.map(|image| {
+            if image.windows {
+                OperatingSystem::Windows
+            } else {
+                OperatingSystem::Linux
+            }
+        }),
+    };
+    Offer {
+        capacity,
+        node_info: (node_info != NodeInfo::default()).then_some(node_info),
+    }
+}
+
+/// What is wrong with the image on this type.
+pub(super) fn mismatch(instance_type: &InstanceType, image: &Image) -> Option<String> {
+    let built_for = image.architecture.as_ref()?;
+    (!instance_type.architectures.contains(built_for)).then(|| {
+        format!(
+            "image {} is built for {built_for}, which instance type {} does not run: make a template with another of \
+             either",
+            image.id, instance_type.name
+        )
+    })
+}
+
+/// The image's where it is known; old types run more than one.
+fn architecture(instance_type: &InstanceType, image: Option<&Image>) -> Option<Architecture> {
+    let known = |name: &str| match name {
+        "x86_64" => Some(Architecture::Amd64),
+        "arm64" => Some(Architecture::Arm64),
+        _ => None,
+    };
+    let of_image = image.and_then(|image| image.architecture.as_deref());
+    of_image.map_or_else(
+        || instance_type.architectures.iter().find_map(|name| known(name)),
+        known,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::read;
+
+    fn instance_type(architectures: &[&str]) -> InstanceType {
+        InstanceType {
+            name: "t3.large".to_owned(),
+            processors: 2,
+            memory: 8192,
+            architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
+            gpus: BTreeMap::new(),
+            neuron_devices: 0,
+        }
+    }
+
+    fn image(architecture: &str, windows: bool) -> Image {
+        Image {
+            id: "ami-1".to_owned(),
+            root_device_name: None,
+            architecture: Some(architecture.to_owned()),
+            windows,
+        }
+    }
+
+    fn offered(spec: &str, instance_type: &InstanceType) -> BTreeMap<String, String> {
+        let offer = offer(&read(spec), instance_type, None);
+        let capacity = offer.capacity.into_iter();
+        capacity.map(|(resource, quantity)| (resource, quantity.0)).collect()
+    }
+
+    fn expected<const N: usize>(resources: [(&str, &str); N]) -> BTreeMap<String, String> {
+        resources
+            .map(|(name, quantity)| (name.to_owned(), quantity.to_owned()))
+            .into()
+    }
+
+    #[test]
+    fn processors_memory_and_a_root_volume_of_the_templates_own_are_offered() {
+        let plain = instance_type(&["x86_64"]);
+        let spec = "{instanceType: t3.large}";
+        assert_eq!(offered(spec, &plain), expected([("cpu", "2"), ("memory", "8192Mi")]));
+        let spec = "{instanceType: t3.large, rootVolume: {size: 80}}";
+        let with_storage = expected([("cpu", "2"), ("memory", "8192Mi"), ("ephemeral-storage", "80Gi")]);
+        assert_eq!(offered(spec, &plain), with_storage);
+    }
+
+    #[test]
+    fn accelerators_have_the_names_of_their_device_plugins() {
+        let mut accelerated = instance_type(&["x86_64"]);
+        let makers = [("NVIDIA", 8), ("AMD", 1), ("Habana", 4), ("Unheard of", 3)];
+        accelerated.gpus = makers.map(|(maker, count)| (maker.to_owned(), count)).into();
+        accelerated.neuron_devices = 16;
+        let mut offered = offered("{instanceType: any}", &accelerated);
+        offered.retain(|resource, _| resource.contains('/'));
+        let known = [
+            ("nvidia.com/gpu", "8"),
+            ("amd.com/gpu", "1"),
+            ("habana.ai/gaudi", "4"),
+            ("aws.amazon.com/neuron", "16"),
+        ];
+        assert_eq!(offered, expected(known));
+    }
+
+    #[test]
+    fn architecture_and_operating_system_are_those_of_the_image_where_it_is_known() {
+        let spec = read("{instanceType: any}");
+        let node = |architectures: &[&str], image: Option<Image>| {
+            let info = offer(&spec, &instance_type(architectures), image.as_ref()).node_info;
+            info.map(|info| (info.architecture, info.operating_system))
+        };
+        let (amd64, arm64) = (Some(Architecture::Amd64), Some(Architecture::Arm64));
+        let linux = Some(OperatingSystem::Linux);
+        assert_eq!(node(&["i386", "x86_64"], None), Some((amd64, None)));
+        assert_eq!(node(&["arm64"], None), Some((arm64, None)));
+        assert_eq!(node(&["x86_64_mac"], None), None);
+        assert_eq!(node(&["arm64"], Some(image("arm64", false))), Some((arm64, linux)));
+        // No node of Kubernetes runs on it, whatever else the type may do.
+        assert_eq!(
+            node(&["i386", "x86_64"], Some(image("i386", false))),
+            Some((None, linux))
+        );
+        let windows = Some(OperatingSystem::Windows);
+        assert_eq!(node(&["x86_64"], Some(image("x86_64", true))), Some((amd64, windows)));
+    }
+
+    #[test]
+    fn an_image_for_other_processors_is_a_mismatch() {
+        let arm = instance_type(&["arm64"]);
+        assert_eq!(mismatch(&arm, &image("arm64", false)), None);
+        let message = mismatch(&arm, &image("x86_64", false)).unwrap();
+        assert!(
+            message.contains("ami-1") && message.contains("x86_64") && message.contains("t3.large"),
+            "{message}"
+        );
+        let untold = Image {
+            architecture: None,
+            ..image("", false)
+        };
+        assert_eq!(mismatch(&arm, &untold), None);
+    }
+}

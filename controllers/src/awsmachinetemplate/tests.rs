@@ -1,0 +1,278 @@
+//! The story over doubles.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use capa_cloud::{Image, InstanceType, ResolvedIdentity};
+
+use super::*;
+use crate::testing::{FakeKubernetes, Journal, read};
+use crate::world::{Infrastructure, Kubernetes};
+
+/// AWS with one instance type, `t3.large`, and one image, `ami-00000001`; answers with the errors it is given first.
+#[derive(Clone)]
+struct Aws {
+    calls: Arc<Mutex<Vec<String>>>,
+    errors: Arc<Mutex<VecDeque<CloudError>>>,
+    client: String,
+}
+
+impl Aws {
+    fn called(&self, call: &str, argument: &str) -> Result<(), CloudError> {
+        let entry = format!("{} {call} {argument}", self.client);
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        let error = self.errors.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        error.map_or(Ok(()), Err)
+    }
+}
+
+#[async_trait]
+impl TemplateCloud for Aws {
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        self.called("type", name)?;
+        if name != "t3.large" {
+            return Err(CloudError::not_found("DescribeInstanceTypes", "none"));
+        }
+        Ok(InstanceType {
+            name: name.to_owned(),
+            processors: 2,
+            memory: 8192,
+            architectures: vec!["x86_64".to_owned()],
+            gpus: BTreeMap::new(),
+            neuron_devices: 0,
+        })
+    }
+
+    async fn image(&self, id: &str) -> Result<Image, CloudError> {
+        self.called("image", id)?;
+        let architecture = match id {
+            "ami-00000001" => "x86_64",
+            "ami-00000002" => "arm64",
+            _ => return Err(CloudError::not_found("DescribeImages", "none")),
+        };
+        Ok(Image {
+            id: id.to_owned(),
+            root_device_name: None,
+            architecture: Some(architecture.to_owned()),
+            windows: false,
+        })
+    }
+}
+
+impl TemplateClouds for Aws {
+    fn templates(&self, _: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud> {
+        Arc::new(Self {
+            client: region.to_owned(),
+            ..self.clone()
+        })
+    }
+}
+
+struct Scene {
+    kubernetes: Arc<FakeKubernetes>,
+    aws: Aws,
+    template: AWSMachineTemplate,
+}
+
+/// What a pass came to.
+struct Pass {
+    says: String,
+    message: String,
+    cpu: Option<String>,
+    next: Next,
+    warnings: usize,
+}
+
+impl Scene {
+    /// A template of this spec in a cluster whose network is in `eu-west-1`.
+    fn new(spec: &str) -> Self {
+        let kubernetes = Arc::new(FakeKubernetes::new(&Journal::default()));
+        kubernetes.put_cluster(read(
+            "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team}, \
+             spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}}}",
+        ));
+        kubernetes.publish_network("dev", "{region: eu-west-1}");
+        let yaml = format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachineTemplate, \
+             metadata: {{name: workers, namespace: team, generation: 1, ownerReferences: [\
+             {{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: u}}]}}, \
+             spec: {{template: {{spec: {{{spec}}}}}}}}}"
+        );
+        Self {
+            kubernetes,
+            aws: Aws {
+                calls: Arc::default(),
+                errors: Arc::default(),
+                client: String::new(),
+            },
+            template: read(&yaml),
+        }
+    }
+
+    fn owned_by(&mut self, kind: &str) {
+        for owner in self.template.metadata.owner_references.iter_mut().flatten() {
+            kind.clone_into(&mut owner.kind);
+        }
+    }
+
+    fn fail_next(&self, error: CloudError) {
+        let mut errors = self.aws.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.push_back(error);
+    }
+
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.aws.calls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A pass and the status that it leaves; `None` where it writes none.
+    async fn pass(&mut self) -> Option<Pass> {
+        let world = TemplateWorld {
+            kubernetes: self.kubernetes.clone(),
+            clouds: Arc::new(self.aws.clone()),
+            identity_namespace: "capa-rs-system".to_owned(),
+        };
+        let outcome = reconcile(self.template.clone(), &world).await.unwrap();
+        let status = outcome.status?;
+        self.template.status = Some(status.clone());
+        assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
+        let condition = &status.conditions[0];
+        assert_eq!(
+            (condition.type_.as_str(), condition.observed_generation),
+            ("CapacityReady", Some(1))
+        );
+        Some(Pass {
+            says: format!("{}/{}", condition.status, condition.reason),
+            message: condition.message.clone(),
+            cpu: status.capacity.get("cpu").map(|quantity| quantity.0.clone()),
+            next: outcome.next,
+            warnings: outcome.events.len(),
+        })
+    }
+
+    async fn written(&mut self) -> Pass {
+        self.pass().await.expect("a status is written")
+    }
+}
+
+#[tokio::test]
+async fn what_a_node_offers_is_asked_for_once_in_the_clusters_region() {
+    let mut scene = Scene::new("instanceType: t3.large, ami: {id: ami-00000001}");
+    let first = scene.written().await;
+    assert_eq!((first.says.as_str(), first.cpu.as_deref()), ("True/Ready", Some("2")));
+    assert_eq!(first.next, Next::AwaitChange);
+    assert_eq!(
+        scene.calls(),
+        ["eu-west-1 type t3.large", "eu-west-1 image ami-00000001"]
+    );
+    assert!(scene.pass().await.is_none(), "nothing is written again");
+    assert_eq!(scene.calls(), [""; 0], "nor asked");
+}
+
+#[tokio::test]
+async fn a_region_of_its_own_comes_before_the_clusters() {
+    let mut scene = Scene::new("instanceType: t3.large, region: us-east-1");
+    assert_eq!(scene.written().await.says, "True/Ready");
+    assert_eq!(scene.calls(), ["us-east-1 type t3.large"]);
+}
+
+#[tokio::test]
+async fn a_template_says_what_it_waits_for_and_aws_is_not_asked() {
+    let spec = "instanceType: t3.large";
+    let mut alone = Scene::new(spec);
+    alone.template.metadata.owner_references = None;
+    let waits = alone.written().await;
+    assert_eq!(
+        (waits.says.as_str(), waits.next),
+        ("Unknown/WaitingForOwnerCluster", Next::AwaitChange)
+    );
+    let mut early = Scene::new(spec);
+    early
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    let waits = early.written().await;
+    assert_eq!((waits.says.as_str(), waits.next), ("Unknown/NotReady", Next::Retry));
+    assert!(waits.message.contains("AWSCluster/dev"), "{}", waits.message);
+    let mut nowhere = Scene::new(spec);
+    nowhere.kubernetes.put_infrastructure("dev", Infrastructure::Silent);
+    assert_eq!(nowhere.written().await.says, "Unknown/MissingField");
+    let mut nobody = Scene::new(spec);
+    nobody
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    assert_eq!(nobody.written().await.says, "Unknown/NotFound");
+    for scene in [alone, early, nowhere, nobody] {
+        assert_eq!(scene.calls(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn templates_of_a_class_paused_and_leaving_ones_are_left_alone() {
+    let spec = "instanceType: t3.large";
+    let mut of_class = Scene::new(spec);
+    of_class.owned_by("ClusterClass");
+    let mut paused = Scene::new(spec);
+    let annotations = [("cluster.x-k8s.io/paused".to_owned(), String::new())];
+    paused.template.metadata.annotations = Some(annotations.into());
+    let of_paused = Scene::new(spec);
+    let mut cluster = of_paused.kubernetes.cluster("team", "dev").unwrap().as_ref().clone();
+    cluster.spec.paused = Some(true);
+    of_paused.kubernetes.put_cluster(cluster);
+    let mut moving = Scene::new(spec);
+    let annotations = [("clusterctl.cluster.x-k8s.io/delete-for-move".to_owned(), String::new())];
+    moving.template.metadata.annotations = Some(annotations.into());
+    for mut scene in [of_class, paused, of_paused, moving] {
+        assert!(scene.pass().await.is_none());
+        assert_eq!(scene.calls(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_launched_is_said_with_a_warning_and_seldom_asked_again() {
+    for (spec, says, part, cpu) in [
+        ("instanceType: t99.huge", "False/InvalidSpec", "t99.huge", None),
+        (
+            "instanceType: t3.large, ami: {id: ami-0000dead}",
+            "False/NotFound",
+            "ami-0000dead",
+            Some("2"),
+        ),
+        (
+            "instanceType: t3.large, ami: {id: ami-00000002}",
+            "False/InvalidSpec",
+            "arm64",
+            Some("2"),
+        ),
+    ] {
+        let refused = Scene::new(spec).written().await;
+        assert_eq!((refused.says.as_str(), refused.cpu.as_deref()), (says, cpu), "{spec}");
+        assert!(refused.message.contains(part), "{}", refused.message);
+        assert_eq!((refused.warnings, refused.next), (1, Next::AwaitChange), "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
+    let mut scene = Scene::new("instanceType: t3.large");
+    scene.template.status = Some(read("{capacity: {cpu: '4'}, conditions: []}"));
+    scene.fail_next(CloudError::answered(
+        "DescribeInstanceTypes",
+        "UnauthorizedOperation",
+        "no",
+    ));
+    let failed = scene.written().await;
+    assert_eq!(
+        (failed.says.as_str(), failed.cpu.as_deref()),
+        ("Unknown/Unauthorized", Some("4"))
+    );
+    assert_eq!(failed.next, Next::Retry);
+    let turn = Duration::from_secs(3);
+    scene.fail_next(CloudError::deferred("DescribeInstanceTypes", turn));
+    let deferred = scene.written().await;
+    assert_eq!(
+        (deferred.says.as_str(), deferred.next),
+        ("Unknown/Throttled", Next::Turn(turn))
+    );
+    let known = scene.written().await;
+    assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));
+}

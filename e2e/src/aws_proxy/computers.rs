@@ -1,0 +1,254 @@
+//! The computers behind the instances, for who simulates them: what a computer can know of itself, and what it tells.
+//!
+//! `GET /computers` lists those of all accounts; `PUT /computers/<account>/<instance>` tells whether one serves. No
+//! client of AWS asks for these paths.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use http::{Method, Response, StatusCode, request};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::instances::{Instances, State};
+use super::load_balancing;
+use super::request::Request;
+use super::state::Shared;
+use super::xml::Element;
+
+/// Where all of this is served.
+pub const PATH: &str = "/computers";
+
+/// Where is told which instances an endpoint's load balancer holds for healthy: `GET /endpoints/<host>:<port>`.
+pub const ENDPOINTS: &str = "/endpoints";
+
+/// A computer, as its metadata service describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Computer {
+    /// The account that pays for it.
+    pub account: String,
+    /// `i-…`
+    pub instance_id: String,
+    /// The state that EC2 shows: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
+    pub state: String,
+    /// Its zone, e.g. `eu-west-1a`.
+    pub zone: String,
+    /// Its host name inside the VPC.
+    pub host_name: String,
+    /// Its address inside the VPC.
+    pub address: String,
+    /// What it was given to boot with, in base64 as EC2 has it; empty for none.
+    pub user_data: String,
+    /// The version of Kubernetes that is installed on its image, where that is known.
+    pub kubernetes_version: Option<String>,
+    /// How it boots.
+    pub boot: Boot,
+    /// Milliseconds since it was launched or last started.
+    pub up_milliseconds: u64,
+}
+
+/// How a computer boots once its instance is running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Boot {
+    /// At once.
+    #[default]
+    Normal,
+    /// So long after the launch.
+    After(Duration),
+    /// Never: it hangs before it has read its user data.
+    Never,
+}
+
+/// What a computer tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Whether the API server on it answers.
+    pub serving: bool,
+}
+
+/// What an instance was launched with.
+#[derive(Clone, Debug)]
+struct Launched {
+    zone: String,
+    host_name: String,
+    address: String,
+    image: String,
+    user_data: String,
+    boot: Boot,
+}
+
+/// The computers of one account.
+#[derive(Debug, Default)]
+pub(super) struct Computers {
+    launched: HashMap<String, Launched>,
+    boots: Vec<(String, Boot)>,
+    /// By image.
+    versions: HashMap<String, String>,
+}
+
+impl Computers {
+    pub(super) fn set_boot(&mut self, name: &str, boot: Boot) {
+        self.boots.push((name.to_owned(), boot));
+    }
+
+    pub(super) fn install(&mut self, image: &str, version: &str) {
+        self.versions.insert(image.to_owned(), version.to_owned());
+    }
+
+    /// Notes what the request of a launch and its answer say of an instance.
+    pub(super) fn launched(&mut self, request: &Request, instance: &Element) {
+        let name = name_tag(request).unwrap_or_default();
+        let boot = self.boots.iter().rev().find(|(text, _)| name.contains(text));
+        let launched = Launched {
+            zone: instance.text_at(&["placement", "availabilityZone"]).to_owned(),
+            host_name: instance.text_at(&["privateDnsName"]).to_owned(),
+            address: instance.text_at(&["privateIpAddress"]).to_owned(),
+            image: request.parameter("ImageId").unwrap_or_default().to_owned(),
+            user_data: request.parameter("UserData").unwrap_or_default().to_owned(),
+            boot: boot.map(|(_, boot)| *boot).unwrap_or_default(),
+        };
+        let id = instance.text_at(&["instanceId"]).to_owned();
+        self.launched.insert(id, launched);
+    }
+
+    fn list(&self, account: &str, instances: &Instances, now: Instant) -> Vec<Computer> {
+        let computers = self.launched.iter().map(|(id, launched)| {
+            let State { name, .. } = instances.state(id, now);
+            Computer {
+                account: account.to_owned(),
+                instance_id: id.clone(),
+                state: name.to_owned(),
+                zone: launched.zone.clone(),
+                host_name: launched.host_name.clone(),
+                address: launched.address.clone(),
+                user_data: launched.user_data.clone(),
+                kubernetes_version: self.versions.get(&launched.image).cloned(),
+                boot: launched.boot,
+                up_milliseconds: instances.up(id, now).as_millis().try_into().unwrap_or(u64::MAX),
+            }
+        });
+        computers.collect()
+    }
+}
+
+/// The `Name` tag that a launch gives its instances.
+fn name_tag(request: &Request) -> Option<&str> {
+    let value_of = |key: &str| {
+        let name = request.parameter(key)?.strip_suffix("Name")?;
+        name.is_empty().then(|| key.replace(".Key", ".Value"))
+    };
+    let keys = request.parameters.keys();
+    let tags = keys.filter(|key| key.starts_with("TagSpecification.") && key.ends_with(".Key"));
+    request.parameter(&tags.into_iter().find_map(|key| value_of(key))?)
+}
+
+/// Answers what is about computers.
+pub(super) async fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Option<Response<Full<Bytes>>> {
+    let path = head.uri.path();
+    let answer = if let Some(endpoint) = path.strip_prefix(ENDPOINTS) {
+        healthy_targets(shared, endpoint).await
+    } else {
+        match (&head.method, path.strip_prefix(PATH)?) {
+            (&Method::GET, "") => list(shared),
+            (&Method::PUT, path) => report(shared, path, body),
+            _ => Err(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    };
+    let (status, body) = match answer {
+        Ok(body) => (StatusCode::OK, body),
+        Err(status) => (status, Vec::new()),
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    Some(response)
+}
+
+async fn healthy_targets(shared: &Shared, endpoint: &str) -> Result<Vec<u8>, StatusCode> {
+    let parts = endpoint.trim_start_matches('/').rsplit_once(':');
+    let (host, port) = parts.ok_or(StatusCode::BAD_REQUEST)?;
+    let port = port.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let found = load_balancing::healthy_targets(shared, host, port).await;
+    serde_json::to_vec(&found.map_err(|_| StatusCode::BAD_GATEWAY)?).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn list(shared: &Shared) -> Result<Vec<u8>, StatusCode> {
+    let now = Instant::now();
+    let computers: Vec<Computer> = shared.with(|state| {
+        let accounts = state.accounts.iter();
+        let computers = accounts.map(|(id, account)| account.computers.list(id, &account.instances, now));
+        computers.flatten().collect()
+    });
+    serde_json::to_vec(&computers).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn report(shared: &Shared, path: &str, body: &[u8]) -> Result<Vec<u8>, StatusCode> {
+    let mut parts = path.split('/').skip(1);
+    let (account, instance) = parts.next().zip(parts.next()).ok_or(StatusCode::NOT_FOUND)?;
+    let Report { serving } = serde_json::from_slice(body).map_err(|_| StatusCode::BAD_REQUEST)?;
+    shared.with(|state| {
+        let account = state.accounts.get_mut(account).ok_or(StatusCode::NOT_FOUND)?;
+        account.targets.set_serving(instance, serving);
+        Ok(Vec::new())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn launch(name: &str) -> (Request, Element) {
+        let parameters = [
+            ("TagSpecification.1.ResourceType", "instance"),
+            ("TagSpecification.1.Tag.1.Key", "owner"),
+            ("TagSpecification.1.Tag.1.Value", "me"),
+            ("TagSpecification.1.Tag.2.Key", "Name"),
+            ("TagSpecification.1.Tag.2.Value", name),
+            ("UserData", "aGVsbG8="),
+        ];
+        let parameters: BTreeMap<_, _> = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let request = Request {
+            scope: super::super::request::Scope::default(),
+            action: "RunInstances".into(),
+            parameters,
+        };
+        let instance = format!(
+            "<item><instanceId>i-{name}</instanceId><privateIpAddress>10.0.0.1</privateIpAddress><placement>\
+             <availabilityZone>eu-west-1a</availabilityZone></placement></item>"
+        );
+        (request, Element::parse(&instance).unwrap())
+    }
+
+    #[test]
+    fn a_computer_boots_as_its_name_says_at_its_launch() {
+        let mut computers = Computers::default();
+        computers.set_boot("worker", Boot::Never);
+        for name in ["worker-1", "master-1"] {
+            let (request, instance) = launch(name);
+            computers.launched(&request, &instance);
+        }
+        computers.set_boot("worker", Boot::Normal);
+        let (request, instance) = launch("worker-2");
+        computers.launched(&request, &instance);
+        let mut listed = computers.list("1", &Instances::default(), Instant::now());
+        listed.sort_by(|one, other| one.instance_id.cmp(&other.instance_id));
+        let boots: Vec<_> = listed
+            .iter()
+            .map(|computer| (computer.instance_id.as_str(), computer.boot))
+            .collect();
+        assert_eq!(
+            boots,
+            [
+                ("i-master-1", Boot::Normal),
+                ("i-worker-1", Boot::Never),
+                ("i-worker-2", Boot::Normal)
+            ]
+        );
+        assert_eq!(
+            (listed[0].zone.as_str(), listed[0].user_data.as_str()),
+            ("eu-west-1a", "aGVsbG8=")
+        );
+    }
+}

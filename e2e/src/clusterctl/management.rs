@@ -1,0 +1,87 @@
+//! A management cluster into which clusterctl installs everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+
+use crate::clusterctl::{Clusterctl, Repository};
+use crate::wait::eventually;
+use crate::world::World;
+
+/// The namespace in which clusterctl tries cert-manager. While it ends, another `init` waits in vain.
+const CERT_MANAGER_TEST: &str = "cert-manager-test";
+
+/// kube-controller-manager takes up to ten seconds to end a namespace.
+const GONE_WITHIN: Duration = Duration::from_mins(1);
+
+/// The version of ours that is installed first.
+const FIRST_VERSION: &str = "v0.1.0";
+
+/// A management cluster with a repository of its own. Empty until [`init`](Self::init).
+pub struct ManagementCluster {
+    world: Arc<World>,
+    repository: Repository,
+    clusterctl: Clusterctl,
+}
+
+impl ManagementCluster {
+    /// Starts one, with an AWS of its own.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::of(World::bare(None).await?)
+    }
+
+    /// Starts another one that sees the same AWS and must end first.
+    pub async fn beside(&self) -> anyhow::Result<Self> {
+        Self::of(World::bare(Some(&self.world)).await?)
+    }
+
+    fn of(world: World) -> anyhow::Result<Self> {
+        let repository = Repository::write(world.directory.folder("repository")?, &world.server.pki)?;
+        repository.add(FIRST_VERSION)?;
+        let home = world.directory.folder("home")?;
+        let clusterctl = Clusterctl::new(home, &repository.configuration, world.admin_kubeconfig());
+        Ok(Self {
+            world: Arc::new(world),
+            repository,
+            clusterctl,
+        })
+    }
+
+    /// Runs `clusterctl init --infrastructure aws-rs`, and starts the managers that pods would be, all but ours.
+    pub async fn init(&self) -> anyhow::Result<()> {
+        self.clusterctl.run(&["init", "--infrastructure", "aws-rs"]).await?;
+        self.world.run_installed(&self.repository.webhooks).await?;
+        self.wait_for_cert_manager_test().await
+    }
+
+    async fn wait_for_cert_manager_test(&self) -> anyhow::Result<()> {
+        let namespaces = Api::<Namespace>::all(self.world.admin().await?);
+        eventually(
+            GONE_WITHIN,
+            "clusterctl's test of cert-manager to be gone",
+            async || match namespaces.get_opt(CERT_MANAGER_TEST).await? {
+                None => Ok(()),
+                Some(_) => bail!("its namespace is still there"),
+            },
+        )
+        .await
+    }
+
+    /// The world of it.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// clusterctl for it.
+    pub fn clusterctl(&self) -> &Clusterctl {
+        &self.clusterctl
+    }
+
+    /// What is installed from.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+}

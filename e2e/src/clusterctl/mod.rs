@@ -1,0 +1,103 @@
+//! clusterctl as users run it, with a repository on disk: no network, and nothing of the developer's own configuration.
+
+mod management;
+mod release;
+mod repository;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::programs;
+
+pub use management::ManagementCluster;
+pub use release::Release;
+pub use repository::Repository;
+
+/// clusterctl bounds most of what it waits for, but not all of it in less than minutes.
+const WITHIN: Duration = Duration::from_mins(5);
+
+/// clusterctl with a configuration, for one management cluster.
+#[derive(Clone, Debug)]
+pub struct Clusterctl {
+    /// Stands for the user's home.
+    home: PathBuf,
+    configuration: PathBuf,
+    kubeconfig: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Clusterctl {
+    pub(crate) fn new(home: PathBuf, configuration: &Path, kubeconfig: &Path) -> Self {
+        Self {
+            home,
+            configuration: configuration.to_owned(),
+            kubeconfig: kubeconfig.to_owned(),
+            variables: Vec::new(),
+        }
+    }
+
+    /// The same with a variable of its templates in the environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs it with these arguments and gives what it printed; an error has what it said instead.
+    pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let what = format!("clusterctl {}", arguments.join(" "));
+        let child = Command::new(programs::tool("clusterctl")?)
+            .args(arguments)
+            .arg("--config")
+            .arg(&self.configuration)
+            .env_clear()
+            .env("HOME", &self.home)
+            .env("XDG_CONFIG_HOME", &self.home)
+            .env("KUBECONFIG", &self.kubeconfig)
+            // It would ask the network for a newer one.
+            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {what}"))?;
+        let process = Running::of(&child)?;
+        let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
+        let output: Output = tokio::time::timeout(WITHIN, ended)
+            .await
+            .with_context(|| format!("{what} does not come to an end"))???;
+        process.ended();
+        if !output.status.success() {
+            bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// A run of clusterctl that is killed if nobody waits for it any more.
+struct Running(Option<Pid>);
+
+impl Running {
+    fn of(child: &std::process::Child) -> anyhow::Result<Self> {
+        let id = Pid::from_raw(i32::try_from(child.id())?);
+        Ok(Self(id))
+    }
+
+    fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // If it ended a moment ago there is nothing to kill, which is no harm: nobody has reaped it under its id.
+        if let Some(id) = self.0 {
+            kill_process(id, Signal::KILL).unwrap_or_default();
+        }
+    }
+}

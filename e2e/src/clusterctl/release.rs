@@ -1,0 +1,47 @@
+//! A release of this checkout, as `make release-manifests` writes it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::ensure;
+
+use crate::programs;
+
+/// How clusterctl calls us in a repository.
+const PROVIDER: &str = "infrastructure-aws-rs";
+
+/// One version in a repository on disk.
+#[derive(Debug)]
+pub struct Release {
+    folder: PathBuf,
+    version: String,
+}
+
+impl Release {
+    /// Writes a release of this version, e.g. `v0.1.0`, into a repository, beside those that are there.
+    pub fn render(repository: &Path, version: &str) -> anyhow::Result<Self> {
+        let output = Command::new(programs::repository().join("hack/release/render.sh"))
+            .arg(repository)
+            .args([version, &format!("localhost/capa-rs:{version}")])
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "render release {version}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(Self {
+            folder: repository.join(PROVIDER).join(version),
+            version: version.to_owned(),
+        })
+    }
+
+    /// The folder with its files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it is called, e.g. `v0.1.0`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}

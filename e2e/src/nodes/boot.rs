@@ -1,0 +1,148 @@
+//! A computer boots: it reads its user data and does what kubeadm would.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+
+use super::cluster::Cluster;
+use super::objects::{self, NodeFacts};
+use super::simulator::World;
+use super::user_data::{self, Bootstrap, Init, Join, Registration};
+use crate::aws_proxy::computers::Computer;
+
+/// A computer that is a node.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub(super) account: String,
+    pub(super) instance_id: String,
+    pub(super) facts: NodeFacts,
+    pub(super) cluster: Arc<Cluster>,
+}
+
+/// Boots once. `None`: its user data makes it no node. An error is one that kubeadm would meet too and try again.
+pub(super) async fn boot(world: &World, computer: &Computer) -> anyhow::Result<Option<Node>> {
+    let bootstrap = user_data::read(&computer.user_data, &computer.host_name)?;
+    let node = match bootstrap {
+        None => return Ok(None),
+        Some(Bootstrap::Init(init)) => init_control_plane(world, computer, &init).await?,
+        Some(Bootstrap::Join(join)) => join_cluster(world, computer, &join).await?,
+    };
+    node.run(world).await?;
+    Ok(Some(node))
+}
+
+async fn init_control_plane(world: &World, computer: &Computer, init: &Init) -> anyhow::Result<Node> {
+    let id = &computer.instance_id;
+    let cluster = if let Some(cluster) = world.started(id) {
+        cluster
+    } else {
+        let cluster = Arc::new(Cluster::start(&world.directory, &world.options, id, init).await?);
+        world.routes.add_cluster(cluster.clone());
+        world.has_started(id, &cluster);
+        cluster
+    };
+    let version = computer.kubernetes_version.as_ref().unwrap_or(&init.kubernetes_version);
+    Ok(Node::new(computer, cluster, &init.registration, version, true))
+}
+
+async fn join_cluster(world: &World, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
+    let cluster = world.route(&join.endpoint).await?.cluster;
+    ensure!(
+        join.authority_hashes.contains(&cluster.authority_hash),
+        "the cluster at {} shows another certificate authority than the node believes",
+        join.endpoint
+    );
+    cluster.accepts(&join.token).await?;
+    if join.control_plane {
+        ensure!(
+            join.pki.contains_key("ca.key"),
+            "a control plane node needs the cluster's keys"
+        );
+    }
+    let version = match &computer.kubernetes_version {
+        Some(installed) => installed.clone(),
+        None => objects::kubernetes_version(&cluster.admin).await?,
+    };
+    Ok(Node::new(
+        computer,
+        cluster,
+        &join.registration,
+        &version,
+        join.control_plane,
+    ))
+}
+
+impl Node {
+    fn new(
+        computer: &Computer,
+        cluster: Arc<Cluster>,
+        registration: &Registration,
+        version: &str,
+        control_plane: bool,
+    ) -> Self {
+        let given = registration.provider_id.clone();
+        let cloud_controllers = || format!("aws:///{}/{}", computer.zone, computer.instance_id);
+        let etcd = cluster.etcd.as_ref().filter(|_| control_plane);
+        let facts = NodeFacts {
+            name: registration.name.clone().unwrap_or_else(|| computer.host_name.clone()),
+            provider_id: given.unwrap_or_else(cloud_controllers),
+            zone: computer.zone.clone(),
+            kubelet_version: version.to_owned(),
+            control_plane,
+            registration: registration.clone(),
+            kubelet_port: etcd.map(|etcd| etcd.kubelet_port),
+        };
+        Self {
+            account: computer.account.clone(),
+            instance_id: computer.instance_id.clone(),
+            facts,
+            cluster,
+        }
+    }
+
+    /// Everything on it runs, and shows.
+    pub(super) async fn run(&self, world: &World) -> anyhow::Result<()> {
+        let name = &self.facts.name;
+        if self.facts.control_plane {
+            if let Some(etcd) = &self.cluster.etcd {
+                // A member before a node: the other way round it would be a node without etcd for a moment.
+                etcd.set(name, true).await?;
+            }
+            world.routes.up(&self.instance_id, self.cluster.clone());
+            self.report(world, true).await?;
+        }
+        objects::register(&self.cluster.admin, &self.facts).await
+    }
+
+    /// Its instance has stopped: nothing on it runs any more, and its kubelet is not heard of.
+    pub(super) async fn stop(&self, world: &World) -> anyhow::Result<()> {
+        self.go_down(world).await?;
+        objects::heard_of(&self.cluster.admin, &self.facts.name, false).await
+    }
+
+    /// Its instance is gone for good. The last node of a control plane takes its cluster along.
+    pub(super) async fn vanish(&self, world: &World) -> anyhow::Result<()> {
+        self.go_down(world).await?;
+        if self.facts.control_plane && !world.routes.is_served(&self.cluster) {
+            world.routes.remove_cluster(&self.cluster);
+            return self.cluster.stop().await.context("stop the cluster");
+        }
+        objects::remove(&self.cluster.admin, &self.facts).await
+    }
+
+    async fn go_down(&self, world: &World) -> anyhow::Result<()> {
+        if !self.facts.control_plane {
+            return Ok(());
+        }
+        world.routes.down(&self.instance_id);
+        self.report(world, false).await?;
+        match &self.cluster.etcd {
+            Some(etcd) => etcd.set(&self.facts.name, false).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn report(&self, world: &World, serving: bool) -> anyhow::Result<()> {
+        world.computers.report(&self.account, &self.instance_id, serving).await
+    }
+}

@@ -1,0 +1,80 @@
+//! The CONNECT proxy: how clients outside reach the endpoints of the clusters by name.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::route::Backend;
+use super::simulator::World;
+
+/// Serves until the runtime ends.
+pub(super) async fn serve(listen: SocketAddr, world: World) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("listen on {listen}"))?;
+    loop {
+        let (stream, _) = listener.accept().await.context("accept a connection")?;
+        tokio::spawn(connection(stream, world.clone()));
+    }
+}
+
+async fn connection(stream: TcpStream, world: World) {
+    let service = service_fn(|request| answer(request, world.clone()));
+    let served = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a connection to the CONNECT proxy ended early");
+    }
+}
+
+async fn answer(request: Request<Incoming>, world: World) -> http::Result<Response<Full<Bytes>>> {
+    let refused = |status, reason: String| Response::builder().status(status).body(Full::from(reason));
+    let authority = request.uri().authority().map(ToString::to_string);
+    let Some(endpoint) = authority.filter(|_| request.method() == Method::CONNECT) else {
+        return refused(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only CONNECT host:port is served".into(),
+        );
+    };
+    let opened = match world.route(&endpoint).await {
+        Ok(backend) => TcpStream::connect(backend.cluster.address)
+            .await
+            .map(|stream| (backend, stream))
+            .context("connect to the API server"),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok((backend, stream)) => {
+            tokio::spawn(tunnel(request, stream, backend));
+            Ok(Response::default())
+        }
+        Err(error) => {
+            tracing::info!(endpoint, "refused: {error:#}");
+            refused(StatusCode::BAD_GATEWAY, format!("{error:#}"))
+        }
+    }
+}
+
+/// Carries bytes until one side or the node behind it ends.
+async fn tunnel(request: Request<Incoming>, mut stream: TcpStream, backend: Backend) {
+    let carried = async {
+        let upgraded = hyper::upgrade::on(request).await?;
+        copy_bidirectional(&mut TokioIo::new(upgraded), &mut stream).await?;
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        () = backend.up.cancelled() => {}
+        ended = carried => if let Err(error) = ended {
+            tracing::debug!("a tunnel ended: {error:#}");
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! The stand-in for the kubelets and the stacked etcd of one cluster: a program of its own, told which members run.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::authority::Authority;
+use super::cluster;
+use super::user_data::Files;
+use crate::directory::Directory;
+use crate::pki;
+use crate::programs;
+use crate::supervised::Supervised;
+
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// Where the program listens, as it tells it.
+#[derive(Deserialize)]
+struct Ports {
+    kubelet: u16,
+    control: u16,
+}
+
+/// A running stand-in.
+pub(super) struct Etcd {
+    /// Where the kubelets of all control plane nodes answer.
+    pub(super) kubelet_port: u16,
+    control: String,
+    /// Every node that ever ran a member, and whether it still does. Locked while it is told: one word after the other.
+    members: Mutex<BTreeMap<String, bool>>,
+    program: Mutex<Option<Supervised>>,
+}
+
+impl Etcd {
+    pub(super) async fn start(
+        directory: &Directory,
+        options: &super::Options,
+        name: &str,
+        folder: &Path,
+        files: &Files,
+        api_server: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let authority = Authority::read(files, "etcd/ca")?;
+        let server = authority.server("etcd", pki::names())?;
+        let (certificate, key) = cluster::write(folder, "etcd-server", &server)?;
+        let port_file = folder.join("etcd-stub.ports");
+        let mut command = Command::new(programs::tool("etcd-stub")?);
+        command
+            .arg(format!("--port-file={}", port_file.display()))
+            .arg(format!("--api-server={api_server}"))
+            .arg(format!("--etcd-cert={}", certificate.display()))
+            .arg(format!("--etcd-key={}", key.display()))
+            .arg(format!("--etcd-ca={}", folder.join("etcd/ca.crt").display()));
+        let log = format!("etcd-stub-{name}");
+        let mut program = Supervised::start(directory, &options.logs, &log, &command)?;
+        let mut ports = None;
+        program
+            .ready(START_WITHIN, async || {
+                ports = Some(serde_json::from_slice::<Ports>(&std::fs::read(&port_file)?)?);
+                Ok(())
+            })
+            .await?;
+        let ports = ports.context("the stub of etcd has told no ports")?;
+        let (kubelet_port, control_port) = (ports.kubelet, ports.control);
+        let control = format!("http://127.0.0.1:{control_port}/members");
+        Ok(Self {
+            kubelet_port,
+            control,
+            members: Mutex::default(),
+            program: Mutex::new(Some(program)),
+        })
+    }
+
+    /// Says whether the member on a node runs.
+    pub(super) async fn set(&self, node: &str, alive: bool) -> anyhow::Result<()> {
+        let mut members = self.members.lock().await;
+        members.insert(node.to_owned(), alive);
+        let told: Vec<_> = members
+            .iter()
+            .map(|(name, alive)| json!({"name": name, "alive": alive}))
+            .collect();
+        let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&told)?))?;
+        let client: Client<_, Full<hyper::body::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        let response = client
+            .request(request)
+            .await
+            .context("tell the stub of etcd its members")?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        ensure!(
+            status.is_success(),
+            "the stub of etcd answers {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
+        Ok(())
+    }
+
+    pub(super) async fn stop(&self) -> anyhow::Result<()> {
+        match self.program.lock().await.take() {
+            Some(program) => program.end().await.map(drop),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a node's kubelet and kubeadm write into the API of its cluster.
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::user_data::Registration;
+
+const SYSTEM: &str = "kube-system";
+const CONFIGURATION: &str = "kubeadm-config";
+const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const ETCD_POD: &str = "etcd";
+
+/// A node that shows in the API of its cluster.
+#[derive(Clone, Debug)]
+pub(super) struct NodeFacts {
+    pub(super) name: String,
+    pub(super) provider_id: String,
+    pub(super) zone: String,
+    pub(super) kubelet_version: String,
+    pub(super) control_plane: bool,
+    pub(super) registration: Registration,
+    /// Where the kubelet of a control plane node with an etcd of its own answers on this host.
+    pub(super) kubelet_port: Option<u16>,
+}
+
+/// Stores the ClusterConfiguration, as `kubeadm init` does for those who join and upgrade.
+pub(super) async fn store_configuration(client: &Client, configuration: &Value) -> anyhow::Result<()> {
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIGURATION, "namespace": SYSTEM},
+        // JSON is YAML.
+        "data": {"ClusterConfiguration": configuration.to_string()},
+    });
+    apply::<ConfigMap>(&Api::namespaced(client.clone(), SYSTEM), CONFIGURATION, &object).await
+}
+
+/// The version that nodes of the cluster run, as `kubeadm join` learns it.
+pub(super) async fn kubernetes_version(client: &Client) -> anyhow::Result<String> {
+    let api = Api::<ConfigMap>::namespaced(client.clone(), SYSTEM);
+    let data = api.get(CONFIGURATION).await.context("read kubeadm-config")?.data;
+    let text = data.unwrap_or_default().remove("ClusterConfiguration");
+    let configuration: Value = serde_saphyr::from_str(&text.context("kubeadm-config has no ClusterConfiguration")?)?;
+    let version = configuration.get("kubernetesVersion").and_then(Value::as_str);
+    version
+        .map(str::to_owned)
+        .context("kubeadm-config has no kubernetesVersion")
+}
+
+/// Makes the Node, ready, and its static pods.
+pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    apply(&nodes, &facts.name, &node(facts)).await?;
+    let status = json!({"status": status(facts)});
+    nodes
+        .patch_status(&facts.name, &PatchParams::default(), &Patch::Merge(&status))
+        .await
+        .with_context(|| format!("write the status of node {}", facts.name))?;
+    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
+    for component in static_pods(facts) {
+        let name = format!("{component}-{}", facts.name);
+        apply(&pods, &name, &pod(facts, component, &name)).await?;
+        let status = json!({"status": {"phase": "Running", "conditions": [condition("Ready", "True", "Running")]}});
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .with_context(|| format!("write the status of pod {name}"))?;
+    }
+    Ok(())
+}
+
+/// Says whether the kubelet of a node is heard of.
+pub(super) async fn heard_of(client: &Client, name: &str, heard: bool) -> anyhow::Result<()> {
+    let ready = if heard {
+        condition("Ready", "True", "KubeletReady")
+    } else {
+        condition("Ready", "Unknown", "NodeStatusUnknown")
+    };
+    let status = json!({"status": {"conditions": [ready]}});
+    Api::<Node>::all(client.clone())
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(&status))
+        .await
+        .with_context(|| format!("write whether node {name} is ready"))?;
+    Ok(())
+}
+
+/// Deletes the Node, as a cloud controller does once its instance is gone, and its pods, as the pod collector does.
+pub(super) async fn remove(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
+    let at_once = DeleteParams::default().grace_period(0);
+    for component in static_pods(facts) {
+        let name = format!("{component}-{}", facts.name);
+        gone(pods.delete(&name, &at_once).await.map(drop)).with_context(|| format!("delete pod {name}"))?;
+    }
+    let nodes = Api::<Node>::all(client.clone());
+    let deleted = nodes.delete(&facts.name, &DeleteParams::default()).await.map(drop);
+    gone(deleted).with_context(|| format!("delete node {}", facts.name))
+}
+
+fn gone(deleted: kube::Result<()>) -> kube::Result<()> {
+    match deleted {
+        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+        other => other,
+    }
+}
+
+async fn apply<K>(api: &Api<K>, name: &str, object: &Value) -> anyhow::Result<()>
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let parameters = PatchParams::apply("kubelet").force();
+    api.patch(name, &parameters, &Patch::Apply(object))
+        .await
+        .with_context(|| format!("write {name}"))?;
+    Ok(())
+}
+
+fn static_pods(facts: &NodeFacts) -> Vec<&'static str> {
+    let etcd = facts.kubelet_port.map(|_| ETCD_POD);
+    let pods = STATIC_PODS.into_iter().chain(etcd);
+    pods.filter(|_| facts.control_plane).collect()
+}
+
+fn node(facts: &NodeFacts) -> Value {
+    let mut labels = facts.registration.labels.clone();
+    labels.insert("kubernetes.io/hostname".to_owned(), facts.name.clone());
+    labels.insert("topology.kubernetes.io/zone".to_owned(), facts.zone.clone());
+    if facts.control_plane {
+        labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
+    }
+    let kubeadms_own = facts
+        .control_plane
+        .then(|| json!({"key": CONTROL_PLANE_LABEL, "effect": "NoSchedule"}));
+    let taints = facts.registration.taints.clone();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": facts.name, "labels": labels},
+        "spec": {
+            "providerID": facts.provider_id,
+            "taints": taints.unwrap_or_else(|| kubeadms_own.into_iter().collect()),
+        },
+    })
+}
+
+fn status(facts: &NodeFacts) -> Value {
+    let version = &facts.kubelet_version;
+    let pressures = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+    let mut conditions: Vec<_> = pressures
+        .map(|pressure| condition(pressure, "False", "KubeletHasNo"))
+        .into();
+    conditions.push(condition("Ready", "True", "KubeletReady"));
+    json!({
+        "conditions": conditions,
+        // The API server of the cluster, on this host too, dials the kubelet here.
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": facts.name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.kubelet_port.unwrap_or_default()}},
+        "nodeInfo": {
+            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "containerd://2.1.0",
+            "kernelVersion": "6.12.0", "kubeProxyVersion": "", "kubeletVersion": version, "machineID": "",
+            "operatingSystem": "linux", "osImage": "Simulated", "systemUUID": "",
+        },
+    })
+}
+
+fn condition(name: &str, status: &str, reason: &str) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({"type": name, "status": status, "reason": reason, "lastHeartbeatTime": now, "lastTransitionTime": now})
+}
+
+fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": SYSTEM,
+            "labels": {"component": component, "tier": "control-plane"},
+            // Of any value: it tells that the pod is the mirror of a static one.
+            "annotations": {"kubernetes.io/config.mirror": "simulated"},
+        },
+        "spec": {
+            "nodeName": facts.name,
+            "hostNetwork": true,
+            "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:{}", facts.kubelet_version)}],
+        },
+    })
+}

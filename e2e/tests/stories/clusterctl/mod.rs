@@ -1,0 +1,3 @@
+//! clusterctl, as users run it, on management clusters into which it has installed everything.
+
+mod templates;

@@ -1,0 +1,114 @@
+//! Machines that are not well are replaced: by MachineHealthCheck, and by the control plane itself.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::ensure;
+use capa_e2e::aws_proxy::computers::Boot;
+use capa_e2e::eventually;
+use kube::ResourceExt;
+
+use super::whole::{KubeadmCluster, NODES_WITHIN, Story, instance_of, is_control_plane};
+use crate::stories::scenario::CORE;
+
+/// A MachineHealthCheck for the machines with this label. `startup` is how many seconds a node may take to appear.
+async fn watch(cluster: &KubeadmCluster<'_>, name: &str, label: &str, startup: u32) -> anyhow::Result<()> {
+    let health_check = format!(
+        "
+apiVersion: {CORE}
+kind: MachineHealthCheck
+metadata: {{name: {name}}}
+spec:
+  clusterName: {cluster}
+  selector: {{matchLabels: {{{label}}}}}
+  checks:
+    nodeStartupTimeoutSeconds: {startup}
+    unhealthyNodeConditions:
+    - {{type: Ready, status: Unknown, timeoutSeconds: 5}}
+    - {{type: Ready, status: \"False\", timeoutSeconds: 5}}
+",
+        cluster = cluster.name
+    );
+    cluster.scenario.environment.apply(&health_check).await?;
+    Ok(())
+}
+
+/// Waits until none of these instances belongs to a Machine any more.
+async fn replaced(cluster: &KubeadmCluster<'_>, sick: &BTreeSet<String>) -> anyhow::Result<()> {
+    eventually(NODES_WITHIN, &format!("{sick:?} to be replaced"), async || {
+        let machines = cluster.machines().await?;
+        let kept: Vec<_> = machines
+            .iter()
+            .map(instance_of)
+            .filter(|id| sick.contains(id))
+            .collect();
+        ensure!(kept.is_empty(), "these are still there: {kept:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow::Result<()> {
+    let story = Story::begin("healing").await?;
+    let cluster = story.cluster("dev").await?;
+    cluster.control_plane(3).await?;
+    cluster.workers(2).await?;
+    let machines = cluster.ready(3, 2).await?;
+    watch(&cluster, "control-plane", "cluster.x-k8s.io/control-plane: ''", 120).await?;
+    watch(&cluster, "workers", "deployment: dev", 40).await?;
+
+    let (planes, workers): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| is_control_plane(machine));
+    let mut sick = BTreeSet::new();
+    if let ([plane, ..], [terminated, stopped]) = (planes.as_slice(), workers.as_slice()) {
+        sick.extend([plane, terminated, stopped].map(|machine| instance_of(machine)));
+        story.scenario.user.terminate(&instance_of(plane)).await?;
+        story.scenario.user.terminate(&instance_of(terminated)).await?;
+        story.scenario.user.stop(&instance_of(stopped)).await?;
+    }
+    assert_eq!(sick.len(), 3);
+    replaced(&cluster, &sick).await?;
+    cluster.ready(3, 2).await?;
+
+    // What never boots has no node that could be unhealthy.
+    story.aws().set_boot("dev-workers", Boot::Never);
+    cluster.change_workers(serde_json::json!({"replicas": 3})).await?;
+    let never = eventually(NODES_WITHIN, "the third worker to run", async || {
+        let machines = cluster.machines().await?;
+        let waiting = machines
+            .iter()
+            .find(|machine| machine.data["status"]["phase"] == "Provisioned");
+        let waiting = waiting.map(instance_of);
+        waiting.ok_or_else(|| anyhow::anyhow!("no machine is Provisioned"))
+    })
+    .await?;
+    story.aws().set_boot("dev-workers", Boot::Normal);
+    replaced(&cluster, &BTreeSet::from([never])).await?;
+    let healed = cluster.ready(3, 3).await?;
+    let names: Vec<_> = healed.iter().map(ResourceExt::name_any).collect();
+    let launches = story.aws().manager_journal().of("RunInstances").len();
+    assert_eq!(launches, 5 + 3 + 2, "one launch a machine, now {names:?}");
+
+    cluster.delete().await?;
+    story.end().await
+}
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_that_takes_its_time_to_boot_is_waited_for() -> anyhow::Result<()> {
+        let story = Story::begin("slow-boot").await?;
+        let cluster = story.cluster("dev").await?;
+        story
+            .aws()
+            .set_boot("dev-workers", Boot::After(Duration::from_secs(20)));
+        cluster.control_plane(1).await?;
+        cluster.workers(1).await?;
+        watch(&cluster, "workers", "deployment: dev", 120).await?;
+        cluster.ready(1, 1).await?;
+        assert_eq!(story.aws().manager_journal().of("RunInstances").len(), 2);
+        cluster.delete().await?;
+        story.end().await
+    }
+}

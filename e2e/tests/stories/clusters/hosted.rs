@@ -1,0 +1,148 @@
+//! Clusters whose control plane is not ours: somebody hosts it, or nobody says anything of it.
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use capa_e2e::fixtures;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::whole::{KubeadmCluster, PORT, Story};
+use crate::stories::machines::{INLINE, machine};
+use crate::stories::scenario::CORE;
+
+/// What the provider of a control plane kind brings along: the bootstrap provider reads the version of the control plane.
+const READS_STAND_INS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bootstrap-reads-stand-ins}
+rules: [{apiGroups: [controlplane.cluster.x-k8s.io], resources: [standins], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bootstrap-reads-stand-ins}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstrap-reads-stand-ins}
+subjects: [{kind: ServiceAccount, name: capi-kubeadm-bootstrap-manager, namespace: capi-kubeadm-bootstrap-system}]
+";
+
+/// Gives a cluster what whoever hosts its control plane would give it: the way to the API server that another cluster has.
+async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+    let secrets = guest.scenario.environment.api("v1", "Secret").await?;
+    for part in ["ca", "kubeconfig"] {
+        let data = secrets.get(&format!("{}-{part}", host.name)).await?.data["data"].clone();
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "cluster.x-k8s.io/secret",
+            "metadata": {
+                "name": format!("{}-{part}", guest.name),
+                "labels": {"cluster.x-k8s.io/cluster-name": guest.name},
+            },
+            "data": data,
+        });
+        guest.scenario.environment.apply(&secret.to_string()).await?;
+    }
+    Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
+        let story = Story::begin("hosted").await?;
+        let landlord = story.cluster_without_load_balancer("landlord");
+        landlord.control_plane(1).await?;
+        landlord.ready(1, 0).await?;
+
+        // As Kamaji and k0smotron do it: first the cluster without an endpoint, which its control plane learns later.
+        let guest = story.cluster_without_load_balancer("guest");
+        let scenario = &story.scenario;
+        scenario.environment.apply(&scenario.unmanaged("guest", "")).await?;
+        scenario.environment.apply(&fixtures::control_plane("guest")).await?;
+        scenario.environment.apply(READS_STAND_INS).await?;
+        let cluster = format!(
+            "
+apiVersion: {CORE}
+kind: Cluster
+metadata: {{name: guest}}
+spec:
+  clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
+  controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: StandIn, name: guest}}
+  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: guest}}
+"
+        );
+        scenario.environment.apply(&cluster).await?;
+        scenario.infrastructure_provisioned("guest").await?;
+        let waits = scenario.says("guest", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint");
+        waits.await?;
+
+        host(&guest, &landlord).await?;
+        let endpoint = json!({"host": landlord.host, "port": PORT});
+        let spec = json!({"spec": {"controlPlaneEndpoint": endpoint}});
+        scenario.patch(CORE, "Cluster", "guest", spec).await?;
+        let hosted = json!({"status": {
+            "externalManagedControlPlane": true,
+            "initialization": {"controlPlaneInitialized": true},
+            "conditions": [{"type": "Available", "status": "True", "reason": "Available", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        }});
+        let stand_ins = scenario
+            .environment
+            .api("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn")
+            .await?;
+        stand_ins
+            .patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted))
+            .await?;
+        scenario
+            .says("guest", "ControlPlaneEndpointReady", "True", "Ready")
+            .await?;
+        guest.workers(2).await?;
+        guest.ready(0, 2).await?;
+
+        // A cluster without any control plane of its own: its worker is told by hand whom to join.
+        let nobodys = story.cluster_without_load_balancer("nobodys");
+        host(&nobodys, &landlord).await?;
+        scenario.environment.apply(&nobodys.infrastructure()).await?;
+        scenario
+            .environment
+            .apply(&fixtures::cluster("nobodys", Some("AWSCluster")))
+            .await?;
+        let secret = format!(
+            "
+apiVersion: v1
+kind: Secret
+type: cluster.x-k8s.io/secret
+metadata: {{name: by-hand}}
+stringData: {{format: cloud-config, value: {}}}
+",
+            serde_json::Value::from(join_data(&guest).await?)
+        );
+        scenario.environment.apply(&secret).await?;
+        scenario
+            .environment
+            .apply(&machine("by-hand", "nobodys", INLINE))
+            .await?;
+        scenario.machine_ready("by-hand").await?;
+
+        let calls = story.aws().manager_journal();
+        let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
+        assert!(balancing.is_empty(), "there are no targets: {balancing}");
+        nobodys.delete().await?;
+        guest.delete().await?;
+        landlord.delete().await?;
+        story.end().await
+    }
+
+    /// The bootstrap data that a worker of this cluster joined with.
+    async fn join_data(cluster: &KubeadmCluster<'_>) -> anyhow::Result<String> {
+        let machine = cluster.machines().await?.into_iter().next().context("a worker")?;
+        let name = machine.data["spec"]["bootstrap"]["dataSecretName"]
+            .as_str()
+            .context("a Secret")?
+            .to_owned();
+        let secret = cluster.scenario.get("v1", "Secret", &name).await?;
+        let value = secret.data["data"]["value"].as_str().context("bootstrap data")?;
+        Ok(String::from_utf8(BASE64_STANDARD.decode(value)?)?)
+    }
+}

@@ -1,0 +1,12 @@
+//! Whole clusters: nodes that join, scale, roll, heal and go away.
+
+mod capacity;
+mod deletion;
+mod growth;
+mod healing;
+mod hosted;
+mod neighbours;
+mod resilience;
+mod rollout;
+mod topology;
+mod whole;

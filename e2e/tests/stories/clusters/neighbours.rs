@@ -1,0 +1,36 @@
+//! Two clusters of one name.
+
+use super::whole::{Story, instance_of};
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn clusters_of_one_name_in_two_namespaces_on_one_vpc_do_not_know_each_other() -> anyhow::Result<()> {
+        let story = Story::begin("same-name").await?;
+        let neighbour = Story::on(story.scenario.neighbour("same-name-too").await?).await?;
+        let (first, second) = (story.cluster("dev").await?, neighbour.cluster("dev").await?);
+        for cluster in [&first, &second] {
+            cluster.control_plane(1).await?;
+            cluster.workers(1).await?;
+        }
+        let (machines, others) = (first.ready(1, 1).await?, second.ready(1, 1).await?);
+        for machine in &others {
+            assert!(!machines.iter().any(|one| instance_of(one) == instance_of(machine)));
+        }
+        first.delete().await?;
+        second.ready(1, 1).await?;
+        assert_eq!(story.scenario.user.live_instances().await?.len(), 2);
+        second.delete().await?;
+
+        let metrics = neighbour.manager.metrics().await?;
+        let strays = metrics.sum("capa_instances_without_machine", &[]);
+        assert_eq!(
+            strays.unwrap_or_default().to_string(),
+            "0",
+            "the neighbour's instances are no strays"
+        );
+        story.end().await?;
+        neighbour.end().await
+    }
+}

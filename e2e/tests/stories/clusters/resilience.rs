@@ -1,0 +1,157 @@
+//! What Cluster API's own tests of providers ask of a whole cluster: objects come back to what they were, and stay so.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use capa_e2e::eventually;
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, Story};
+use crate::stories::scenario::{CORE, OURS};
+
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
+
+/// The kinds whose objects a cluster consists of.
+const KINDS: [(&str, &str); 10] = [
+    (OURS, "AWSCluster"),
+    (OURS, "AWSMachine"),
+    (OURS, "AWSMachineTemplate"),
+    (CORE, "Cluster"),
+    (CORE, "Machine"),
+    (CORE, "MachineSet"),
+    (CORE, "MachineDeployment"),
+    (CONTROL_PLANE, "KubeadmControlPlane"),
+    (BOOTSTRAP, "KubeadmConfig"),
+    (BOOTSTRAP, "KubeadmConfigTemplate"),
+];
+
+/// All objects of the namespace of some kinds, by kind and name.
+async fn objects(story: &Story, kinds: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
+    let mut objects = BTreeMap::new();
+    for (api_version, kind) in kinds {
+        let api = story.scenario.environment.api(api_version, kind).await?;
+        for object in api.list(&ListParams::default()).await?.items {
+            objects.insert(format!("{kind}/{}", object.name_any()), object);
+        }
+    }
+    Ok(objects)
+}
+
+/// One thing that each object says of itself.
+fn each(objects: &BTreeMap<String, DynamicObject>, what: impl Fn(&DynamicObject) -> Value) -> BTreeMap<String, Value> {
+    let said = objects.iter().map(|(name, object)| (name.clone(), what(object)));
+    said.collect()
+}
+
+/// Owners, without the order in which they came.
+fn owners(object: &DynamicObject) -> Value {
+    let mut owners: Vec<_> = object
+        .owner_references()
+        .iter()
+        .map(|owner| json!(owner).to_string())
+        .collect();
+    owners.sort();
+    json!(owners)
+}
+
+fn finalizers(object: &DynamicObject) -> Value {
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.sort();
+    json!(finalizers)
+}
+
+/// Takes one field of the metadata off our objects, and waits until each has again what it had.
+async fn comes_back(story: &Story, field: &str, what: fn(&DynamicObject) -> Value) -> anyhow::Result<()> {
+    let ours = &KINDS[..3];
+    let before = objects(story, ours).await?;
+    for (name, object) in &before {
+        let (kind, name) = name.split_once('/').unwrap_or_default();
+        let api = story.scenario.environment.api(OURS, kind).await?;
+        if what(object).as_array().is_none_or(Vec::is_empty) {
+            continue;
+        }
+        let removal = json!({"metadata": {field: null}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(removal)).await?;
+    }
+    let expected = each(&before, what);
+    eventually(NODES_WITHIN, &format!("{field} to come back"), async || {
+        let now = each(&objects(story, ours).await?, what);
+        ensure!(now == expected, "they were {expected:#?} and are {now:#?}");
+        Ok(())
+    })
+    .await
+}
+
+/// A label that is given to the MachineDeployment's machines reaches them without a new machine.
+async fn label_reaches_machines(story: &Story, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+    let label = json!({"metadata": {"labels": {"team": "blue"}}});
+    cluster.change_workers(json!({"template": label})).await?;
+    eventually(NODES_WITHIN, "the label to reach the worker", async || {
+        let machines = objects(story, &KINDS[1..2]).await?;
+        let labelled = machines
+            .values()
+            .filter(|machine| machine.labels().get("team").is_some_and(|team| team == "blue"));
+        ensure!(labelled.count() == 1, "no AWSMachine has it");
+        Ok(())
+    })
+    .await?;
+    cluster.ready(1, 1).await?;
+    let launches = story.aws().manager_journal().of("RunInstances");
+    ensure!(launches.len() == 2, "no other machine: {launches}");
+    Ok(())
+}
+
+/// Fails if any object of the cluster is written within this time.
+async fn stays(story: &Story, time: Duration) -> anyhow::Result<()> {
+    let version = |object: &DynamicObject| json!(object.resource_version());
+    // Conditions of the last changes settle first.
+    let mut last = each(&objects(story, &KINDS).await?, version);
+    eventually(
+        NODES_WITHIN,
+        "everything to be written for some seconds no more",
+        async || {
+            let quiet = Instant::now();
+            while quiet.elapsed() < Duration::from_secs(5) {
+                let now = each(&objects(story, &KINDS).await?, version);
+                let same = now == last;
+                last = now;
+                ensure!(same, "something was written");
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    let began = Instant::now();
+    while began.elapsed() < time {
+        let now = each(&objects(story, &KINDS).await?, version);
+        ensure!(now == last, "objects were {last:#?} and are {now:#?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn objects_of_a_cluster_come_back_to_what_they_were_and_then_nobody_writes_for_two_minutes()
+    -> anyhow::Result<()> {
+        let story = Story::begin("resilience").await?;
+        let cluster = story.cluster("dev").await?;
+        cluster.control_plane(1).await?;
+        cluster.workers(1).await?;
+        cluster.ready(1, 1).await?;
+        comes_back(&story, "ownerReferences", owners).await?;
+        comes_back(&story, "finalizers", finalizers).await?;
+        label_reaches_machines(&story, &cluster).await?;
+        let mark = story.aws().mark();
+        stays(&story, Duration::from_secs(120)).await?;
+        let written = story.aws().journal_since(mark).mutating();
+        assert!(written.is_empty(), "{written}");
+        cluster.delete().await?;
+        story.end().await
+    }
+}

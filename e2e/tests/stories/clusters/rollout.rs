@@ -1,0 +1,111 @@
+//! Machines are replaced by newer ones.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use capa_e2e::{eventually, moto};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use super::whole::{KubeadmCluster, NEXT_VERSION, NODES_WITHIN, Story, VERSION, instance_of, is_control_plane};
+use crate::stories::scenario::{CORE, template};
+
+fn instances<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> BTreeSet<String> {
+    machines.into_iter().map(instance_of).collect()
+}
+
+/// Upgrades the control plane as a user does: with a new image, that has the new version.
+async fn upgrade(story: &Story, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+    let image = story.scenario.user.register_image("next-version").await?;
+    story.aws().set_image_version(moto::IMAGE_ID, VERSION);
+    story.aws().set_image_version(&image, NEXT_VERSION);
+    let template = template(&format!("{}-next", cluster.name), "").replace(moto::IMAGE_ID, &image);
+    story.scenario.environment.apply(&template).await?;
+    let reference = json!({"infrastructureRef": {"name": format!("{}-next", cluster.name)}});
+    let spec = json!({"version": NEXT_VERSION, "machineTemplate": {"spec": reference}});
+    cluster.change_control_plane(spec).await
+}
+
+/// Refers the MachineDeployment to another template of ours.
+async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Result<()> {
+    let template = format!("{}-{role}", cluster.name);
+    let spec = json!({"template": {"spec": {"infrastructureRef": {"name": template}}}});
+    cluster.change_workers(spec).await
+}
+
+#[tokio::test]
+async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
+    let story = Story::begin("rollout").await?;
+    let cluster = story.cluster("dev").await?;
+    cluster.control_plane(3).await?;
+    cluster.workers(2).await?;
+    let before = cluster.ready(3, 2).await?;
+
+    upgrade(&story, &cluster).await?;
+    cluster
+        .machine_template("large", "      rootVolume: {size: 100}")
+        .await?;
+    take_template(&cluster, "large").await?;
+    let replaced = format!("all machines of {} to be others", cluster.name);
+    eventually(NODES_WITHIN, &replaced, async || {
+        let now = cluster.machines().await?;
+        let kept: Vec<_> = instances(&now).intersection(&instances(&before)).cloned().collect();
+        ensure!(kept.is_empty(), "these are still there: {kept:?}");
+        Ok(())
+    })
+    .await?;
+    let after = cluster.ready(3, 2).await?;
+    for machine in after.iter().filter(|machine| is_control_plane(machine)) {
+        assert_eq!(machine.data["status"]["nodeInfo"]["kubeletVersion"], NEXT_VERSION);
+    }
+    let launches = story.aws().manager_journal().of("RunInstances");
+    let large = |call: &&capa_e2e::aws_proxy::Call| {
+        let sizes = call.parameters.iter();
+        sizes
+            .into_iter()
+            .any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
+    };
+    assert_eq!(launches.calls().iter().filter(large).count(), 2, "{launches}");
+    assert_eq!(launches.len(), 10, "one launch a machine: {launches}");
+
+    cluster.delete().await?;
+    story.end().await
+}
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {
+        let story = Story::begin("paused-rollout").await?;
+        let cluster = story.cluster("dev").await?;
+        cluster.control_plane(3).await?;
+        cluster.ready(3, 0).await?;
+        let launches = || story.aws().manager_journal().of("RunInstances").len();
+
+        // The first machine of the rollout is on its way when everything stops.
+        upgrade(&story, &cluster).await?;
+        eventually(NODES_WITHIN, "the rollout to launch a machine", async || {
+            ensure!(launches() == 4, "{} launches", launches());
+            Ok(())
+        })
+        .await?;
+        let pause = |paused: bool| json!({"spec": {"paused": paused}});
+        story.scenario.patch(CORE, "Cluster", "dev", pause(true)).await?;
+        for machine in story.scenario.machines().await? {
+            let name = machine.metadata.name.unwrap_or_default();
+            story
+                .scenario
+                .condition("AWSMachine", &name, "Paused", "True", "Paused")
+                .await?;
+        }
+        let mark = story.aws().mark();
+        story.scenario.patch(CORE, "Cluster", "dev", pause(false)).await?;
+        let paused = story.aws().journal_since(mark);
+        cluster.ready(3, 0).await?;
+        assert_eq!(launches(), 6, "{paused}");
+
+        cluster.delete().await?;
+        story.end().await
+    }
+}

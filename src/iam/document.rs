@@ -1,0 +1,99 @@
+//! The generated parts of `docs/iam.md`.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use capa_aws::actions::{ACTIONS, Access, Action, Condition, Grant, Named, Resources};
+
+use super::nodes::{NEEDS, Nodes};
+use super::policy::{Given, Partition, Policy};
+
+/// Names and contents of all parts.
+pub(super) fn parts() -> Result<[(&'static str, String); 3]> {
+    let policy = Policy::of_controller(&Given::default_of(Partition::Aws)).json()?;
+    Ok([
+        ("iam-actions", actions()),
+        ("iam-controller-policy", format!("```json\n{policy}\n```\n")),
+        ("iam-nodes", nodes()),
+    ])
+}
+
+/// The controller's actions.
+pub(super) fn actions() -> String {
+    let mut table = "| permission | access | allowed on | what for |\n| --- | --- | --- | --- |\n".to_owned();
+    for action in ACTIONS {
+        let Action { service, name, why, .. } = action;
+        let on: Vec<_> = action.grants.iter().map(allowed_on).collect();
+        let on = if on.is_empty() { "–".to_owned() } else { on.join("; ") };
+        let access = access(action.access);
+        let _ = writeln!(table, "| `{service}:{name}` | {access} | {on} | {why} |");
+    }
+    table
+}
+
+/// The actions of programs on nodes.
+fn nodes() -> String {
+    let mut table = "| statement | on | permissions | what for |\n| --- | --- | --- | --- |\n".to_owned();
+    for need in NEEDS {
+        let on = match need.on {
+            Nodes::All => "all nodes",
+            Nodes::ControlPlane => "control plane",
+        };
+        let actions: Vec<_> = need.actions.iter().map(|action| format!("`{action}`")).collect();
+        let _ = writeln!(
+            table,
+            "| {} | {on} | {} | {} |",
+            need.name,
+            actions.join(", "),
+            need.why
+        );
+    }
+    table
+}
+
+const fn access(access: Access) -> &'static str {
+    match access {
+        Access::List => "list",
+        Access::Read => "read",
+        Access::Write => "write",
+        Access::Tagging => "tagging",
+        Access::Permissions => "permissions",
+    }
+}
+
+fn allowed_on(grant: &Grant) -> String {
+    let on = match grant.resources {
+        Resources::All => "everything".to_owned(),
+        Resources::Arns(arns) => {
+            let kinds: Vec<_> = arns.iter().filter_map(|arn| arn.rsplit(':').next()).collect();
+            format!("`{}`", kinds.join("`, `"))
+        }
+        Resources::Named(Named::MachineRoles) => "the roles of `--pass-role`".to_owned(),
+        Resources::Named(Named::IdentityRoles) => "the roles of `--assume-role`".to_owned(),
+        Resources::Named(Named::EncryptionKeys) => "the keys of `--kms-key`".to_owned(),
+    };
+    let condition = match grant.condition {
+        Condition::Always => return on,
+        Condition::MarkedAtLaunch => "when they get the provider's role tag",
+        Condition::Marked => "with the provider's role tag",
+        Condition::WithinLaunch => "within RunInstances",
+        Condition::PassedToInstance => "for instances",
+        Condition::ThroughEc2 => "through EC2",
+        Condition::GrantedToAws => "for AWS's own services",
+    };
+    format!("{on} {condition}")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::markdown;
+
+    #[test]
+    fn the_documentation_has_what_the_table_generates() {
+        let written = include_str!("../../docs/iam.md");
+        for (name, content) in super::parts().expect("all parts") {
+            let updated = markdown::with_part(written, name, &content).expect("docs/iam.md has the markers");
+            assert!(written == updated, "docs/iam.md is not up to date: run `make generate`");
+        }
+    }
+}

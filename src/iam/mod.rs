@@ -1,0 +1,188 @@
+//! `capa-rs iam`: the least IAM policies, made from the table of what the provider calls.
+
+mod document;
+mod nodes;
+mod policy;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+
+use self::nodes::Nodes;
+use self::policy::{Given, Partition, Policy};
+use crate::markdown;
+
+/// Flags of `capa-rs iam`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  capa-rs iam --pass-role arn:aws:iam::123456789012:role/nodes > controller.json\n  \
+                        aws iam create-policy --policy-name capa-rs --policy-document file://controller.json"
+)]
+pub(crate) struct Flags {
+    /// Whose policy.
+    #[arg(value_enum, default_value_t = Subject::Controller)]
+    subject: Subject,
+
+    /// Part of AWS that the ARNs in the policy belong to.
+    #[arg(long, value_enum, default_value_t = Partition::Aws)]
+    partition: Partition,
+
+    /// Role in the instance profile of machines, as an ARN; may be given several times, `*` stands for anything. Default:
+    /// the roles that clusterawsadm makes.
+    #[arg(long, value_name = "ARN")]
+    pass_role: Vec<String>,
+
+    /// Role of an AWSClusterRoleIdentity, as an ARN; may be given several times. Without any, the controller may assume
+    /// none.
+    #[arg(long, value_name = "ARN")]
+    assume_role: Vec<String>,
+
+    /// Customer managed key of volumes and encrypted images, as an ARN; may be given several times.
+    #[arg(long, value_name = "ARN")]
+    kms_key: Vec<String>,
+
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Output::Json)]
+    output: Output,
+
+    /// Write the generated parts of this Markdown file anew instead of printing.
+    #[arg(long, value_name = "FILE", hide = true)]
+    update: Option<PathBuf>,
+}
+
+/// Who gets a policy.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Subject {
+    /// The manager, and roles that it assumes.
+    Controller,
+    /// Instance profile of control plane nodes.
+    ControlPlane,
+    /// Instance profile of worker nodes.
+    Node,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// A policy document, ready for `aws iam create-policy`.
+    Json,
+    /// The permissions alone, one a line.
+    Actions,
+}
+
+pub(crate) fn run(flags: &Flags) -> Result<()> {
+    if let Some(file) = &flags.update {
+        return document::parts()?
+            .iter()
+            .try_for_each(|(name, content)| markdown::update(file, name, content));
+    }
+    Ok(io::stdout().lock().write_all(printed(flags)?.as_bytes())?)
+}
+
+fn printed(flags: &Flags) -> Result<String> {
+    let policy = match flags.subject {
+        Subject::Controller => Policy::of_controller(&given(flags)?),
+        Subject::ControlPlane => nodes::policy(Nodes::ControlPlane, flags.partition),
+        Subject::Node => nodes::policy(Nodes::All, flags.partition),
+    };
+    match flags.output {
+        Output::Json => Ok(policy.json()? + "\n"),
+        Output::Actions => {
+            let mut actions: Vec<_> = policy
+                .statement
+                .into_iter()
+                .flat_map(|statement| statement.action)
+                .collect();
+            actions.sort_unstable();
+            actions.dedup();
+            Ok(actions.join("\n") + "\n")
+        }
+    }
+}
+
+fn given(flags: &Flags) -> Result<Given> {
+    let default = Given::default_of(flags.partition);
+    let arns = |flag: &str, service: &str, kind: &str, arns: &[String]| {
+        for arn in arns {
+            let prefix = flags.partition.arn(&format!("{service}:"));
+            ensure!(
+                arn.starts_with(&prefix) && arn.contains(kind),
+                "--{flag} {arn}: want an ARN that begins with {prefix} and has {kind} in it"
+            );
+        }
+        Ok(arns.to_vec())
+    };
+    let machine_roles = arns("pass-role", "iam", ":role/", &flags.pass_role)?;
+    Ok(Given {
+        machine_roles: if machine_roles.is_empty() {
+            default.machine_roles
+        } else {
+            machine_roles
+        },
+        identity_roles: arns("assume-role", "iam", ":role/", &flags.assume_role)?,
+        encryption_keys: arns("kms-key", "kms", ":key/", &flags.kms_key)?,
+        ..default
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn print(line: &str) -> Result<String> {
+        let line = Line::try_parse_from(line.split(' ')).expect("a command line");
+        printed(&line.flags)
+    }
+
+    #[test]
+    fn roles_and_keys_that_are_named_are_in_the_policy() {
+        let text = print(
+            "iam --pass-role arn:aws:iam::1:role/a --pass-role arn:aws:iam::1:role/b \
+             --assume-role arn:aws:iam::2:role/c --kms-key arn:aws:kms:eu-west-1:1:key/d",
+        );
+        let text = text.expect("a policy");
+        for arn in ["arn:aws:iam::1:role/a", "role/b", "role/c", "key/d"] {
+            assert!(text.contains(arn), "{arn} is not in {text}");
+        }
+        assert!(!text.contains("sigs.k8s.io\""), "the default is still there: {text}");
+    }
+
+    #[test]
+    fn what_is_no_role_or_of_another_partition_is_refused_with_its_flag() {
+        for line in [
+            "iam --pass-role arn:aws:iam::1:instance-profile/a",
+            "iam --pass-role nodes",
+            "iam --partition aws-cn --assume-role arn:aws:iam::1:role/a",
+            "iam --kms-key alias/a",
+        ] {
+            let error = print(line).expect_err(line).to_string();
+            assert!(
+                error.starts_with("--") && error.contains("want an ARN"),
+                "{line}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn actions_are_listed_once_and_in_order() {
+        let text = print("iam node --output actions").expect("actions");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines.is_sorted() && lines.contains(&"ecr:GetAuthorizationToken"),
+            "{text}"
+        );
+        assert!(!text.contains("elasticloadbalancing"), "{text}");
+        let text = print("iam control-plane --output actions").expect("actions");
+        assert!(text.contains("elasticloadbalancing:CreateLoadBalancer\n"), "{text}");
+        assert_eq!(text.matches("ec2:CreateTags\n").count(), 1, "{text}");
+    }
+}

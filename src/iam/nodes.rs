@@ -1,0 +1,228 @@
+//! What the programs on nodes need, as far as the instance profile gives it to them. None of it is the provider's own.
+
+use super::policy::{Conditions, Partition, Policy, Statement, when};
+
+/// What one program needs.
+pub(super) struct Need {
+    /// Id of the statement.
+    pub(super) name: &'static str,
+    pub(super) on: Nodes,
+    pub(super) actions: &'static [&'static str],
+    /// ARNs without `arn:<partition>:`; empty for all resources.
+    resources: &'static [&'static str],
+    condition: Option<(&'static str, &'static str, &'static str)>,
+    pub(super) why: &'static str,
+}
+
+/// Which nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nodes {
+    All,
+    ControlPlane,
+}
+
+/// All needs. The cloud controller manager and the volume driver are taken to run on control plane nodes.
+pub(super) const NEEDS: &[Need] = &[
+    Need {
+        name: "NodeIdentity",
+        on: Nodes::All,
+        actions: &["ec2:DescribeInstances", "ec2:DescribeRegions"],
+        resources: &[],
+        condition: None,
+        why: "programs of the AWS cloud provider find the instance they run on",
+    },
+    Need {
+        name: "ContainerImages",
+        on: Nodes::All,
+        actions: &[
+            "ecr:BatchCheckLayerAvailability",
+            "ecr:BatchGetImage",
+            "ecr:DescribeRepositories",
+            "ecr:GetAuthorizationToken",
+            "ecr:GetDownloadUrlForLayer",
+            "ecr:GetRepositoryPolicy",
+            "ecr:ListImages",
+        ],
+        resources: &[],
+        condition: None,
+        why: "the kubelet pulls images from ECR",
+    },
+    Need {
+        name: "PodNetwork",
+        on: Nodes::All,
+        actions: &[
+            "ec2:AssignIpv6Addresses",
+            "ec2:DescribeInstanceTypes",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribeTags",
+        ],
+        resources: &[],
+        condition: None,
+        why: "the VPC CNI with IPv6; leave it out with a CNI that does not use AWS",
+    },
+    Need {
+        name: "PodNetworkTags",
+        on: Nodes::All,
+        actions: &["ec2:CreateTags"],
+        resources: &["ec2:*:*:network-interface/*"],
+        condition: None,
+        why: "the same",
+    },
+    Need {
+        name: "NodesAndRoutes",
+        on: Nodes::ControlPlane,
+        actions: &[
+            "autoscaling:DescribeAutoScalingGroups",
+            "autoscaling:DescribeLaunchConfigurations",
+            "autoscaling:DescribeTags",
+            "ec2:CreateRoute",
+            "ec2:DeleteRoute",
+            "ec2:DescribeImages",
+            "ec2:DescribeRouteTables",
+            "ec2:DescribeSubnets",
+            "ec2:DescribeVpcs",
+            "ec2:ModifyInstanceAttribute",
+        ],
+        resources: &[],
+        condition: None,
+        why: "the cloud controller manager describes nodes and, where it is told to, keeps routes of pod networks; the \
+              cluster autoscaler looks at groups",
+    },
+    Need {
+        name: "ServiceLoadBalancers",
+        on: Nodes::ControlPlane,
+        actions: &[
+            "ec2:AuthorizeSecurityGroupIngress",
+            "ec2:CreateSecurityGroup",
+            "ec2:DeleteSecurityGroup",
+            "ec2:DescribeSecurityGroups",
+            "ec2:RevokeSecurityGroupIngress",
+            "elasticloadbalancing:AddTags",
+            "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer",
+            "elasticloadbalancing:AttachLoadBalancerToSubnets",
+            "elasticloadbalancing:ConfigureHealthCheck",
+            "elasticloadbalancing:CreateListener",
+            "elasticloadbalancing:CreateLoadBalancer",
+            "elasticloadbalancing:CreateLoadBalancerListeners",
+            "elasticloadbalancing:CreateLoadBalancerPolicy",
+            "elasticloadbalancing:CreateTargetGroup",
+            "elasticloadbalancing:DeleteListener",
+            "elasticloadbalancing:DeleteLoadBalancer",
+            "elasticloadbalancing:DeleteLoadBalancerListeners",
+            "elasticloadbalancing:DeleteTargetGroup",
+            "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+            "elasticloadbalancing:DeregisterTargets",
+            "elasticloadbalancing:DescribeListeners",
+            "elasticloadbalancing:DescribeLoadBalancerAttributes",
+            "elasticloadbalancing:DescribeLoadBalancerPolicies",
+            "elasticloadbalancing:DescribeLoadBalancers",
+            "elasticloadbalancing:DescribeTargetGroups",
+            "elasticloadbalancing:DescribeTargetHealth",
+            "elasticloadbalancing:DetachLoadBalancerFromSubnets",
+            "elasticloadbalancing:ModifyListener",
+            "elasticloadbalancing:ModifyLoadBalancerAttributes",
+            "elasticloadbalancing:ModifyTargetGroup",
+            "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+            "elasticloadbalancing:RegisterTargets",
+            "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
+            "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+        ],
+        resources: &[],
+        condition: None,
+        why: "the cloud controller manager makes load balancers for Services",
+    },
+    Need {
+        name: "FirstLoadBalancer",
+        on: Nodes::ControlPlane,
+        actions: &["iam:CreateServiceLinkedRole"],
+        resources: &[
+            "iam::*:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing",
+        ],
+        condition: Some((
+            "StringEquals",
+            "iam:AWSServiceName",
+            "elasticloadbalancing.amazonaws.com",
+        )),
+        why: "the first load balancer of an account makes this role",
+    },
+    Need {
+        name: "Volumes",
+        on: Nodes::ControlPlane,
+        actions: &[
+            "ec2:AttachVolume",
+            "ec2:CreateVolume",
+            "ec2:DeleteVolume",
+            "ec2:DescribeVolumes",
+            "ec2:DetachVolume",
+            "ec2:ModifyVolume",
+            "kms:DescribeKey",
+        ],
+        resources: &[],
+        condition: None,
+        why: "the EBS CSI driver; leave it out where the driver has a role of its own",
+    },
+    Need {
+        name: "GroupAndVolumeTags",
+        on: Nodes::ControlPlane,
+        actions: &["ec2:CreateTags"],
+        resources: &["ec2:*:*:security-group/*", "ec2:*:*:volume/*"],
+        condition: None,
+        why: "security groups of Services and volumes are tagged as they are made",
+    },
+];
+
+/// The policy for these nodes; those of the control plane need what all need as well.
+pub(super) fn policy(nodes: Nodes, partition: Partition) -> Policy {
+    let needed = NEEDS
+        .iter()
+        .filter(|need| need.on == Nodes::All || nodes == Nodes::ControlPlane);
+    Policy::new(needed.map(|need| need.statement(partition)).collect())
+}
+
+impl Need {
+    fn statement(&self, partition: Partition) -> Statement {
+        let actions = self.actions.iter().map(|action| (*action).to_owned()).collect();
+        let resources = match self.resources {
+            [] => vec!["*".to_owned()],
+            some => some.iter().map(|arn| partition.arn(arn)).collect(),
+        };
+        let condition = match self.condition {
+            None => Conditions::new(),
+            Some((operator, key, value)) => when(operator, key, [value.to_owned()]),
+        };
+        Statement::allow(self.name, actions, resources, condition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actions(nodes: Nodes) -> Vec<(String, Vec<String>)> {
+        let statements = policy(nodes, Partition::Aws).statement;
+        let granted = statements.into_iter().flat_map(|statement| {
+            let on = statement.resource;
+            statement.action.into_iter().map(move |action| (action, on.clone()))
+        });
+        granted.collect()
+    }
+
+    #[test]
+    fn no_node_can_mark_or_end_a_machine() {
+        for (action, on) in actions(Nodes::ControlPlane) {
+            let about_instances = on.iter().any(|on| on == "*" || on.contains(":instance/"));
+            assert!(action != "ec2:CreateTags" || !about_instances, "{action} on {on:?}");
+            assert!(!["ec2:TerminateInstances", "ec2:RunInstances", "iam:PassRole"].contains(&action.as_str()));
+        }
+    }
+
+    #[test]
+    fn workers_change_nothing_but_addresses_and_tags_of_network_interfaces() {
+        let changes = actions(Nodes::All).into_iter().map(|(action, _)| action);
+        let reads = ["ec2:Describe", "ecr:Describe", "ecr:Get", "ecr:List", "ecr:Batch"];
+        let changes: Vec<_> = changes
+            .filter(|action| !reads.iter().any(|read| action.starts_with(read)))
+            .collect();
+        assert_eq!(changes, ["ec2:AssignIpv6Addresses", "ec2:CreateTags"]);
+    }
+}

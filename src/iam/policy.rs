@@ -1,0 +1,262 @@
+//! Policies as IAM reads them, and the controller's, made from the table of actions.
+
+use std::collections::BTreeMap;
+
+use capa_api::meta::{CONTROL_PLANE_ROLE_TAG_VALUE, NODE_ROLE_TAG_VALUE, ROLE_TAG};
+use capa_aws::actions::{ACTIONS, Condition, Grant, Named, Resources};
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A part of AWS with accounts of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Partition {
+    /// The regions outside China and GovCloud.
+    Aws,
+    /// China.
+    AwsCn,
+    /// GovCloud (US).
+    AwsUsGov,
+}
+
+impl Partition {
+    /// Its name in ARNs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::AwsCn => "aws-cn",
+            Self::AwsUsGov => "aws-us-gov",
+        }
+    }
+
+    /// What the names of a service's endpoints end in.
+    const fn domain(self) -> &'static str {
+        match self {
+            Self::Aws | Self::AwsUsGov => "amazonaws.com",
+            Self::AwsCn => "amazonaws.com.cn",
+        }
+    }
+
+    /// An ARN from what stands behind the partition in it.
+    pub(super) fn arn(self, rest: &str) -> String {
+        format!("arn:{}:{rest}", self.name())
+    }
+}
+
+/// What only the user can name, as ARNs.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) partition: Partition,
+    pub(super) machine_roles: Vec<String>,
+    pub(super) identity_roles: Vec<String>,
+    pub(super) encryption_keys: Vec<String>,
+}
+
+impl Given {
+    /// What stands in a policy when nothing is said: machines with the roles that `clusterawsadm` makes.
+    pub(super) fn default_of(partition: Partition) -> Self {
+        Self {
+            partition,
+            machine_roles: vec![partition.arn("iam::*:role/*.cluster-api-provider-aws.sigs.k8s.io")],
+            identity_roles: Vec::new(),
+            encryption_keys: Vec::new(),
+        }
+    }
+
+    fn resources(&self, resources: Resources) -> Vec<String> {
+        match resources {
+            Resources::All => vec!["*".to_owned()],
+            Resources::Arns(arns) => arns.iter().map(|arn| self.partition.arn(arn)).collect(),
+            Resources::Named(Named::MachineRoles) => self.machine_roles.clone(),
+            Resources::Named(Named::IdentityRoles) => self.identity_roles.clone(),
+            Resources::Named(Named::EncryptionKeys) => self.encryption_keys.clone(),
+        }
+    }
+
+    fn condition(&self, condition: Condition) -> Conditions {
+        let domain = self.partition.domain();
+        let marks = || [CONTROL_PLANE_ROLE_TAG_VALUE.to_owned(), NODE_ROLE_TAG_VALUE.to_owned()];
+        match condition {
+            Condition::Always => Conditions::new(),
+            Condition::MarkedAtLaunch => when("StringEquals", &format!("aws:RequestTag/{ROLE_TAG}"), marks()),
+            Condition::Marked => when("StringEquals", &format!("aws:ResourceTag/{ROLE_TAG}"), marks()),
+            Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", ["RunInstances".to_owned()]),
+            Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
+            Condition::ThroughEc2 => when("StringLike", "kms:ViaService", [format!("ec2.*.{domain}")]),
+            Condition::GrantedToAws => when("Bool", "kms:GrantIsForAWSResource", ["true".to_owned()]),
+        }
+    }
+}
+
+/// Values by operator and key.
+pub(super) type Conditions = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+/// One condition.
+pub(super) fn when(operator: &str, key: &str, values: impl Into<Vec<String>>) -> Conditions {
+    BTreeMap::from([(operator.to_owned(), BTreeMap::from([(key.to_owned(), values.into())]))])
+}
+
+/// A policy document.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Policy {
+    version: &'static str,
+    pub(super) statement: Vec<Statement>,
+}
+
+/// A statement that allows something.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Statement {
+    pub(super) sid: String,
+    effect: &'static str,
+    pub(super) action: Vec<String>,
+    pub(super) resource: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) condition: Conditions,
+}
+
+impl Statement {
+    /// Allows the actions on the resources.
+    pub(super) fn allow(sid: &str, action: Vec<String>, resource: Vec<String>, condition: Conditions) -> Self {
+        Self {
+            sid: sid.to_owned(),
+            effect: "Allow",
+            action,
+            resource,
+            condition,
+        }
+    }
+}
+
+impl Policy {
+    pub(super) fn new(statement: Vec<Statement>) -> Self {
+        Self {
+            version: "2012-10-17",
+            statement,
+        }
+    }
+
+    /// What the controller needs: one statement for each grant of the table that there is a resource for.
+    pub(super) fn of_controller(given: &Given) -> Self {
+        let mut statements: Vec<Statement> = Vec::new();
+        for (action, grant) in ACTIONS
+            .iter()
+            .flat_map(|action| action.grants.iter().map(move |grant| (action, grant)))
+        {
+            let name = format!("{}:{}", action.service, action.name);
+            if let Some(statement) = statements.iter_mut().find(|statement| statement.sid == grant.name) {
+                statement.action.push(name);
+                continue;
+            }
+            let Grant {
+                resources, condition, ..
+            } = *grant;
+            let resources = given.resources(resources);
+            if !resources.is_empty() {
+                let condition = given.condition(condition);
+                statements.push(Statement::allow(grant.name, vec![name], resources, condition));
+            }
+        }
+        Self::new(statements)
+    }
+
+    /// As JSON that `aws iam create-policy` takes.
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// IAM's limit for a managed policy, whitespace not counted.
+    const LONGEST: usize = 6144;
+
+    fn json_of(policy: &Policy) -> Value {
+        serde_json::to_value(policy).expect("a policy")
+    }
+
+    fn statement(policy: &Policy, sid: &str) -> Value {
+        let statements = json_of(policy)["Statement"].as_array().cloned().unwrap_or_default();
+        let mut found = statements.into_iter().filter(|statement| statement["Sid"] == sid);
+        found.next().unwrap_or_default()
+    }
+
+    fn full(partition: Partition) -> Policy {
+        Policy::of_controller(&Given {
+            identity_roles: vec![partition.arn("iam::123456789012:role/team-a")],
+            encryption_keys: vec![partition.arn("kms:eu-west-1:123456789012:key/1")],
+            ..Given::default_of(partition)
+        })
+    }
+
+    #[test]
+    fn machines_are_launched_with_the_mark_and_only_marked_ones_are_terminated() {
+        let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
+        let marks = json!(["control-plane", "node"]);
+        assert_eq!(
+            statement(&policy, "TerminateMarked"),
+            json!({
+                "Sid": "TerminateMarked", "Effect": "Allow", "Action": ["ec2:TerminateInstances"],
+                "Resource": ["arn:aws:ec2:*:*:instance/*"],
+                "Condition": {"StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}},
+            })
+        );
+        assert_eq!(
+            statement(&policy, "LaunchMarked")["Condition"],
+            json!({"StringEquals": {"aws:RequestTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}})
+        );
+        assert_eq!(
+            statement(&policy, "TagWhatIsLaunched")["Condition"],
+            json!({"StringEquals": {"ec2:CreateAction": ["RunInstances"]}})
+        );
+    }
+
+    #[test]
+    fn only_what_reads_is_allowed_on_everything() {
+        let policy = full(Partition::Aws);
+        for statement in &policy.statement {
+            let reads = statement.action.iter().all(|action| action.starts_with("ec2:Describe"));
+            assert_eq!(statement.resource == ["*"], reads, "{}", statement.sid);
+        }
+    }
+
+    #[test]
+    fn what_nobody_named_is_not_allowed() {
+        let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
+        let text = json_of(&policy).to_string();
+        assert!(!text.contains("sts:") && !text.contains("kms:"), "{text}");
+        let text = json_of(&full(Partition::Aws)).to_string();
+        for named in ["sts:AssumeRole", "role/team-a", "kms:CreateGrant", "key/1"] {
+            assert!(text.contains(named), "{named} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn arns_and_services_are_those_of_the_partition() {
+        for (partition, prefix, service) in [
+            (Partition::Aws, "arn:aws:", "ec2.amazonaws.com"),
+            (Partition::AwsCn, "arn:aws-cn:", "ec2.amazonaws.com.cn"),
+            (Partition::AwsUsGov, "arn:aws-us-gov:", "ec2.amazonaws.com"),
+        ] {
+            let policy = full(partition);
+            let resources = policy.statement.iter().flat_map(|statement| &statement.resource);
+            for resource in resources {
+                assert!(resource == "*" || resource.starts_with(prefix), "{resource}");
+            }
+            assert_eq!(
+                statement(&policy, "PassMachineRoles")["Condition"],
+                json!({"StringEquals": {"iam:PassedToService": [service]}})
+            );
+        }
+    }
+
+    #[test]
+    fn a_managed_policy_holds_all_of_it() {
+        let text = json_of(&full(Partition::AwsUsGov)).to_string();
+        assert!(text.len() < LONGEST, "{} characters", text.len());
+    }
+}
