@@ -174,8 +174,9 @@ impl Volume {
     { "rule": "!has(self.port) || has(self.targetGroupARN)", "message": "port needs targetGroupARN" },
 ]))]
 pub struct ControlPlaneTarget {
-    /// ARN of the target group (target type `instance`) of a Network or Application Load Balancer. The load balancer
-    /// and its listeners are the user's; only targets are registered and deregistered.
+    /// ARN of the target group (target type `instance` or `ip`) of a Network or Application Load Balancer, in the region
+    /// and account of the machine. The load balancer and its listeners are the user's; only targets are registered and
+    /// deregistered.
     #[serde(default, rename = "targetGroupARN", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub target_group_arn: Option<String>,

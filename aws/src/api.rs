@@ -1,4 +1,4 @@
-//! EC2 and STS calls of one identity in one region. Every call goes through [`Api::call`], with a permit of its own.
+//! Calls of one identity in one region, those of EC2 and STS here. Every call goes through [`Api::call`], with a permit of its own.
 
 use std::error::Error;
 use std::future::Future;
@@ -11,6 +11,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::limits::{Caller, Priority, Turn};
+use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
     CloudError, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, Query, RouteTable,
     SecurityGroup, Subnet, Vpc,
@@ -20,7 +21,9 @@ use crate::convert::{self, filters};
 use crate::error::from_sdk;
 use crate::launch::run_instances;
 use crate::limits::{Gate, Permit};
+use crate::load_balancing::LoadBalancing;
 use crate::metrics::CONTROLLER;
+use crate::setup::Clients;
 use crate::store::{InstancePage, StoreCalls};
 
 /// Things a page. Unpaginated calls draw on a poorer limit of the account.
@@ -35,6 +38,7 @@ const DESCRIBE_INSTANCES: &str = "DescribeInstances";
 pub(crate) struct Api {
     ec2: aws_sdk_ec2::Client,
     sts: aws_sdk_sts::Client,
+    load_balancing: LoadBalancing,
     gate: Arc<Gate>,
     controller: &'static str,
 }
@@ -46,10 +50,16 @@ struct Page<T> {
 
 impl Api {
     /// Clients on behalf of nobody yet.
-    pub(crate) fn new(ec2: aws_sdk_ec2::Client, sts: aws_sdk_sts::Client, gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(clients: Clients, gate: Arc<Gate>) -> Self {
+        let Clients {
+            ec2,
+            sts,
+            load_balancing,
+        } = clients;
         Self {
             ec2,
             sts,
+            load_balancing,
             gate,
             controller: "",
         }
@@ -64,7 +74,7 @@ impl Api {
     }
 
     /// The one place that every call, and every page of one, passes.
-    async fn call<T, E>(
+    pub(crate) async fn call<T, E>(
         &self,
         permit: Permit,
         request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
@@ -83,6 +93,11 @@ impl Api {
     /// Whose calls these are, as far as turns are kept for them.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// The clients for load balancers.
+    pub(crate) fn load_balancing(&self) -> &LoadBalancing {
+        &self.load_balancing
     }
 
     /// The answer to a question, whose turn it must be.
@@ -311,5 +326,9 @@ impl StoreCalls for Api {
             Some((change.instance_id()?.to_owned(), state))
         });
         Ok(states.collect())
+    }
+
+    async fn targets(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        self.group_call(call).await
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::store::Store;
+use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{
-    CloudError, ClusterCloud, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, Query,
-    RouteTable, SecurityGroup, Sighting, Subnet, TemplateCloud, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest,
+    MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Sighting, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use tokio::sync::watch;
@@ -193,6 +194,14 @@ impl ClusterCloud for ClusterClient {
     async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
         self.api.route_tables(query).await
     }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        self.api.load_balancer(name).await
+    }
+
+    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
+        self.api.classic_load_balancer(name).await
+    }
 }
 
 /// A client as one pass over a machine uses it.
@@ -311,5 +320,22 @@ impl MachineCloud for MachineClient {
         self.client.shared.owners.claim(machine, &self.follower);
         let now = self.follower.now();
         self.follower.with(|store| store.terminate(machine, id, now))
+    }
+
+    fn targets(
+        &self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        wish: Wish,
+    ) -> Vec<Standing> {
+        self.client.shared.owners.claim(machine, &self.follower);
+        let now = self.follower.now();
+        self.follower
+            .with(|store| store.want_targets(machine, instance, targets, wish, now))
+    }
+
+    fn forget_targets(&self, machine: &MachineKey) {
+        self.follower.with(|store| store.forget_targets(machine));
     }
 }

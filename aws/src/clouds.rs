@@ -140,9 +140,9 @@ impl Clouds {
         clients.retain(|_, client| Arc::strong_count(client) > 1 || !client.is_idle(IDLE));
         let key = (identity.key.clone(), region.to_owned());
         let client = clients.entry(key).or_insert_with(|| {
-            let (ec2, sts, replacements) = self.inner.setup.clients(&identity.source, region, &identity.key);
+            let (of_identity, replacements) = self.inner.setup.clients(&identity.source, region, &identity.key);
             let gate = Arc::new(Gate::new(self.inner.limits.clone(), &identity.key, region));
-            let (api, shared) = (Api::new(ec2, sts, gate), self.inner.shared.clone());
+            let (api, shared) = (Api::new(of_identity, gate), self.inner.shared.clone());
             Arc::new(Client::new(region, api, replacements, shared))
         });
         client.touch();

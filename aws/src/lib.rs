@@ -13,6 +13,7 @@ mod endpoints;
 mod error;
 mod launch;
 mod limits;
+mod load_balancing;
 mod lookups;
 mod metrics;
 mod replacements;

@@ -15,6 +15,7 @@ use secrecy::ExposeSecret;
 use crate::clouds::AccessKey;
 use crate::credentials::{ControllerCredentials, Role, RoleCredentials};
 use crate::endpoints::ServiceEndpoints;
+use crate::load_balancing::LoadBalancing;
 use crate::metrics::CallMetrics;
 use crate::replacements::{Counted, Replacements};
 use crate::retries::ThrottlesAreNotRetried;
@@ -26,6 +27,13 @@ const APP_NAME: &str = "cluster-api-provider-aws-rs";
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The clients for one identity in one region.
+pub(crate) struct Clients {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) sts: aws_sdk_sts::Client,
+    pub(crate) load_balancing: LoadBalancing,
+}
 
 /// What all clients have in common.
 pub(crate) struct Setup {
@@ -74,16 +82,11 @@ impl Setup {
         }
     }
 
-    /// Clients that sign with the credentials of `source`, and how often these have been replaced: both clients share one
-    /// cache of them, so what counts for the one counts for the other. `name` keeps their retry quota apart from others: the
+    /// Clients that sign with the credentials of `source`, and how often these have been replaced: all clients share one
+    /// cache of them, so what counts for one counts for the others. `name` keeps their retry quota apart from others: the
     /// SDK's default is one quota a service and region, whatever the account. An identity belongs to one account, so a
     /// quota for each never lets one account use up another's.
-    pub(crate) fn clients(
-        &self,
-        source: &CredentialSource,
-        region: &str,
-        name: &str,
-    ) -> (aws_sdk_ec2::Client, aws_sdk_sts::Client, Arc<Replacements>) {
+    pub(crate) fn clients(&self, source: &CredentialSource, region: &str, name: &str) -> (Clients, Arc<Replacements>) {
         let replacements = Arc::new(Replacements::default());
         let counted = Counted::new(self.provider(source, region), replacements.clone());
         let config = self.config(SharedCredentialsProvider::new(counted), region);
@@ -98,11 +101,32 @@ impl Setup {
         if let Some(url) = self.endpoints.get(region, "ec2") {
             ec2 = ec2.endpoint_url(url);
         }
-        (
-            aws_sdk_ec2::Client::from_conf(ec2.build()),
-            self.sts(&config, region, name),
-            replacements,
-        )
+        let clients = Clients {
+            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
+            sts: self.sts(&config, region, name),
+            load_balancing: self.load_balancing(&config, region, name),
+        };
+        (clients, replacements)
+    }
+
+    fn load_balancing(&self, config: &SdkConfig, region: &str, name: &str) -> LoadBalancing {
+        let mut classic = aws_sdk_elasticloadbalancing::config::Builder::from(config)
+            .retry_partition(RetryPartition::custom(format!("elb-{region}-{name}")).build())
+            .retry_classifier(ThrottlesAreNotRetried)
+            .interceptor(self.metrics.interceptor(region));
+        let mut version_2 = aws_sdk_elasticloadbalancingv2::config::Builder::from(config)
+            .retry_partition(RetryPartition::custom(format!("elbv2-{region}-{name}")).build())
+            .retry_classifier(ThrottlesAreNotRetried)
+            .interceptor(self.metrics.interceptor(region));
+        // Both generations answer at one endpoint.
+        if let Some(url) = self.endpoints.get(region, "elasticloadbalancing") {
+            classic = classic.endpoint_url(url);
+            version_2 = version_2.endpoint_url(url);
+        }
+        LoadBalancing {
+            classic: aws_sdk_elasticloadbalancing::Client::from_conf(classic.build()),
+            version_2: aws_sdk_elasticloadbalancingv2::Client::from_conf(version_2.build()),
+        }
     }
 
     fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {

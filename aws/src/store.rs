@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::store::{Batch, Call, Loss, Report, Store};
+use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{CloudError, Instance, InstanceState, MachineKey, Query, Timing};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -37,6 +38,8 @@ pub trait StoreCalls: Send + Sync {
     async fn page(&self, query: &Query, token: Option<String>) -> Result<InstancePage, CloudError>;
     /// Terminates instances; gives their new states as far as the answer shows them.
     async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError>;
+    /// Makes a call about load balancer targets.
+    async fn targets(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError>;
 }
 
 /// Where stores send the machines to wake.
@@ -163,6 +166,7 @@ impl StoreHandle {
 enum Ended {
     Read(Call, Result<Vec<Instance>, CloudError>),
     Termination(Batch, Result<Vec<(String, InstanceState)>, CloudError>),
+    Targets(GroupCall, Result<GroupAnswer, CloudError>),
 }
 
 async fn run(follower: &Follower, aws: &Arc<dyn StoreCalls>, timing: Timing, region: &str, stop: &CancellationToken) {
@@ -182,6 +186,12 @@ async fn run(follower: &Follower, aws: &Arc<dyn StoreCalls>, timing: Timing, reg
                 Ended::Termination(batch, answer)
             }));
         }
+        while let Some(call) = follower.act(|store| store.begin_target_call(follower.now())) {
+            calls.push(Box::pin(async move {
+                let answer = aws.targets(&call).await;
+                Ended::Targets(call, answer)
+            }));
+        }
         let due = follower.act(|store| store.next_due());
         let due = due.map(|due| follower.origin + due);
         tokio::select! {
@@ -192,6 +202,10 @@ async fn run(follower: &Follower, aws: &Arc<dyn StoreCalls>, timing: Timing, reg
                     report(region, follower.act(|store| store.ended(call, answer, follower.now())));
                 }
                 Ended::Termination(batch, answer) => follower.act(|store| store.terminated(batch, answer)),
+                Ended::Targets(call, answer) => {
+                    let now = follower.now();
+                    follower.act(|store| store.target_call_ended(&call, answer, now));
+                }
             },
             () = tokio::time::sleep_until(due.unwrap_or(follower.origin)), if due.is_some() => {}
         }
@@ -254,6 +268,10 @@ mod tests {
         async fn terminate(&self, _ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
             panic!("broken")
         }
+
+        async fn targets(&self, _call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+            panic!("broken")
+        }
     }
 
     /// Answers every page with the token of the next one, up to the third.
@@ -276,6 +294,10 @@ mod tests {
 
         async fn terminate(&self, _ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
             Ok(vec![])
+        }
+
+        async fn targets(&self, _call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+            Ok(GroupAnswer::Done)
         }
     }
 

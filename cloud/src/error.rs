@@ -190,7 +190,9 @@ pub fn classify(code: &str) -> ErrorClass {
             ErrorClass::NoAnswer
         }
         _ if code.ends_with("LimitExceeded") || code.ends_with("QuotaExceeded") => ErrorClass::QuotaExceeded,
-        _ if code.ends_with(".NotFound") || code.ends_with("NotFoundException") => ErrorClass::NotFound,
+        "TooManyTargets" | "TooManyRegistrationsForTargetId" => ErrorClass::QuotaExceeded,
+        // Elastic Load Balancing names things without a dot: `TargetGroupNotFound`.
+        _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") => ErrorClass::NotFound,
         _ if code.starts_with("Invalid")
             || code.starts_with("Missing")
             || code.starts_with("Unknown")
@@ -236,6 +238,9 @@ mod tests {
             ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
             ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InvalidAMIID.NotFound", ErrorClass::NotFound),
+            ("TargetGroupNotFound", ErrorClass::NotFound),
+            ("TooManyTargets", ErrorClass::QuotaExceeded),
+            ("InvalidTarget", ErrorClass::Invalid),
             ("InvalidParameterValue", ErrorClass::Invalid),
             ("InvalidClientTokenId", ErrorClass::Unauthorized),
             ("UnauthorizedOperation", ErrorClass::Unauthorized),

@@ -11,6 +11,7 @@ pub mod limits;
 mod model;
 pub mod sim;
 pub mod store;
+pub mod targets;
 mod timing;
 mod traits;
 
@@ -18,7 +19,8 @@ pub use error::{CloudError, ErrorClass, classify};
 pub use identity::{CredentialSource, ResolvedIdentity};
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use model::{
-    Image, Instance, InstanceType, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc, identifying_tag,
+    ApiLoadBalancer, Image, Instance, InstanceType, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc,
+    identifying_tag,
     zone_type,
 };
 pub use timing::Timing;
@@ -26,6 +28,6 @@ pub use traits::{
     ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Sighting, TemplateCloud, TemplateClouds,
 };
 
-// States and addresses are the API's own words for them.
-pub use capa_api::common::{MachineAddress, MachineAddressType};
+// Targets, states and addresses are the API's own words for them.
+pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};
 pub use capa_api::machine::InstanceState;

@@ -78,6 +78,15 @@ pub struct RouteTable {
     pub internet_gateway_route: bool,
 }
 
+/// A load balancer of the second generation, reduced to where it sends what it takes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiLoadBalancer {
+    /// `network`, `application` or `gateway`.
+    pub kind: String,
+    /// ARNs of the target groups behind each listener, by its port.
+    pub listeners: BTreeMap<i32, Vec<String>>,
+}
+
 /// A machine image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {

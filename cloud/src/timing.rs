@@ -38,7 +38,15 @@ pub struct Timing {
     pub resolve_grace: Duration,
     /// How long answers about subnets, groups and images are shared between machines.
     pub lookup_cache: Duration,
-    /// The second of AWS's rates, which are so many calls a second. Terminations are collected for a fifth of it.
+    /// Between two looks at the targets of a load balancer, all machines together. Flag `--sync-period`.
+    pub target_interval: Duration,
+    /// The same while a target is on its way in or out, or not healthy yet.
+    pub target_poll: Duration,
+    /// How long targets that are not as they should be are looked at that often, counted from the last change.
+    pub target_settling: Duration,
+    /// The longest time that an instance is kept for the sake of a load balancer that it is to leave.
+    pub drain_limit: Duration,
+    /// The second of AWS's rates, which are so many calls a second. Terminations and targets are collected for a fifth of it.
     pub rate_second: Duration,
 }
 
@@ -60,6 +68,10 @@ impl Default for Timing {
             resolve_retry_cap: Duration::from_secs(300),
             resolve_grace: Duration::from_secs(60),
             lookup_cache: Duration::from_secs(60),
+            target_interval: Duration::from_secs(600),
+            target_poll: Duration::from_secs(10),
+            target_settling: Duration::from_secs(600),
+            drain_limit: Duration::from_secs(300),
             rate_second: Duration::from_secs(1),
         }
     }
@@ -86,6 +98,10 @@ impl Timing {
             resolve_retry_cap: self.resolve_retry_cap / factor,
             resolve_grace: self.resolve_grace / factor,
             lookup_cache: self.lookup_cache / factor,
+            target_interval: self.target_interval / factor,
+            target_poll: self.target_poll / factor,
+            target_settling: self.target_settling / factor,
+            drain_limit: self.drain_limit / factor,
             rate_second: self.rate_second / factor,
         }
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::targets::{Standing, TargetInstance, Wish};
 use crate::{
-    CloudError, Image, Instance, InstanceType, LaunchRequest, Query, ResolvedIdentity, RouteTable, SecurityGroup,
-    Subnet, Vpc,
+    ApiLoadBalancer, CloudError, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest, Query,
+    ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
 /// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
@@ -24,6 +25,10 @@ pub trait ClusterCloud: Send + Sync {
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
     /// Route tables.
     async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError>;
+    /// The load balancer of this name that is no classic one; none where there is none.
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
+    /// Whether there is a classic load balancer of this name.
+    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError>;
 }
 
 /// Gives the clients that clusters are reconciled with.
@@ -53,7 +58,7 @@ pub enum Sighting {
     Absent,
 }
 
-/// One account and region as machines use it: lookups shared between machines, the instance store, and the two writes.
+/// One account and region as machines use it: lookups shared between machines, the instance store, and the writes.
 #[async_trait]
 pub trait MachineCloud: Send + Sync {
     /// The account the credentials belong to; asked once per client.
@@ -92,6 +97,19 @@ pub trait MachineCloud: Send + Sync {
     /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
     /// the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
+    /// Says what is wanted of an instance in load balancer targets, and gives how it stands with each, in their order. What
+    /// is missing is submitted, together with others and soon, but not within this call. From the first call on the
+    /// machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
+    /// [`MachineCloud::forget_targets`].
+    fn targets(
+        &self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        wish: Wish,
+    ) -> Vec<Standing>;
+    /// Ends a machine's interest in targets. What is registered stays so.
+    fn forget_targets(&self, machine: &MachineKey);
 }
 
 /// Gives the clients that machines are reconciled with.

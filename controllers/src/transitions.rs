@@ -5,12 +5,15 @@ use capa_runtime::reconcile::Notice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Reasons that are a normal stage of life, not news that deserves a warning.
-const EXPECTED: [Reason; 12] = [
+const EXPECTED: [Reason; 15] = [
     Reason::WaitingForOwnerCluster,
     Reason::WaitingForClusterInfrastructure,
     Reason::WaitingForBootstrapData,
     Reason::WaitingForEndpoint,
     Reason::WaitingForRunning,
+    Reason::Registering,
+    Reason::Deregistering,
+    Reason::Draining,
     Reason::Creating,
     Reason::Launching,
     Reason::Pending,

@@ -98,7 +98,9 @@ impl<'a> ManagerBuilder<'a> {
     pub async fn start_in_process(&self, region: &str) -> anyhow::Result<InProcessManager> {
         let (mut arguments, health, _) = self.arguments().await?;
         let url = self.environment.aws().url();
-        arguments.push(format!("--service-endpoints={region}:ec2={url},sts={url}"));
+        arguments.push(format!(
+            "--service-endpoints={region}:ec2={url},elasticloadbalancing={url},sts={url}"
+        ));
         let key = capa_aws::AccessKey {
             id: self.key.access_key_id.clone(),
             secret: self.key.secret_access_key.clone().into(),
@@ -226,6 +228,11 @@ impl Manager {
     /// How much memory it uses and has used.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         self.process.memory()
+    }
+
+    /// The time of a core that it has used.
+    pub fn used(&self) -> anyhow::Result<Duration> {
+        self.process.used()
     }
 
     /// Whether it has ended by itself, and how.

@@ -160,6 +160,19 @@ impl Supervised {
         })
     }
 
+    /// The time of a core that the program has used, in its own code and in the kernel. Linux only.
+    pub fn used(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.program.as_raw_pid());
+        let stat = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        // After the name, which may have anything in it: utime and stime are the 12th and 13th field then.
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        let ticks: u64 = ticks.sum::<Result<u64, _>>().with_context(|| format!("read {path}"))?;
+        Ok(Duration::from_millis(
+            ticks * 1000 / rustix::param::clock_ticks_per_second(),
+        ))
+    }
+
     /// Whether the program has ended, and how (a signal shows as 128 + its number).
     pub fn try_wait(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.supervisor.try_wait()?)

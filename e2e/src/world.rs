@@ -147,6 +147,11 @@ impl World {
         &self.server.admin_kubeconfig
     }
 
+    /// The URL of the proxy by which the API servers of clusters are reached, once nodes run.
+    pub fn endpoint_proxy(&self) -> String {
+        format!("http://{}", self.endpoints)
+    }
+
     /// The AWS of this world.
     pub fn aws(&self) -> &AwsProxy {
         &self.aws

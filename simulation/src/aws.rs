@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capa_api::meta;
 use capa_cloud::sim::{AuditEntry, Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::targets::{Group, GroupCall, Question, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,6 +40,20 @@ pub(crate) const INSTANCE_TYPE: &str = "t3.large";
 /// The image of every machine.
 pub(crate) const IMAGE: &str = "ami-00000001";
 
+/// A target group of instances.
+pub(crate) const FIRST_GROUP: &str =
+    "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0000000000000001";
+
+/// The targets of control planes, with how long theirs drain: instances, and addresses for longer than is waited for.
+pub(crate) const TARGET_GROUPS: [(&str, TargetKind, Duration); 2] = [
+    (FIRST_GROUP, TargetKind::Instance, Duration::from_secs(60)),
+    (
+        "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/addresses/0000000000000002",
+        TargetKind::Address,
+        Duration::from_secs(400),
+    ),
+];
+
 /// How far back a stale describe lies.
 const STALENESS: SignedDuration = SignedDuration::from_secs(45);
 
@@ -53,6 +68,9 @@ pub(crate) struct Aws {
     pub(crate) unreachable_until: Option<Timestamp>,
     /// A machine whose instance no listing shows, and until when. A lookup by id shows it.
     pub(crate) overlooked: Option<(String, Timestamp)>,
+    /// Instances of the user that are to serve in a load balancer, and those that were brought in.
+    pub(crate) serving: Vec<String>,
+    served: BTreeSet<String>,
     /// How many calls EC2's limits have turned away.
     pub(crate) throttled: usize,
     /// What RunInstances was asked since the invariants looked last.
@@ -74,12 +92,17 @@ impl Aws {
         for (subnet, zone) in ZONES {
             region.subnet(subnet, VPC, zone);
         }
+        for (arn, kind, delay) in TARGET_GROUPS {
+            region.target_group(Group::TargetGroup(arn.to_owned()), kind, delay);
+        }
         Self {
             ec2,
             given_key: MANAGER_KEY,
             used_key: MANAGER_KEY,
             unreachable_until: None,
             overlooked: None,
+            serving: Vec::new(),
+            served: BTreeSet::new(),
             throttled: 0,
             launches: Vec::new(),
         }
@@ -140,6 +163,59 @@ impl Aws {
         let foreign = self.ec2.launched().filter(|instance| instance.launched_by == USER_KEY);
         let foreign = foreign.map(|instance| instance.id.clone());
         foreign.filter(|id| touched.contains(id)).collect()
+    }
+
+    /// Whether an instance is in every target group of the control plane, and not on its way out.
+    pub(crate) fn is_served(&self, now: Timestamp, id: &str) -> bool {
+        let traffic = self.ec2.clone().account(ACCOUNT).region(REGION).traffic_of(now, id);
+        let served = traffic.iter().filter(|(_, deregistered, _)| deregistered.is_none());
+        served.count() == TARGET_GROUPS.len()
+    }
+
+    /// An instance of the user that was brought in and is there no more.
+    pub(crate) fn no_longer_served(&mut self, now: Timestamp) -> Option<String> {
+        let first = Group::TargetGroup(FIRST_GROUP.to_owned());
+        let registered = self.region().targets_of(now, &first);
+        let missing = self.served.iter().find(|id| !registered.contains(id));
+        missing.cloned()
+    }
+
+    /// Targets that are left of instances of machines, those apart whose machines nobody knows any more.
+    pub(crate) fn targets_left(&mut self, now: Timestamp, unknown: &BTreeSet<String>) -> Vec<String> {
+        let launched: Vec<(String, Option<String>)> = self
+            .ec2
+            .launched()
+            .filter(|instance| instance.launched_by != USER_KEY)
+            .map(|instance| (instance.id.clone(), machine_of(instance).map(str::to_owned)))
+            .collect();
+        let of_known = launched.into_iter().filter(|(_, machine)| {
+            let machine = machine.as_ref();
+            !machine.is_some_and(|machine| unknown.contains(machine))
+        });
+        let ids: Vec<String> = of_known.map(|(id, _)| id).collect();
+        let left = ids.into_iter().filter(|id| {
+            let traffic = self.region().traffic_of(now, id);
+            traffic.iter().any(|(_, deregistered, _)| deregistered.is_none())
+        });
+        left.collect()
+    }
+
+    /// The user registers an instance in the first target group, or takes it out.
+    pub(crate) fn user_target(&mut self, now: Timestamp, id: &str, register: bool) {
+        let target = vec![Target {
+            id: id.to_owned(),
+            port: Some(6443),
+        }];
+        let question = if register {
+            Question::Register(target)
+        } else {
+            Question::Deregister(target)
+        };
+        let group = Group::TargetGroup(FIRST_GROUP.to_owned());
+        // Refused while the instance does not run; then the user has failed.
+        if self.user().group_call(now, &GroupCall { group, question }).is_ok() && register {
+            self.served.insert(id.to_owned());
+        }
     }
 
     /// The user launches an instance with tags that look much like a machine's.

@@ -8,9 +8,11 @@ use async_trait::async_trait;
 use capa_api::meta::ROLE_TAG;
 use capa_cloud::limits::{Caller, Limiter, Priority, Share, Turn};
 use capa_cloud::store::{Batch, Call as StoreCall, Store};
+use capa_cloud::targets::{GroupAnswer, GroupCall, Question, Standing, TargetInstance, Wish};
 use capa_cloud::{
-    CloudError, ClusterCloud, ClusterClouds, ErrorClass, Image, Instance, InstanceState, LaunchRequest, MachineCloud,
-    MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, ErrorClass, Image, Instance,
+    InstanceState, LaunchRequest, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable,
+    SecurityGroup, Sighting, Subnet, Timing, Vpc,
 };
 use jiff::Timestamp;
 
@@ -70,12 +72,15 @@ pub(crate) enum StoreWork {
     Ask(StoreCall),
     /// A batch of terminations.
     Terminate(Batch),
+    /// A call about load balancer targets.
+    Targets(GroupCall),
 }
 
 /// The answer to it.
 pub(crate) enum StoreAnswer {
     Shown(Result<Vec<Instance>, CloudError>),
     Terminated(Result<Vec<(String, InstanceState)>, CloudError>),
+    Targets(Result<GroupAnswer, CloudError>),
 }
 
 impl Clouds {
@@ -89,6 +94,9 @@ impl Clouds {
             }
             while let Some(batch) = cloud.store.begin_termination(now) {
                 begun.push((key.clone(), StoreWork::Terminate(batch)));
+            }
+            while let Some(call) = cloud.store.begin_target_call(now) {
+                begun.push((key.clone(), StoreWork::Targets(call)));
             }
         }
         begun
@@ -104,7 +112,10 @@ impl Clouds {
         match (work, answer) {
             (StoreWork::Ask(call), StoreAnswer::Shown(answer)) => drop(store.ended(call, answer, since_start(now))),
             (StoreWork::Terminate(batch), StoreAnswer::Terminated(answer)) => store.terminated(batch, answer),
-            (StoreWork::Ask(_), StoreAnswer::Terminated(_)) | (StoreWork::Terminate(_), StoreAnswer::Shown(_)) => {}
+            (StoreWork::Targets(call), StoreAnswer::Targets(answer)) => {
+                store.target_call_ended(&call, answer, since_start(now));
+            }
+            (StoreWork::Ask(_) | StoreWork::Terminate(_) | StoreWork::Targets(_), _) => {}
         }
     }
 
@@ -171,6 +182,10 @@ pub(crate) async fn perform(manager: Manager, key: ClientKey, work: StoreWork) -
             };
             client.wait(&turn).await;
             StoreAnswer::Terminated(client.terminate_all(ids).await)
+        }
+        StoreWork::Targets(call) => {
+            client.wait(&call.turn()).await;
+            StoreAnswer::Targets(client.group_call(call).await)
         }
     }
 }
@@ -334,6 +349,21 @@ impl CloudClient {
         Ok(states.collect())
     }
 
+    async fn group_call(&self, call: GroupCall) -> Result<GroupAnswer, CloudError> {
+        let writes = matches!(call.question, Question::Register(_) | Question::Deregister(_));
+        let about = match &call.question {
+            Question::Register(targets) | Question::Deregister(targets) => {
+                let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
+                format!("{} {}", call.group, ids.join(" "))
+            }
+            Question::Facts | Question::Health | Question::Delay => call.group.to_string(),
+        };
+        self.call(call.action(), writes, about, move |outside, _| {
+            outside.aws.manager().group_call(outside.now, &call)
+        })
+        .await
+    }
+
     /// A describe of infrastructure.
     async fn lookup<T: Send + 'static>(
         &self,
@@ -382,6 +412,14 @@ impl ClusterCloud for CloudClient {
             aws.manager().describe_route_tables(now, query)
         })
         .await
+    }
+
+    async fn load_balancer(&self, _: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        Ok(None)
+    }
+
+    async fn classic_load_balancer(&self, _: &str) -> Result<bool, CloudError> {
+        Ok(false)
     }
 }
 
@@ -478,6 +516,24 @@ impl MachineCloud for CloudClient {
         let mut state = self.manager.state();
         let now = since_start(state.now);
         state.clouds.follow(&self.key, machine).terminate(machine, id, now)
+    }
+
+    fn targets(
+        &self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        wish: Wish,
+    ) -> Vec<Standing> {
+        let mut state = self.manager.state();
+        let now = since_start(state.now);
+        let store = state.clouds.follow(&self.key, machine);
+        store.want_targets(machine, instance, targets, wish, now)
+    }
+
+    fn forget_targets(&self, machine: &MachineKey) {
+        let mut state = self.manager.state();
+        state.clouds.follow(&self.key, machine).forget_targets(machine);
     }
 }
 

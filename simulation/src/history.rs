@@ -12,7 +12,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::aws::{LONGEST_HIDDEN, USER_KEY, ZONES, machine_of};
+use crate::aws::{LONGEST_HIDDEN, TARGET_GROUPS, USER_KEY, ZONES, machine_of};
 use crate::calls::Service;
 use crate::faults::{FaultKind, Faults, Mix};
 use crate::invariants::machine_key;
@@ -111,6 +111,8 @@ impl Script {
         objects::create_cluster(&mut world.outside.server, self.zones);
         user::launch_look_alike(world, 0);
         world.start();
+        // By then it runs.
+        world.plan(after(START, Duration::from_secs(70)), Deed::Serve);
         for (at, deed) in &self.deeds {
             world.plan(*at, *deed);
         }
@@ -164,7 +166,7 @@ fn deeds(random: &mut Rng, chaos: Duration) -> Vec<(Timestamp, Deed)> {
     }
     for _ in 0..random.usize(0..6) {
         let at = moment(random, length);
-        match random.u32(0..12) {
+        match random.u32(0..13) {
             0..2 => deeds.push((at, Deed::DeleteMachine(random.usize(0..machines)))),
             2 => {
                 deeds.push((at, Deed::PauseCluster(true)));
@@ -176,7 +178,8 @@ fn deeds(random: &mut Rng, chaos: Duration) -> Vec<(Timestamp, Deed)> {
             6 => deeds.push((at, Deed::AddGroup)),
             7 => deeds.push((at, Deed::LoseStatus(random.usize(0..machines)))),
             8 => deeds.push((at, Deed::KillInstance(random.usize(0..machines)))),
-            9 => deeds.push((at, Deed::Capacity(random.usize(0..ZONES.len()), false))),
+            9 => deeds.push((at, Deed::TakeOut(random.usize(0..machines)))),
+            10 => deeds.push((at, Deed::Capacity(random.usize(0..ZONES.len()), false))),
             _ => deeds.extend(disaster(random, at)),
         }
     }
@@ -260,7 +263,10 @@ fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
     let ready = find(&status.conditions, ConditionType::Ready).is_some_and(|condition| condition.status == "True");
     let published = machine.spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
     match live.as_slice() {
-        [id] if ready && status.provisioned() && published == Some(id) => None,
+        [id] if ready && status.provisioned() && published == Some(id) => {
+            let missing = objects::is_control_plane(&machine.name_any()) && !world.outside.aws.is_served(now, id);
+            missing.then(|| format!("is ready, and {id} is not in all its load balancers"))
+        }
         [id] => Some(format!("has {id}, but says {}", said(machine))),
         [] => {
             let reason_of = |condition| find(&status.conditions, condition).map(|condition| condition.reason.as_str());
@@ -302,7 +308,9 @@ fn steady(world: &mut World) {
     // Listings once a minute, and whoever looks again at what nobody watches.
     let machines = world.outside.server.stored.aws_machines.len();
     let minutes = usize::try_from(STEADY.as_secs() / 60).unwrap_or_default();
-    let (bound, calls) = (2 * minutes * (1 + machines), calls.count());
+    // And one look at each target group, or two at the turn of its period.
+    let looks = 2 * 2 * TARGET_GROUPS.len();
+    let (bound, calls) = (2 * minutes * (1 + machines) + looks, calls.count());
     if writes > 0 {
         world
             .invariants
@@ -340,11 +348,21 @@ fn deleted(world: &mut World) {
     if !leaked.is_empty() {
         world.invariants.violate(now, format!("leaked: {}", leaked.join(", ")));
     }
+    let unknown = world.invariants.unknown.clone();
+    let left = world.outside.aws.targets_left(now, &unknown);
+    if !left.is_empty() {
+        let text = format!("leaked: {} in load balancers", left.join(", "));
+        world.invariants.violate(now, text);
+    }
 }
 
 /// Sums a world up.
 pub(crate) fn finish(mut world: World) -> Report {
     let now = world.now();
+    if let Some(id) = world.outside.aws.no_longer_served(now) {
+        let text = format!("foreign: {id} is the user's, and was taken out of its load balancer");
+        world.invariants.violate(now, text);
+    }
     if let Some(id) = world.outside.aws.touched().first() {
         let text = format!("foreign: {id} is the user's, and was touched");
         world.invariants.violate(now, text);
@@ -388,7 +406,9 @@ fn allowed_a_minute(machines: usize) -> usize {
     let cluster = 4 * backing_off(timing.resolve_retry);
     // Looked for by tags and by token at the shortest interval; and what fails, a launch or a termination.
     let machine = 2 * regularly(timing.transition_interval) + backing_off(BackoffSettings::default().start);
-    stores + account + cluster + machines * machine
+    // Looked at while something settles; for each machine brought in and out, what fails of it.
+    let group = 2 + regularly(timing.target_poll) + 2 * machines * backing_off(timing.resolve_retry);
+    stores + account + cluster + machines * machine + TARGET_GROUPS.len() * group
 }
 
 fn busiest_minute(made: &[Made], service: Service) -> usize {

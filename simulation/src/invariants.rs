@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::AWSMachine;
+use capa_cloud::Timing;
 use capa_cloud::sim::{AuditEntry, Change as Happened};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, USER_KEY, machine_of};
 use crate::objects::NAMESPACE;
-use crate::outside::Outside;
+use crate::outside::{Outside, after};
 use crate::server::{Change, Object};
 
 /// What was seen so far, and the first violation.
@@ -151,7 +152,7 @@ impl Invariants {
         }
     }
 
-    fn happened(&mut self, entry: &AuditEntry, outside: &Outside) {
+    fn happened(&mut self, entry: &AuditEntry, outside: &mut Outside) {
         let launched = outside
             .aws
             .ec2
@@ -183,6 +184,10 @@ impl Invariants {
                     );
                 }
             }
+            Happened::Terminated if instance.launched_by != USER_KEY => {
+                let (id, machine) = (instance.id.clone(), machine.clone());
+                self.terminated(&id, &machine, outside);
+            }
             Happened::Terminated | Happened::TerminationRepeated | Happened::Stopped | Happened::Started => {
                 if instance.launched_by == USER_KEY {
                     let id = &instance.id;
@@ -190,6 +195,30 @@ impl Invariants {
                 }
             }
             Happened::LaunchRepeated => {}
+        }
+    }
+}
+
+impl Invariants {
+    /// An instance is kept while it gets traffic: until it has drained, or the longest time for that is over.
+    fn terminated(&mut self, id: &str, machine: &str, outside: &mut Outside) {
+        let now = outside.now;
+        let limit = Timing::default().drain_limit;
+        let machines = &outside.server.stored.aws_machines;
+        let object = machines.iter().find(|(name, _)| machine_key(name) == machine);
+        let asked = object.and_then(|(_, object)| object.metadata.deletion_timestamp.as_ref());
+        let asked = asked.map(|asked| after(asked.0, limit));
+        for (group, deregistered, delay) in outside.aws.region().traffic_of(now, id) {
+            let over = match deregistered {
+                Some(at) => Some(after(at, delay.min(limit))),
+                None => asked,
+            };
+            if over.is_none_or(|over| now < over) {
+                self.violate(
+                    now,
+                    format!("cut off: {id} was terminated while it got traffic from {group}"),
+                );
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, VPC, ZONES};
+use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
 use crate::server::Server;
 
 /// The namespace of everything.
@@ -22,6 +22,11 @@ pub(crate) const CORE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 /// Name of the machine with a number.
 pub(crate) fn machine_name(number: usize) -> String {
     format!("m{number}")
+}
+
+/// Whether a machine is of the control plane: every other one is, beginning with the first.
+pub(crate) fn is_control_plane(machine: &str) -> bool {
+    machine.ends_with(['0', '2', '4', '6', '8'])
 }
 
 /// Name of the Secret with a machine's bootstrap data.
@@ -41,6 +46,10 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
         .take(zones)
         .map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone}))
         .collect();
+    let targets: Vec<Value> = TARGET_GROUPS
+        .iter()
+        .map(|(arn, ..)| json!({"targetGroupARN": arn}))
+        .collect();
     let infrastructure: AWSCluster = object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSCluster",
         "metadata": {
@@ -50,6 +59,7 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
         "spec": {
             "region": REGION, "unmanaged": true,
             "network": {"vpc": {"id": VPC}, "subnets": subnets, "securityGroupOverrides": {"node": GROUP}},
+            "controlPlaneTargets": targets,
         },
     }));
     server.create(cluster);
@@ -60,11 +70,16 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
 /// spec.
 pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&str>) {
     let secret = secret_name(name);
+    let labels = if is_control_plane(name) {
+        json!({"cluster.x-k8s.io/cluster-name": CLUSTER, "cluster.x-k8s.io/control-plane": ""})
+    } else {
+        json!({"cluster.x-k8s.io/cluster-name": CLUSTER})
+    };
     let machine: Machine = object(json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "finalizers": [CORE_FINALIZER],
-            "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+            "labels": labels,
         },
         "spec": {
             "clusterName": CLUSTER, "bootstrap": {"dataSecretName": secret},
@@ -74,7 +89,7 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
     let mut infrastructure: AWSMachine = object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
         "metadata": {
-            "name": name, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+            "name": name, "namespace": NAMESPACE, "labels": labels,
             "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "o"}],
         },
         "spec": {

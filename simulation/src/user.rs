@@ -53,6 +53,10 @@ pub(crate) enum Deed {
     RestoreSnapshot,
     /// Terminates a machine's instance by hand.
     KillInstance(usize),
+    /// Registers those of their own instances that serve in a load balancer.
+    Serve,
+    /// Takes a machine's instance out of its load balancer by hand.
+    TakeOut(usize),
     /// From now on instances die in `pending`, or no more.
     DieInPending(bool),
     /// A zone has no more capacity, or has it again.
@@ -99,6 +103,12 @@ impl Deed {
             Self::EndStop => world.end_stop(),
             Self::RestoreSnapshot => restore(world),
             Self::KillInstance(number) => kill_instance(world, number),
+            Self::Serve => {
+                for id in outside.aws.serving.clone() {
+                    outside.aws.user_target(now, &id, true);
+                }
+            }
+            Self::TakeOut(number) => take_out(world, number),
             Self::DieInPending(die) => {
                 outside.aws.region().behaviour().death_in_pending = die.then(|| StateReason {
                     code: "Server.InternalError".into(),
@@ -155,8 +165,9 @@ pub(crate) fn launch_look_alike(world: &mut World, machine: usize) {
         (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
         (meta::MACHINE_NAME_TAG.to_owned(), machine_key(&machine_name(machine))),
     ];
-    if world.outside.aws.launch_foreign(now, &tags).is_err() {
-        world.invariants.violate(now, "the user cannot launch an instance");
+    match world.outside.aws.launch_foreign(now, &tags) {
+        Ok(instance) => world.outside.aws.serving.push(instance.id),
+        Err(_) => world.invariants.violate(now, "the user cannot launch an instance"),
     }
 }
 
@@ -246,15 +257,22 @@ fn restore(world: &mut World) {
     world.stop(Duration::from_secs(20));
 }
 
+fn instances_of(world: &World, number: usize) -> Vec<String> {
+    let machine = machine_key(&machine_name(number));
+    let live = world.outside.aws.live(world.now());
+    let of_machine = live.filter(|instance| machine_of(instance) == Some(&machine));
+    of_machine.map(|instance| instance.id.clone()).collect()
+}
+
+fn take_out(world: &mut World, number: usize) {
+    let now = world.now();
+    for id in instances_of(world, number) {
+        world.outside.aws.user_target(now, &id, false);
+    }
+}
+
 fn kill_instance(world: &mut World, number: usize) {
-    let (now, machine) = (world.now(), machine_key(&machine_name(number)));
-    let ids: Vec<String> = world
-        .outside
-        .aws
-        .live(now)
-        .filter(|instance| machine_of(instance) == Some(&machine))
-        .map(|instance| instance.id.clone())
-        .collect();
+    let (now, ids) = (world.now(), instances_of(world, number));
     if !ids.is_empty() {
         // Refused while the instance is hidden; then the user has failed.
         drop(world.outside.aws.user().terminate_instances(now, &ids));

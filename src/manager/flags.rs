@@ -157,7 +157,10 @@ impl Flags {
             listing_interval: self.instance_poll_interval.into(),
             ..Timing::default()
         };
-        timing.divided_by(self.timing_divisor)
+        Timing {
+            target_interval: self.sync_period.into(),
+            ..timing.divided_by(self.timing_divisor)
+        }
     }
 
     /// How much of AWS's published request rates is used.
@@ -420,6 +423,10 @@ mod tests {
     fn the_divisor_scales_every_period() {
         let timing = flags(&["--timing-divisor=10"]).timing();
         assert_eq!(timing.listing_interval, Duration::from_secs(6));
-        assert_eq!(timing, Timing::default().divided_by(10));
+        let divided = Timing {
+            target_interval: Duration::from_mins(10),
+            ..Timing::default().divided_by(10)
+        };
+        assert_eq!(timing, divided);
     }
 }

@@ -95,8 +95,9 @@ pub enum DnsResolutionCheck {
     Enabled,
 }
 
-/// A load balancer in front of the Kubernetes API. No effect in unmanaged mode: name the targets of your own load
-/// balancer in `controlPlaneTargets` there.
+/// A load balancer in front of the Kubernetes API. In unmanaged mode only `name` and `loadBalancerType` count: control
+/// plane instances are registered in the target groups behind the API's port of the load balancer of that name, or in the
+/// classic one. Without a name the block means nothing there; targets in `controlPlaneTargets` count more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {

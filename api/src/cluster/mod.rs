@@ -47,6 +47,13 @@ use subnet::SubnetSpec;
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since creation"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.unmanaged) || !self.unmanaged || !has(self.controlPlaneLoadBalancer) || \
+             !has(self.controlPlaneLoadBalancer.name) || !has(self.preflight) || !has(self.preflight.mode) || \
+             self.preflight.mode != 'Disabled'",
+    "message": "controlPlaneLoadBalancer.name is looked up in AWS, which preflight.mode Disabled forbids: \
+                name the targets in controlPlaneTargets, or leave the mode out",
+}]))]
 pub struct AWSClusterSpec {
     /// AWS region of the cluster, e.g. `eu-west-1`. Needed in every mode. Immutable in managed mode; in unmanaged mode
     /// it may be corrected, and machines that run keep the region they were launched in.
@@ -77,8 +84,8 @@ pub struct AWSClusterSpec {
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
 
     /// Targets of your own load balancers in which control plane instances are registered, at most 8: target groups or
-    /// Classic Load Balancers. Absent: instances are registered by nobody, or only in the load balancer that was made
-    /// for the cluster.
+    /// Classic Load Balancers. Absent: those behind the load balancer that `controlPlaneLoadBalancer` names, or none.
+    /// Machines keep the targets that they were launched with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
@@ -91,8 +98,8 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightSpec>,
 
-    /// Load balancer of the Kubernetes API in managed mode. Absent: an internet-facing one of type `classic`
-    /// (`effective_control_plane_load_balancer`).
+    /// Load balancer of the Kubernetes API. In managed mode it is made; absent: an internet-facing one of type `classic`
+    /// (`effective_control_plane_load_balancer`). In unmanaged mode one of yours is looked up by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 

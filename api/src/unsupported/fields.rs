@@ -23,11 +23,6 @@ const NO_IGNITION: Consequence = Consequence {
     condition: Some((ConditionType::BootstrapDataReady, Reason::UnsupportedFormat)),
     what: "a machine that sets it waits and is not launched",
 };
-/// Instances are put into no load balancer.
-const NOT_REGISTERED: Consequence = Consequence {
-    condition: Some((ConditionType::ControlPlaneTargetsReady, Reason::UnsupportedField)),
-    what: "nothing is registered",
-};
 /// An AWSCluster goes on without it and says so.
 const fn goes_on(what: &'static str) -> Consequence {
     Consequence {
@@ -106,11 +101,6 @@ impl Field {
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
     cluster(
-        "controlPlaneTargets",
-        goes_on("nothing is registered"),
-        "register control plane instances yourself",
-    ),
-    cluster(
         "preflight.mode",
         goes_on("no rule is checked and nothing is held back"),
         "use `Report`",
@@ -127,7 +117,18 @@ pub(super) const FIELDS: &[Field] = &[
         "use cloud-init with data in the user data",
     ),
     managed("partition"),
-    managed("controlPlaneLoadBalancer"),
+    managed("controlPlaneLoadBalancer.scheme").but(&[r#""internet-facing""#]),
+    managed("controlPlaneLoadBalancer.crossZoneLoadBalancing").but(&["false"]),
+    managed("controlPlaneLoadBalancer.subnets"),
+    managed("controlPlaneLoadBalancer.healthCheckProtocol"),
+    managed("controlPlaneLoadBalancer.healthCheck"),
+    managed("controlPlaneLoadBalancer.additionalSecurityGroups"),
+    managed("controlPlaneLoadBalancer.additionalListeners"),
+    managed("controlPlaneLoadBalancer.ingressRules"),
+    managed("controlPlaneLoadBalancer.disableHostsRewrite").but(&["false"]),
+    managed("controlPlaneLoadBalancer.preserveClientIP").but(&["false"]),
+    managed("controlPlaneLoadBalancer.targetGroupIPType"),
+    managed("controlPlaneLoadBalancer.dnsResolutionCheck"),
     managed("secondaryControlPlaneLoadBalancer"),
     managed("bastion"),
     managed("network.cni"),
@@ -152,7 +153,6 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.secondaryCidrBlocks"),
     managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
     managed("network.vpc.tags"),
-    machine("controlPlaneTargets").so(NOT_REGISTERED, "register control plane instances yourself"),
     machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
     machine("imageLookupFormat").so(NOT_LOOKED_UP, "set `ami.id`"),
     machine("imageLookupOrg").so(NOT_LOOKED_UP, "set `ami.id`"),

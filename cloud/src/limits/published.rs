@@ -24,14 +24,29 @@ const fn rate(burst: u32, refill: u32) -> Rate {
     Rate { burst, refill }
 }
 
-/// The published limit of an EC2 action. EC2 counts each action by itself: the numbers of a category hold for every one
+/// The published limit of an action. EC2 counts each action by itself: the numbers of a category hold for every one
 /// of its actions (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The poorer numbers for
 /// describes without filter and page size do not matter: every describe of ours has a page size.
+///
+/// Elastic Load Balancing counts the actions of a category together
+/// (<https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html>: describes have a bucket of
+/// 40 that 10 a second fill). As each action has a bucket of its own here, each gets its part of that.
 pub fn published(action: &str) -> Published {
     let (requests, instances) = match action {
         "RunInstances" => (rate(5, 2), Some(rate(1000, 2))),
         "TerminateInstances" => (rate(100, 5), Some(rate(1000, 20))),
         "CreateTags" | "DeleteTags" => (rate(100, 10), None),
+        "RegisterTargets"
+        | "DeregisterTargets"
+        | "RegisterInstancesWithLoadBalancer"
+        | "DeregisterInstancesFromLoadBalancer" => (rate(10, 2), None),
+        "DescribeTargetGroups"
+        | "DescribeTargetHealth"
+        | "DescribeTargetGroupAttributes"
+        | "DescribeLoadBalancers"
+        | "DescribeListeners"
+        | "DescribeInstanceHealth"
+        | "DescribeLoadBalancerAttributes" => (rate(8, 2), None),
         _ if action.starts_with("Describe") || action.starts_with("Get") => (rate(100, 20), None),
         _ => (rate(50, 5), None),
     };

@@ -3,6 +3,7 @@
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
+use crate::targets::{GroupAnswer, GroupCall};
 use crate::{CloudError, Image, Instance, LaunchRequest, Query, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use super::Ec2;
@@ -140,6 +141,12 @@ impl Client<'_> {
     pub fn describe_images(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Image>, CloudError> {
         let (region, _) = self.enter(now, "DescribeImages", 0)?;
         region.infrastructure.describe_images(query)
+    }
+
+    /// A call about load balancer targets, of the action that it names.
+    pub fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        let (region, _) = self.enter(now, call.action(), 0)?;
+        region.group_call(now, call)
     }
 
     /// What comes before every call: credentials, endpoint, limits.

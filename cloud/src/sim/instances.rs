@@ -149,12 +149,18 @@ impl LaunchedInstance {
         self.state(at) != InstanceState::Terminated
     }
 
+    /// Its address in the network, which no other instance ever has.
+    pub(super) fn private_address(&self) -> String {
+        let [_, high, middle, low] = self.number.to_be_bytes();
+        format!("10.{high}.{middle}.{low}")
+    }
+
     fn addresses(&self, at: Timestamp) -> Vec<MachineAddress> {
         if !self.has_interface(at) {
             return Vec::new();
         }
         let [_, high, middle, low] = self.number.to_be_bytes();
-        let private = format!("10.{high}.{middle}.{low}");
+        let private = self.private_address();
         let name = format!("ip-10-{high}-{middle}-{low}.{}.compute.internal", self.region);
         let mut addresses = vec![
             address(MachineAddressType::InternalDNS, name),

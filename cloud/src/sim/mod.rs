@@ -17,6 +17,7 @@ mod infrastructure;
 mod instances;
 mod launch;
 mod limits;
+mod load_balancing;
 mod region;
 mod terminate;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use audit::{AuditEntry, Change};
 pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use client::{Client, StateChange};
 pub use instances::{LaunchedInstance, Phase};
+pub use load_balancing::TargetGroup;
 pub use region::Region;
 
 /// All accounts, and the access keys that act in them.

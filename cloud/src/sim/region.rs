@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::targets::Group;
 use crate::{CloudError, Image, Query, RouteTable, Subnet};
 
 use super::audit::{AuditEntry, Change};
@@ -11,6 +12,7 @@ use super::behaviour::Behaviour;
 use super::infrastructure::Infrastructure;
 use super::instances::LaunchedInstance;
 use super::limits::Buckets;
+use super::load_balancing::TargetGroup;
 use super::time::before;
 
 /// One region of one account.
@@ -26,6 +28,7 @@ pub struct Region {
     pub(super) exhausted: BTreeSet<(String, String)>,
     pub(super) quota: Option<usize>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
+    pub(super) groups: BTreeMap<Group, TargetGroup>,
     /// Id of the instance that a token launched last, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
     buckets: Buckets,
@@ -43,6 +46,7 @@ impl Region {
             exhausted: BTreeSet::new(),
             quota: None,
             instances: BTreeMap::new(),
+            groups: BTreeMap::new(),
             tokens: BTreeMap::new(),
             buckets: Buckets::default(),
             audit: Vec::new(),

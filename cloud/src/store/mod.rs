@@ -6,6 +6,7 @@
 mod kept;
 mod proofs;
 mod record;
+mod targets;
 mod terminations;
 mod vanishing;
 mod view;
@@ -22,6 +23,7 @@ pub use vanishing::Loss;
 use vanishing::{Doubt, Verdict};
 pub use view::View;
 
+use crate::targets::Targets;
 use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
 
 /// Ids in one lookup: EC2's limit on the values of one filter
@@ -102,6 +104,7 @@ pub struct Store {
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
     terminations: Terminations,
+    targets: Targets,
     doubt: Doubt,
     /// How often the credentials have been replaced, and when that was noticed last.
     credentials: u64,
@@ -128,6 +131,7 @@ impl Store {
             listing_failure: None,
             look_failure: None,
             terminations: Terminations::new(timing.rate_second / 5),
+            targets: Targets::new(timing),
             doubt: Doubt::default(),
             credentials: 0,
             proofs_since: Epoch::default(),
@@ -147,7 +151,7 @@ impl Store {
             let record = self.records.get(id);
             return record.map_or(Sighting::Unknown, |record| record.sighting(id, watch.since));
         }
-        self.forget(machine);
+        self.unwatch(machine);
         let since = self.tick();
         let id = self.shared(id);
         let record = self.records.entry(id.clone()).or_default();
@@ -174,6 +178,11 @@ impl Store {
 
     /// Ends a machine's interest.
     pub fn forget(&mut self, machine: &MachineKey) {
+        self.targets.forget(machine);
+        self.unwatch(machine);
+    }
+
+    fn unwatch(&mut self, machine: &MachineKey) {
         self.woken.remove(machine);
         let Some(watch) = self.watches.remove(machine) else {
             return;
@@ -282,17 +291,22 @@ impl Store {
         None
     }
 
-    /// When [`Store::begin`] or [`Store::begin_termination`] will have a call if nothing happens before; a time in the past
-    /// means now.
+    /// When [`Store::begin`], [`Store::begin_termination`] or [`Store::begin_target_call`] will have a call if nothing
+    /// happens before; a time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
-        let termination = self.terminations.next_due();
+        let batched = self
+            .terminations
+            .next_due()
+            .into_iter()
+            .chain(self.targets.next_due())
+            .min();
         if self.watches.is_empty() {
-            return termination;
+            return batched;
         }
         let listing = self.listing_began.is_none().then_some(self.next_listing);
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
-        [listing, look, wanted, termination].into_iter().flatten().min()
+        [listing, look, wanted, batched].into_iter().flatten().min()
     }
 
     /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
@@ -305,7 +319,9 @@ impl Store {
 
     /// The machines to wake since the last call of this function.
     pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
-        std::mem::take(&mut self.woken)
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.append(&mut self.targets.take_woken());
+        woken
     }
 
     /// How many instances are known.

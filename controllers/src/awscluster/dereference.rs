@@ -8,6 +8,7 @@ use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterWorld;
+use super::load_balancer::{self, Seen, Wanted};
 use super::looks::Question;
 use super::resolve::{Found, Lookup};
 use crate::identity::{self, IdentityProblem, IdentityRequest};
@@ -121,7 +122,7 @@ fn kept(cluster: &AWSCluster) -> Option<Lookup> {
     Some(Lookup::Kept(Box::new(network), status.failure_domains.clone()))
 }
 
-/// One describe each of subnets, VPC, route tables and security groups; nothing that was not declared is asked for.
+/// One describe each of subnets, VPC, route tables, security groups and load balancer; nothing that was not declared is asked for.
 async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: String) -> Result<Lookup, CloudError> {
     let mut found = Found {
         account_id,
@@ -149,5 +150,14 @@ async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: St
             found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
         }
     }
+    found.load_balancer = match load_balancer::wanted(spec) {
+        None => None,
+        Some(Wanted::Classic(name)) if cloud.classic_load_balancer(name).await? => Some(Seen::Classic),
+        Some(Wanted::Classic(_)) => Some(Seen::Nothing),
+        Some(Wanted::Version2(name)) => {
+            let shown = cloud.load_balancer(name).await?;
+            Some(shown.map_or(Seen::Nothing, Seen::Version2))
+        }
+    };
     Ok(Lookup::Found(Box::new(found)))
 }

@@ -6,6 +6,7 @@
 mod complaints;
 mod controller;
 mod dereference;
+mod load_balancer;
 mod looks;
 mod problems;
 mod resolve;

@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
 use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized, ZoneType};
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
+use super::load_balancer;
 use super::problems::Problems;
 use crate::tags;
 
@@ -43,6 +45,8 @@ pub(super) struct Found {
     pub(super) security_groups: Vec<SecurityGroup>,
     /// Route tables of the VPC.
     pub(super) route_tables: Vec<RouteTable>,
+    /// The load balancer that the spec names.
+    pub(super) load_balancer: Option<load_balancer::Seen>,
 }
 
 /// The network that results, and what is wrong with it.
@@ -81,6 +85,7 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
+    api_port: i32,
     lookup: &Lookup,
     before: Option<&MachineNetwork>,
 ) -> Resolution {
@@ -115,7 +120,7 @@ pub(super) fn resolve(
         cluster_tag: Some(cluster_name.to_owned()),
         ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
         image_lookup: spec.image_lookup(),
-        control_plane_targets: spec.control_plane_targets.clone(),
+        control_plane_targets: targets(spec, api_port, region, found, known, &mut problems),
         identity_ref: Some(spec.effective_identity_ref()),
         subnets,
         ..MachineNetwork::default()
@@ -201,6 +206,21 @@ fn not_looked_up() -> ConditionUpdate {
 
 fn failed(error: &CloudError) -> String {
     format!("the declared network could not be looked up, it is tried again: {error}")
+}
+
+fn targets(
+    spec: &AWSClusterSpec,
+    api_port: i32,
+    region: &str,
+    found: Option<&Found>,
+    known: Option<&MachineNetwork>,
+    problems: &mut Problems,
+) -> Vec<ControlPlaneTarget> {
+    let account_id = found.map_or("", |found| &found.account_id);
+    let place = format!("{region} of account {account_id}");
+    let seen = found.and_then(|found| found.load_balancer.as_ref());
+    let known = known.map(|known| known.control_plane_targets.as_slice());
+    load_balancer::targets(spec, api_port, seen, known.unwrap_or_default(), &place, problems)
 }
 
 fn subnets(

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use kube::Resource as _;
 
 use super::dereference::{Facts, IdentityFailure};
+use super::load_balancer::api_port;
 use super::resolve::{Lookup, Resolution, resolve};
 
 /// The condition itself says it; everything else stays as it was.
@@ -68,6 +69,10 @@ pub(super) fn unmanaged(
     let resolution = resolve(
         &cluster.spec,
         owner.metadata.name.as_deref().unwrap_or_default(),
+        api_port(
+            &cluster.spec,
+            owner.spec.control_plane_endpoint.as_ref().map(|endpoint| endpoint.port),
+        ),
         &facts.lookup,
         before.network.as_ref(),
     );

@@ -2,13 +2,13 @@
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::meta;
-use capa_cloud::{ErrorClass, Instance, Sighting};
+use capa_cloud::{ErrorClass, Instance, InstanceState, Sighting};
 use capa_runtime::reconcile::{Next, Notice, ReconcileError};
 
 use super::abandon::{self, Abandonment};
 use super::observe::{self, Whereabouts};
 use super::plan::{self, DeletionStep};
-use super::{Draft, MachineWorld, Owners, apply, dereference, launch, lookup};
+use super::{Draft, MachineWorld, Owners, apply, dereference, launch, lookup, targets};
 use crate::retry;
 
 pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
@@ -120,17 +120,23 @@ async fn known_instance(
         ));
     }
     if let Sighting::Seen(instance) = &sighting
-        && plan::delete_seen(instance) != DeletionStep::Terminate
+        && plan::has_ended(instance)
     {
         draft = apply::terminating(draft, id);
     }
     let youth = observe::youth(&draft, id, whereabouts, world);
-    let (message, next) = match plan::delete(&sighting, youth.is_none()) {
+    let is_out = match &sighting {
+        Sighting::Unknown => false,
+        Sighting::Seen(instance) => targets::leave(&mut draft, id, Some(instance), whereabouts),
+        Sighting::Absent => targets::leave(&mut draft, id, None, whereabouts),
+    };
+    let (message, next) = match plan::delete(&sighting, youth.is_none(), is_out) {
         DeletionStep::Release => return release(draft, world).await,
         DeletionStep::Terminate => {
             let cloud = whereabouts.access.cloud.as_ref();
             return Ok(apply::terminate(draft, cloud, id, world).await);
         }
+        DeletionStep::AwaitDrained => return Ok(draining(draft, id, world)),
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
         DeletionStep::AwaitSighting => (
             format!("instance {id} is looked up before it is terminated"),
@@ -180,7 +186,7 @@ async fn unknown_instance(
             return Ok(blocked(draft.stop(update, retry::after(&error))));
         }
     };
-    let ended = |instance: &Instance| plan::delete_seen(instance) == DeletionStep::Release;
+    let ended = |instance: &Instance| instance.state == InstanceState::Terminated;
     let of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
     // The end of the attempt's own instance is all there is to wait for.
     let proven = proof != Proof::None || found.iter().any(|instance| ended(instance) && of_attempt(instance));
@@ -195,7 +201,10 @@ async fn unknown_instance(
     // Another object may carry the name, and with it the tags, by now: then this one is gone.
     world.kubernetes.confirm(&draft.machine).await?;
     for instance in &found {
-        draft = if plan::delete_seen(instance) == DeletionStep::Terminate {
+        let is_out = targets::leave(&mut draft, &instance.id, Some(instance), whereabouts);
+        draft = if !plan::has_ended(instance) && !is_out {
+            draining(draft, &instance.id, world)
+        } else if !plan::has_ended(instance) {
             apply::terminate(draft, cloud, &instance.id, world).await
         } else {
             draft = apply::terminating(draft, &instance.id);
@@ -213,6 +222,15 @@ async fn unknown_instance(
         draft.next = Next::Requeue(world.timing.listing_interval);
     }
     Ok(draft)
+}
+
+/// The instance still gets traffic. The store wakes the machine; should nothing be heard of it, it is looked at again.
+fn draining(draft: Draft, id: &str, world: &MachineWorld) -> Draft {
+    let message = format!("instance {id} is terminated once its load balancers have let go of it");
+    draft.stop(
+        ConditionType::InstanceReady.is_false(Reason::Draining, message),
+        Next::Requeue(world.timing.listing_interval),
+    )
 }
 
 /// A launch may have taken place and does not show: the object goes once that is disproven.

@@ -19,6 +19,7 @@ mod plan;
 mod request;
 mod sources;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 

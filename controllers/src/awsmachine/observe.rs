@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capa_api::common::{IdentityReference, Initialization};
+use capa_api::common::{ControlPlaneTarget, IdentityReference, Initialization};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
 use capa_api::machine::{InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse};
 use capa_api::meta;
@@ -15,14 +15,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::dereference::{self, Access};
 use super::memory::{Place, Pool};
 use super::plan::{self, Ending};
-use super::{Draft, MachineWorld, Owners, apply, lookup, request};
+use super::{Draft, MachineWorld, Owners, apply, lookup, request, targets};
 use crate::world::KubernetesError;
 
 /// Where the instance of a machine is looked for.
 pub(super) struct Whereabouts {
     pub(super) access: Access,
     pub(super) cluster_tag: String,
-    region: String,
+    pub(super) region: String,
+    /// The targets that its instance is, or was, registered in.
+    pub(super) targets: Vec<ControlPlaneTarget>,
     identity_ref: IdentityReference,
     cluster_name: String,
 }
@@ -41,8 +43,13 @@ pub(super) async fn whereabouts(
     let labelled = || meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
     let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
     let frozen = draft.status.network.clone().unwrap_or_default();
-    let (region, identity_ref, cluster_tag) = match (frozen.region, owners.cluster.as_deref()) {
-        (Some(region), _) => (Some(region), frozen.identity_ref, frozen.cluster_tag),
+    let (region, identity_ref, cluster_tag, targets) = match (frozen.region, owners.cluster.as_deref()) {
+        (Some(region), _) => (
+            Some(region),
+            frozen.identity_ref,
+            frozen.cluster_tag,
+            frozen.control_plane_targets,
+        ),
         (None, Some(cluster)) => {
             let merged = dereference::network(&draft.machine, cluster, world).await;
             if let Some(problem) = merged.problem {
@@ -53,12 +60,14 @@ pub(super) async fn whereabouts(
                 merged.network.region,
                 merged.network.identity_ref,
                 merged.network.cluster_tag,
+                merged.network.control_plane_targets,
             )
         }
         (None, None) => (
             draft.machine.spec.region.clone(),
             draft.machine.spec.identity_ref.clone(),
             None,
+            draft.machine.spec.control_plane_targets.clone(),
         ),
     };
     let Some(region) = region else {
@@ -77,6 +86,7 @@ pub(super) async fn whereabouts(
                 access,
                 cluster_tag,
                 region,
+                targets,
                 identity_ref,
                 cluster_name,
             };
@@ -162,6 +172,7 @@ fn recovered(instance: &Instance, whereabouts: &Whereabouts) -> MachineNetworkIn
         availability_zone: Some(instance.availability_zone.clone()),
         subnet_id: instance.subnet_id.clone(),
         identity_ref: Some(whereabouts.identity_ref.clone()),
+        control_plane_targets: whereabouts.targets.clone(),
         cluster_tag: Some(whereabouts.cluster_tag.clone()),
         ..MachineNetworkInUse::default()
     }
@@ -269,9 +280,6 @@ async fn seen(
     for condition in [ConditionType::BootstrapDataReady, ConditionType::NetworkReady] {
         draft.say(condition.is_true(Reason::Ready));
     }
-    if let Some(update) = targets_not_registered(&draft) {
-        draft.say(update);
-    }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
     let has_run = has_run(&draft);
     if ended && !has_run {
@@ -284,7 +292,7 @@ async fn seen(
         update.message = format!("{}, and AWS does not show what becomes of it: {error}", update.message);
     }
     draft.say(update);
-    Ok(draft)
+    Ok(targets::follow(draft, instance, whereabouts))
 }
 
 /// Of a machine that was seen before, what was last known stands. The first look must not be waited for in silence.
@@ -358,18 +366,6 @@ fn instance_ready(instance: &Instance) -> ConditionUpdate {
             ),
         ),
     }
-}
-
-/// Registration in load balancer targets comes with a later release; until then the user is told, not left guessing.
-fn targets_not_registered(draft: &Draft) -> Option<ConditionUpdate> {
-    let role = meta::machine_role(&draft.machine.metadata);
-    let targets = &draft.status.network.as_ref()?.control_plane_targets;
-    (role == capa_api::common::MachineRole::ControlPlane && !targets.is_empty()).then(|| {
-        ConditionType::ControlPlaneTargetsReady.is_false(
-            Reason::UnsupportedField,
-            "registering instances in controlPlaneTargets is not supported yet: register this one yourself",
-        )
-    })
 }
 
 /// Not found is not gone: a young instance may simply not show yet, and without a recorded account it may be another

@@ -166,6 +166,30 @@ impl User {
         registered.image_id.context("the image has no id")
     }
 
+    /// Makes the instance profiles that our templates name.
+    pub async fn create_instance_profiles(&self) -> anyhow::Result<()> {
+        let (url, key) = (self.account.url(), self.account.user_key());
+        for role in ["control-plane", "nodes"] {
+            let name = format!("{role}.cluster-api-provider-aws.sigs.k8s.io");
+            self.announce_as(
+                "iam",
+                &format!("create-instance-profile --instance-profile-name {name}"),
+            );
+            let form = [
+                ("Action", "CreateInstanceProfile"),
+                ("Version", "2010-05-08"),
+                ("InstanceProfileName", &name),
+            ];
+            // IAM has one region.
+            let (status, answer) = query(url, &key.access_key_id, "us-east-1", "iam", &form).await?;
+            anyhow::ensure!(
+                status == 200,
+                "creating the instance profile {name}: {status} {answer:?}"
+            );
+        }
+        Ok(())
+    }
+
     /// Stops an instance by hand.
     pub async fn stop(&self, id: &str) -> anyhow::Result<()> {
         self.announce(&format!("stop-instances --instance-ids {id}"));

@@ -29,7 +29,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 const NOT_YET: &str = include_str!("../../../api/tests/fixtures/not-yet.tsv");
 
 /// What the unmanaged example asks for and does not get yet. With `preflight.mode: Require` it would be one more.
-const WITHOUT_EFFECT: [&str; 3] = ["controlPlaneTargets", "preflight.skipRules", "preflight.cni"];
+const WITHOUT_EFFECT: [&str; 2] = ["preflight.skipRules", "preflight.cni"];
 
 #[tokio::test]
 async fn every_example_is_stored_whole_with_its_status_or_listed_as_not_there_yet() -> anyhow::Result<()> {

@@ -26,7 +26,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     .unwrap();
     let spec = spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
     for lookup in [refused(), Lookup::NotPossible] {
-        let resolved = resolve(&spec, "dev", &lookup, Some(&before));
+        let resolved = resolve(&spec, "dev", 6443, &lookup, Some(&before));
         let added = NetworkSubnet {
             id: "subnet-0000000c".to_owned(),
             ..NetworkSubnet::default()
@@ -35,7 +35,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
         assert_eq!(resolved.network.vpc, before.vpc);
         assert_eq!(resolved.failure_domains.len(), 1);
     }
-    let disabled = resolve(&spec, "dev", &Lookup::NotWanted, Some(&before));
+    let disabled = resolve(&spec, "dev", 6443, &Lookup::NotWanted, Some(&before));
     assert_eq!(disabled.failure_domains, []);
 }
 
@@ -47,7 +47,7 @@ fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_loo
         "securityGroupOverrides": {"node": "sg-oops", "lb": "sg-0000000a"},
     }));
     for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
-        let resolved = resolve(&spec, "dev", &lookup, None);
+        let resolved = resolve(&spec, "dev", 6443, &lookup, None);
         let ids: Vec<&str> = resolved
             .network
             .subnets
@@ -86,7 +86,7 @@ fn texts_that_the_status_has_no_room_for_are_left_out_of_it_and_named() {
     }))
     .unwrap();
     for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
-        let mut resolved = resolve(&spec, &long, &lookup, None);
+        let mut resolved = resolve(&spec, &long, 6443, &lookup, None);
         assert_eq!(resolved.network.take_oversized(), []);
         assert!(!resolved.usable);
         assert_eq!(resolved.failure_domains, []);
@@ -120,7 +120,7 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
         subnets: vec![subnet],
         ..Found::default()
     };
-    let resolved = resolve(&spec, "dev", &Lookup::Found(Box::new(found)), None);
+    let resolved = resolve(&spec, "dev", 6443, &Lookup::Found(Box::new(found)), None);
     assert_eq!(resolved.condition.reason, Reason::NotFound);
     assert!(
         resolved
@@ -140,7 +140,7 @@ fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
         "additionalTags": {"MachineName": "a", "kubernetes.io/cluster/y": "owned", "team": "a"},
     }))
     .unwrap();
-    let resolved = |lookup| resolve(&spec, "dev", &lookup, None);
+    let resolved = |lookup| resolve(&spec, "dev", 6443, &lookup, None);
     // What another release found nothing wrong with.
     let kept = Lookup::Kept(Box::new(resolved(Lookup::NotWanted).network), vec![]);
     for lookup in [
@@ -172,7 +172,7 @@ fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
         "securityGroupOverrides": {"controlPlane": "sg-0000000a", "node": "sg-0000000b", "bastion": "sg-0000000c"},
     }));
     for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
-        let resolved = resolve(&spec, "dev", &lookup, None);
+        let resolved = resolve(&spec, "dev", 6443, &lookup, None);
         let said = &resolved.condition.message;
         assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
         let named =

@@ -12,6 +12,8 @@ use crate::testing::fields::{Row, assert_effect, laid_over, spec_with};
 async fn pass(spec: &str) -> Pass {
     let scene = Scene::new();
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    scene.aws.load_balancer("api", 6443, arn);
     scene.pass(&aws_cluster(spec)).await
 }
 
@@ -190,12 +192,46 @@ async fn a_tag_that_no_machine_is_launched_with_makes_ready_fall_and_leaves_prov
 }
 
 #[tokio::test]
+async fn the_targets_of_control_planes_are_those_that_the_spec_names_or_leads_to() {
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    assert_effects(&[
+        (
+            "controlPlaneTargets[].targetGroupARN",
+            "controlPlaneTargets: [{targetGroupARN: 'arn:a'}]",
+            "/status/network/controlPlaneTargets/0/targetGroupARN",
+            json!("arn:a"),
+        ),
+        (
+            "controlPlaneTargets[].port",
+            "controlPlaneTargets: [{targetGroupARN: 'arn:a', port: 443}]",
+            "/status/network/controlPlaneTargets/0/port",
+            json!(443),
+        ),
+        (
+            "controlPlaneTargets[].classicLoadBalancerName",
+            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
+            "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
+            json!("api"),
+        ),
+        (
+            "controlPlaneLoadBalancer.name",
+            "controlPlaneLoadBalancer: {name: classic}",
+            "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
+            json!("classic"),
+        ),
+        (
+            "controlPlaneLoadBalancer.loadBalancerType",
+            "controlPlaneLoadBalancer: {name: api, loadBalancerType: nlb}",
+            "/status/network/controlPlaneTargets/0/targetGroupARN",
+            json!(arn),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_field_without_effect_is_named_and_holds_nothing_back() {
     let set = BTreeMap::from([
-        (
-            "controlPlaneTargets",
-            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
-        ),
         ("preflight.mode", "preflight: {mode: Require}"),
         ("preflight.skipRules", "preflight: {skipRules: [S7]}"),
         ("preflight.cni", "preflight: {cni: Cilium}"),
@@ -230,8 +266,52 @@ async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but
     let set = BTreeMap::from([
         ("partition", "partition: aws-cn".to_owned()),
         (
-            "controlPlaneLoadBalancer",
-            "controlPlaneLoadBalancer: {loadBalancerType: nlb}".to_owned(),
+            "controlPlaneLoadBalancer.scheme",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, scheme: internal}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.crossZoneLoadBalancing",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, crossZoneLoadBalancing: true}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.subnets",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, subnets: [subnet-0000000a]}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.healthCheckProtocol",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, healthCheckProtocol: HTTPS}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.healthCheck",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, healthCheck: {intervalSeconds: 10}}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.additionalSecurityGroups",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, additionalSecurityGroups: [sg-0000000a]}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.additionalListeners",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, additionalListeners: [{port: 8132}]}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.ingressRules",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, ingressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.disableHostsRewrite",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, disableHostsRewrite: true}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.preserveClientIP",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, preserveClientIP: true}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.targetGroupIPType",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv4}".to_owned(),
+        ),
+        (
+            "controlPlaneLoadBalancer.dnsResolutionCheck",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, dnsResolutionCheck: None}".to_owned(),
         ),
         (
             "secondaryControlPlaneLoadBalancer",

@@ -6,6 +6,8 @@ use capa_cloud::{Instance, Sighting};
 /// What to do for a machine that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum DeletionStep {
+    /// The instance is still in load balancer targets.
+    AwaitDrained,
     /// Terminate the instance.
     Terminate,
     /// Termination is under way.
@@ -18,18 +20,27 @@ pub(in crate::awsmachine) enum DeletionStep {
     Release,
 }
 
-/// Deletion of a machine whose instance is known by id.
-pub(in crate::awsmachine) fn delete(sighting: &Sighting, old_enough: bool) -> DeletionStep {
-    match sighting {
+/// Deletion of a machine whose instance is known by id. `is_out`: nothing of it is left in load balancer targets, or that
+/// is waited for no longer. An address stays registered when its instance is gone.
+pub(in crate::awsmachine) fn delete(sighting: &Sighting, old_enough: bool, is_out: bool) -> DeletionStep {
+    let step = match sighting {
         Sighting::Seen(instance) => delete_seen(instance),
         Sighting::Absent if old_enough => DeletionStep::Release,
         Sighting::Absent => DeletionStep::AwaitAge,
         Sighting::Unknown => DeletionStep::AwaitSighting,
+    };
+    match step {
+        DeletionStep::Terminate | DeletionStep::Release if !is_out => DeletionStep::AwaitDrained,
+        step => step,
     }
 }
 
-/// Deletion of an instance that AWS shows.
-pub(in crate::awsmachine) fn delete_seen(instance: &Instance) -> DeletionStep {
+/// Whether an instance has ended, or is about to.
+pub(in crate::awsmachine) fn has_ended(instance: &Instance) -> bool {
+    matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated)
+}
+
+fn delete_seen(instance: &Instance) -> DeletionStep {
     match instance.state {
         InstanceState::Terminated => DeletionStep::Release,
         InstanceState::ShuttingDown => DeletionStep::AwaitTermination,

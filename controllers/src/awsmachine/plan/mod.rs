@@ -8,6 +8,6 @@ mod launch;
 mod tests;
 
 pub(super) use adoption::{Adoption, adopt};
-pub(super) use deletion::{DeletionStep, delete, delete_seen};
+pub(super) use deletion::{DeletionStep, delete, has_ended};
 pub(super) use ending::{Ending, ended_before_running};
 pub(super) use launch::{Attempt, LaunchPlan, LookUp, Progress, Search, Then, is_fresh, launch};

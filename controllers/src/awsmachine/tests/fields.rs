@@ -41,6 +41,24 @@ async fn assert_effects(rows: &[Row]) {
 async fn what_is_launched_and_where_is_what_the_spec_says() {
     assert_effects(&[
         (
+            "controlPlaneTargets[].targetGroupARN",
+            "controlPlaneTargets: [{targetGroupARN: 'arn:a'}]",
+            "/status/network/controlPlaneTargets/0/targetGroupARN",
+            json!("arn:a"),
+        ),
+        (
+            "controlPlaneTargets[].port",
+            "controlPlaneTargets: [{targetGroupARN: 'arn:a', port: 443}]",
+            "/status/network/controlPlaneTargets/0/port",
+            json!(443),
+        ),
+        (
+            "controlPlaneTargets[].classicLoadBalancerName",
+            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
+            "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
+            json!("api"),
+        ),
+        (
             "instanceType",
             "instanceType: m7i.large",
             "/call/instance_type",

@@ -10,6 +10,7 @@ mod moves;
 mod observation;
 mod pending_deaths;
 mod recovery;
+mod targets;
 mod waits;
 
 use std::sync::Arc;

@@ -29,8 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Told like a condition, where the conditions of core's kinds only repeat ours.
 const PHASE: &str = "phase";
 
-/// Kinds in the order in which their news are told, with what tells the story. Other conditions sum these up or are about
-/// nodes, which nothing here becomes.
+/// Kinds in the order in which their news are told, with what tells the story. Other conditions sum these up.
 const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         OURS,
@@ -41,9 +40,15 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         OURS,
         "AWSMachine",
-        &["IdentityReady", "NetworkReady", "BootstrapDataReady", "InstanceReady"],
+        &[
+            "IdentityReady",
+            "NetworkReady",
+            "BootstrapDataReady",
+            "InstanceReady",
+            "ControlPlaneTargetsReady",
+        ],
     ),
-    (CORE, "Machine", &[PHASE]),
+    (CORE, "Machine", &[PHASE, "NodeReady"]),
 ];
 
 /// The objects of one look, by kind.
@@ -75,6 +80,15 @@ impl Watch {
         Ok(Self { kinds })
     }
 
+    /// Looks at all objects, and tells what has changed.
+    pub(crate) async fn look(&mut self, screen: &Screen) -> anyhow::Result<Seen> {
+        let mut seen = Seen::new();
+        for kind in &mut self.kinds {
+            seen.insert(kind.name, kind.look(screen).await?);
+        }
+        Ok(seen)
+    }
+
     /// Tells every change until `reached` holds.
     pub(crate) async fn until(
         &mut self,
@@ -84,11 +98,7 @@ impl Watch {
     ) -> anyhow::Result<()> {
         let deadline = Instant::now() + within;
         loop {
-            let mut seen = Seen::new();
-            for kind in &mut self.kinds {
-                seen.insert(kind.name, kind.look(screen).await?);
-            }
-            if reached(&seen) {
+            if reached(&self.look(screen).await?) {
                 return Ok(());
             }
             if Instant::now() > deadline {

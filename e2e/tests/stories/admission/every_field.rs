@@ -11,11 +11,6 @@ const MACHINE: &str = "{instanceType: t3.large, ami: {id: ami-1}}";
 
 /// For each row a spec that sets it, and besides it only what the other policies ask for with it.
 const SAMPLES: &[(&str, &str, &str)] = &[
-    (
-        "AWSCluster",
-        "controlPlaneTargets",
-        "{controlPlaneTargets: [{classicLoadBalancerName: api}]}",
-    ),
     ("AWSCluster", "preflight.mode", "{preflight: {mode: Require}}"),
     ("AWSCluster", "preflight.skipRules", "{preflight: {skipRules: [S7]}}"),
     ("AWSCluster", "preflight.cni", "{preflight: {cni: Cilium}}"),
@@ -30,8 +25,63 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("AWSCluster", "partition", "{partition: aws-cn}"),
     (
         "AWSCluster",
-        "controlPlaneLoadBalancer",
-        "{controlPlaneLoadBalancer: {loadBalancerType: nlb}}",
+        "controlPlaneLoadBalancer.scheme",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, scheme: internal}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.crossZoneLoadBalancing",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, crossZoneLoadBalancing: true}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.subnets",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, subnets: [subnet-0000000a]}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.healthCheckProtocol",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, healthCheckProtocol: HTTPS}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.healthCheck",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, healthCheck: {intervalSeconds: 10}}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.additionalSecurityGroups",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, additionalSecurityGroups: [sg-0000000a]}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.additionalListeners",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, additionalListeners: [{port: 8132}]}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.ingressRules",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, ingressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.disableHostsRewrite",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, disableHostsRewrite: true}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.preserveClientIP",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, preserveClientIP: true}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.targetGroupIPType",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv4}}",
+    ),
+    (
+        "AWSCluster",
+        "controlPlaneLoadBalancer.dnsResolutionCheck",
+        "{controlPlaneLoadBalancer: {loadBalancerType: nlb, dnsResolutionCheck: None}}",
     ),
     (
         "AWSCluster",
@@ -140,11 +190,6 @@ const SAMPLES: &[(&str, &str, &str)] = &[
         "{network: {vpc: {subnetSchema: PreferPublic}}}",
     ),
     ("AWSCluster", "network.vpc.tags", "{network: {vpc: {tags: {team: a}}}}"),
-    (
-        "AWSMachine",
-        "controlPlaneTargets",
-        "{controlPlaneTargets: [{classicLoadBalancerName: api}]}",
-    ),
     ("AWSMachine", "ami.eksLookupType", "{ami: {eksLookupType: AmazonLinux}}"),
     ("AWSMachine", "imageLookupFormat", "{imageLookupFormat: acme-*}"),
     ("AWSMachine", "imageLookupOrg", "{imageLookupOrg: '123456789012'}"),

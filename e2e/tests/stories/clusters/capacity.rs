@@ -19,7 +19,7 @@ mod long_stories {
             .in_zone(&zone)
             .error("InsufficientInstanceCapacity");
         let shortage = story.aws().fault(shortage);
-        let cluster = story.cluster("dev");
+        let cluster = story.cluster("dev").await?;
         cluster.control_plane(3).await?;
         cluster.workers(2).await?;
 

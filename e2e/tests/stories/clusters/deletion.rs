@@ -33,12 +33,12 @@ mod long_stories {
         let aws = story.aws();
         aws.set_boot("never-boots", Boot::Never);
 
-        let without_infrastructure = story.cluster("no-infrastructure");
+        let without_infrastructure = story.cluster("no-infrastructure").await?;
         without_infrastructure.control_plane(1).await?;
         without_infrastructure.delete().await?;
 
         aws.set_pending(NODES_WITHIN);
-        let pending = story.cluster("pending");
+        let pending = story.cluster("pending").await?;
         pending.control_plane(1).await?;
         machine_in_phase(&pending, "Provisioning").await?;
         eventually(NODES_WITHIN, "an instance to be launched", async || {
@@ -49,17 +49,17 @@ mod long_stories {
         pending.delete().await?;
         aws.set_pending(std::time::Duration::ZERO);
 
-        let never_boots = story.cluster("never-boots");
+        let never_boots = story.cluster("never-boots").await?;
         never_boots.control_plane(1).await?;
         machine_in_phase(&never_boots, "Provisioned").await?;
         never_boots.delete().await?;
 
-        let initialized = story.cluster("initialized");
+        let initialized = story.cluster("initialized").await?;
         initialized.control_plane(3).await?;
         machine_in_phase(&initialized, "Running").await?;
         initialized.delete().await?;
 
-        let complete = story.cluster("complete");
+        let complete = story.cluster("complete").await?;
         complete.control_plane(1).await?;
         complete.workers(1).await?;
         complete.ready(1, 1).await?;
@@ -70,7 +70,7 @@ mod long_stories {
     #[tokio::test]
     async fn machines_that_are_deleted_while_they_are_launched_leave_nothing() -> anyhow::Result<()> {
         let story = Story::begin("in-flight").await?;
-        let cluster = story.cluster("dev");
+        let cluster = story.cluster("dev").await?;
         cluster.control_plane(1).await?;
         cluster.ready(1, 0).await?;
         story.aws().set_pending(NODES_WITHIN);

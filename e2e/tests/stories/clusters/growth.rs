@@ -7,7 +7,7 @@ use super::whole::{Story, is_control_plane, lettered, zones};
 #[tokio::test]
 async fn a_cluster_grows_and_shrinks_over_its_zones_and_goes_without_a_trace() -> anyhow::Result<()> {
     let story = Story::begin("growth").await?;
-    let cluster = story.cluster("dev");
+    let cluster = story.cluster("dev").await?;
     cluster.control_plane(1).await?;
     cluster.workers(1).await?;
     cluster.ready(1, 1).await?;

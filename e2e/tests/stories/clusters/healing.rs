@@ -51,7 +51,7 @@ async fn replaced(cluster: &KubeadmCluster<'_>, sick: &BTreeSet<String>) -> anyh
 #[tokio::test]
 async fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow::Result<()> {
     let story = Story::begin("healing").await?;
-    let cluster = story.cluster("dev");
+    let cluster = story.cluster("dev").await?;
     cluster.control_plane(3).await?;
     cluster.workers(2).await?;
     let machines = cluster.ready(3, 2).await?;
@@ -99,7 +99,7 @@ mod long_stories {
     #[tokio::test]
     async fn a_node_that_takes_its_time_to_boot_is_waited_for() -> anyhow::Result<()> {
         let story = Story::begin("slow-boot").await?;
-        let cluster = story.cluster("dev");
+        let cluster = story.cluster("dev").await?;
         story
             .aws()
             .set_boot("dev-workers", Boot::After(Duration::from_secs(20)));

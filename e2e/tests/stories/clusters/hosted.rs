@@ -7,7 +7,7 @@ use capa_e2e::fixtures;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, Story};
+use super::whole::{KubeadmCluster, PORT, Story};
 use crate::stories::machines::{INLINE, machine};
 use crate::stories::scenario::CORE;
 
@@ -51,12 +51,12 @@ mod long_stories {
     #[tokio::test]
     async fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
         let story = Story::begin("hosted").await?;
-        let landlord = story.cluster("landlord");
+        let landlord = story.cluster_without_load_balancer("landlord");
         landlord.control_plane(1).await?;
         landlord.ready(1, 0).await?;
 
         // As Kamaji and k0smotron do it: first the cluster without an endpoint, which its control plane learns later.
-        let guest = story.cluster("guest");
+        let guest = story.cluster_without_load_balancer("guest");
         let scenario = &story.scenario;
         scenario.environment.apply(&scenario.unmanaged("guest", "")).await?;
         scenario.environment.apply(&fixtures::control_plane("guest")).await?;
@@ -78,8 +78,7 @@ spec:
         waits.await?;
 
         host(&guest, &landlord).await?;
-        let (address, port) = &landlord.endpoint;
-        let endpoint = json!({"host": address, "port": port});
+        let endpoint = json!({"host": landlord.host, "port": PORT});
         let spec = json!({"spec": {"controlPlaneEndpoint": endpoint}});
         scenario.patch(CORE, "Cluster", "guest", spec).await?;
         let hosted = json!({"status": {
@@ -102,7 +101,7 @@ spec:
         guest.ready(0, 2).await?;
 
         // A cluster without any control plane of its own: its worker is told by hand whom to join.
-        let nobodys = story.cluster("nobodys");
+        let nobodys = story.cluster_without_load_balancer("nobodys");
         host(&nobodys, &landlord).await?;
         scenario.environment.apply(&nobodys.infrastructure()).await?;
         scenario

@@ -9,7 +9,7 @@ mod long_stories {
     async fn clusters_of_one_name_in_two_namespaces_on_one_vpc_do_not_know_each_other() -> anyhow::Result<()> {
         let story = Story::begin("same-name").await?;
         let neighbour = Story::on(story.scenario.neighbour("same-name-too").await?).await?;
-        let (first, second) = (story.cluster("dev"), neighbour.cluster("dev"));
+        let (first, second) = (story.cluster("dev").await?, neighbour.cluster("dev").await?);
         for cluster in [&first, &second] {
             cluster.control_plane(1).await?;
             cluster.workers(1).await?;

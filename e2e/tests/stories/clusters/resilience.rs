@@ -140,7 +140,7 @@ mod long_stories {
     async fn objects_of_a_cluster_come_back_to_what_they_were_and_then_nobody_writes_for_two_minutes()
     -> anyhow::Result<()> {
         let story = Story::begin("resilience").await?;
-        let cluster = story.cluster("dev");
+        let cluster = story.cluster("dev").await?;
         cluster.control_plane(1).await?;
         cluster.workers(1).await?;
         cluster.ready(1, 1).await?;

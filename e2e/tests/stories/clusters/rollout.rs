@@ -36,7 +36,7 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
 #[tokio::test]
 async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
     let story = Story::begin("rollout").await?;
-    let cluster = story.cluster("dev");
+    let cluster = story.cluster("dev").await?;
     cluster.control_plane(3).await?;
     cluster.workers(2).await?;
     let before = cluster.ready(3, 2).await?;
@@ -78,7 +78,7 @@ mod long_stories {
     #[tokio::test]
     async fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {
         let story = Story::begin("paused-rollout").await?;
-        let cluster = story.cluster("dev");
+        let cluster = story.cluster("dev").await?;
         cluster.control_plane(3).await?;
         cluster.ready(3, 0).await?;
         let launches = || story.aws().manager_journal().of("RunInstances").len();

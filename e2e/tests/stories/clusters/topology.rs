@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::whole::{NODES_WITHIN, Story, VERSION};
+use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, Story, VERSION};
 use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario};
 
 /// Our ClusterClass, as it is released.
@@ -18,8 +18,8 @@ const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.y
 /// Kinds of ours that the topology controller makes.
 const MADE_KINDS: [&str; 2] = ["AWSCluster", "AWSMachineTemplate"];
 
-/// The field manager of Cluster API's topology controller.
-const TOPOLOGY: &str = "capi-topology";
+/// Who may set fields of specs: Cluster API's topology controller, and the user in what the class refers to.
+const WRITERS: [&str; 2] = ["capi-topology", "capa-e2e"];
 
 /// How often core and our manager look at everything again here.
 const SYNC: &str = "--sync-period=20s";
@@ -62,7 +62,7 @@ async fn looks_again(story: &Story, times: f64) -> anyhow::Result<()> {
     .await
 }
 
-/// Who else than the topology controller has set fields of the spec, by object.
+/// Who else than these has set fields of the spec, by object.
 fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
     let writers = objects.iter().flat_map(|(name, object)| {
         let entries = object.metadata.managed_fields.iter().flatten();
@@ -72,13 +72,13 @@ fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
         });
         let others = specs
             .filter_map(|entry| entry.manager.clone())
-            .filter(|manager| manager != TOPOLOGY);
+            .filter(|manager| !WRITERS.contains(&manager.as_str()));
         others.map(move |manager| format!("{manager} wrote the spec of {name}"))
     });
     writers.collect()
 }
 
-fn cluster(scenario: &Scenario, name: &str, endpoint: (&str, u16)) -> String {
+fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
     let network = &scenario.network;
     let variables: Vec<Value> = [
         ("region", json!(REGION)),
@@ -89,18 +89,18 @@ fn cluster(scenario: &Scenario, name: &str, endpoint: (&str, u16)) -> String {
             json!({"controlPlane": network.control_plane_security_group_id, "node": network.node_security_group_id}),
         ),
         ("imageID", json!(moto::IMAGE_ID)),
+        ("controlPlaneTargetGroupARN", json!(of_class.target_group)),
     ]
     .into_iter()
     .map(|(name, value)| json!({"name": name, "value": value}))
     .collect();
-    let (host, port) = endpoint;
     json!({
         "apiVersion": CORE,
         "kind": "Cluster",
-        "metadata": {"name": name},
+        "metadata": {"name": of_class.name},
         "spec": {
             "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}},
-            "controlPlaneEndpoint": {"host": host, "port": port},
+            "controlPlaneEndpoint": {"host": of_class.host, "port": PORT},
             "topology": {
                 "classRef": {"name": "unmanaged"},
                 "version": VERSION,
@@ -118,12 +118,12 @@ async fn a_topology_rotates_a_template_for_a_changed_variable_and_for_nothing_el
     let world = Arc::new(World::start_with(&[SYNC]).await?);
     let story = Story::with_manager_flags(Scenario::in_world(&world, "topology").await?, &[FASTER, SYNC]).await?;
     let scenario = &story.scenario;
-    let cluster_of_class = story.cluster("dev");
+    let cluster_of_class = story.cluster("dev").await?;
+    scenario.user.create_instance_profiles().await?;
     scenario.environment.apply(CLASS).await?;
-    let (host, port) = &cluster_of_class.endpoint;
     scenario
         .environment
-        .apply(&cluster(scenario, "dev", (host, *port)))
+        .apply(&cluster(scenario, &cluster_of_class))
         .await?;
     cluster_of_class.ready(1, 1).await?;
 

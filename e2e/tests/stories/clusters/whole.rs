@@ -20,6 +20,10 @@ pub(crate) const VERSION: &str = "v1.36.2";
 pub(crate) const NEXT_VERSION: &str = "v1.36.3";
 /// Deadline of a wait for nodes. The kubeadm providers look again only every half minute at what they cannot reach.
 pub(crate) const NODES_WITHIN: Duration = Duration::from_secs(300);
+/// The port of API servers.
+pub(crate) const PORT: u16 = 6443;
+/// How long load balancers give connections to a target that leaves; AWS's default is five minutes.
+const DRAINING_SECONDS: u32 = 1;
 /// What our manager may write to AWS for a cluster on brought infrastructure.
 const OUR_WRITES: [&str; 4] = [
     "RunInstances",
@@ -32,7 +36,7 @@ const OUR_WRITES: [&str; 4] = [
 pub(crate) struct Story {
     pub(crate) scenario: Scenario,
     pub(crate) manager: Manager,
-    /// The user's network, as it was before we came.
+    /// The user's network without load balancers, as it was before we came.
     before: Value,
 }
 
@@ -54,7 +58,7 @@ impl Story {
         let builder = scenario.environment.manager();
         let builder = flags.iter().fold(builder, |builder, flag| builder.flag(*flag));
         let manager = builder.start().await?;
-        let before = scenario.user.dump().await?;
+        let before = network(&scenario).await?;
         Ok(Self {
             scenario,
             manager,
@@ -67,13 +71,37 @@ impl Story {
         self.scenario.environment.aws()
     }
 
-    /// A cluster of this name, not yet there. All that belongs to it is named after it.
-    pub(crate) fn cluster(&self, name: &str) -> KubeadmCluster<'_> {
-        let host = format!("{name}.{}.example", self.scenario.environment.namespace());
+    /// A cluster of this name behind a network load balancer that the user brings, not yet there itself. All that belongs
+    /// to it is named after it.
+    pub(crate) async fn cluster(&self, name: &str) -> anyhow::Result<KubeadmCluster<'_>> {
+        let Scenario { user, network, .. } = &self.scenario;
+        // Unique in the account, which two namespaces may share.
+        let unique = self
+            .scenario
+            .environment
+            .namespace()
+            .rsplit('-')
+            .next()
+            .unwrap_or_default();
+        let load_balancer = user
+            .create_network_load_balancer(network, &format!("{name}-{unique}"))
+            .await?;
+        let group = &load_balancer.target_group_arn;
+        user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
+        Ok(KubeadmCluster {
+            host: load_balancer.dns_name.clone(),
+            target_group: Some(load_balancer.target_group_arn),
+            ..self.cluster_without_load_balancer(name)
+        })
+    }
+
+    /// The same where a name is enough: DNS, or a virtual address.
+    pub(crate) fn cluster_without_load_balancer(&self, name: &str) -> KubeadmCluster<'_> {
         KubeadmCluster {
             scenario: &self.scenario,
             name: name.to_owned(),
-            endpoint: (host, 6443),
+            host: format!("{name}.{}.example", self.scenario.environment.namespace()),
+            target_group: None,
         }
     }
 
@@ -86,13 +114,24 @@ impl Story {
         } = self;
         let left = scenario.user.live_instances().await?;
         ensure!(left.is_empty(), "instances are left: {left:?}");
-        let after = scenario.user.dump().await?;
+        let after = network(&scenario).await?;
         ensure!(after == before, "the user's network was {before:#} and is {after:#}");
         only_ours_was_written(&scenario.environment.aws().manager_journal())?;
         let status = manager.stop().await?;
         ensure!(status.success(), "the manager ended with {status}");
         scenario.environment.finish().await
     }
+}
+
+/// All that the user has but load balancers, which come with each cluster of a story.
+async fn network(scenario: &Scenario) -> anyhow::Result<Value> {
+    let mut dump = scenario.user.dump().await?;
+    if let Some(parts) = dump.as_object_mut() {
+        // Their interfaces come with them.
+        let with_clusters = ["LoadBalancers", "TargetGroups", "NetworkInterfaces"];
+        parts.retain(|part, _| !with_clusters.iter().any(|name| part.contains(name)));
+    }
+    Ok(dump)
 }
 
 fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
@@ -120,8 +159,10 @@ fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
 pub(crate) struct KubeadmCluster<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) name: String,
-    /// Host and port of its API server.
-    pub(crate) endpoint: (String, u16),
+    /// The name under which its API server is reached, at [`PORT`].
+    pub(crate) host: String,
+    /// Where its control plane machines are registered, if anywhere.
+    pub(crate) target_group: Option<String>,
 }
 
 impl KubeadmCluster<'_> {
@@ -159,9 +200,11 @@ spec:
 
     /// The AWSCluster.
     pub(crate) fn infrastructure(&self) -> String {
-        let (host, port) = &self.endpoint;
-        let endpoint = format!("  controlPlaneEndpoint: {{host: {host}, port: {port}}}");
-        self.scenario.unmanaged(&self.name, &endpoint)
+        let endpoint = format!("  controlPlaneEndpoint: {{host: {}, port: {PORT}}}", self.host);
+        let target = self.target_group.iter();
+        let targets = target.map(|group| format!("  controlPlaneTargets: [{{targetGroupARN: '{group}'}}]"));
+        let extra: Vec<_> = std::iter::once(endpoint).chain(targets).collect();
+        self.scenario.unmanaged(&self.name, &extra.join("\n"))
     }
 
     /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by six.
@@ -251,10 +294,15 @@ spec:
         Ok(api.list(&ours).await?.items)
     }
 
-    /// Deletes it and waits until it is gone.
+    /// Deletes it, waits until it is gone, and checks that its load balancer has no target left.
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
-        let environment = &self.scenario.environment;
-        environment.delete(CORE, "Cluster", &self.name, NODES_WITHIN).await
+        let Scenario { environment, user, .. } = self.scenario;
+        environment.delete(CORE, "Cluster", &self.name, NODES_WITHIN).await?;
+        if let Some(target_group) = &self.target_group {
+            let left = user.targets(target_group).await?;
+            ensure!(left.is_empty(), "targets of {} are left: {left:?}", self.name);
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,175 @@
+//! Targets of load balancers, as the API reference of Elastic Load Balancing describes them
+//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target is checked
+//! a while after its registration, and drains for the delay of its group after its deregistration.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::machine::InstanceState;
+use jiff::Timestamp;
+
+use crate::CloudError;
+use crate::targets::{Group, GroupAnswer, GroupCall, GroupFacts, Health, Question, Target, TargetKind, TargetState};
+
+use super::instances::LaunchedInstance;
+use super::region::Region;
+use super::time::after;
+
+/// How long a target is not checked yet.
+const INITIAL: Duration = Duration::from_secs(20);
+
+/// Something that targets are registered with.
+#[derive(Clone, Debug)]
+pub struct TargetGroup {
+    kind: TargetKind,
+    delay: Duration,
+    targets: BTreeMap<Target, Registration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Registration {
+    since: Timestamp,
+    deregistered: Option<Timestamp>,
+}
+
+impl TargetGroup {
+    fn forget_drained(&mut self, now: Timestamp) {
+        let delay = self.delay;
+        let drains = |at: Timestamp| now < after(at, delay);
+        self.targets
+            .retain(|_, registration| registration.deregistered.is_none_or(drains));
+    }
+
+    fn facts(&self) -> GroupFacts {
+        GroupFacts {
+            kind: self.kind.clone(),
+            port: Some(6443),
+        }
+    }
+}
+
+impl Region {
+    /// A target group, or a classic load balancer, whose targets drain for so long.
+    pub fn target_group(&mut self, group: Group, kind: TargetKind, delay: Duration) -> &mut Self {
+        let targets = BTreeMap::new();
+        self.groups.insert(group, TargetGroup { kind, delay, targets });
+        self
+    }
+
+    /// The ids of the targets of a group that are registered, or drain.
+    pub fn targets_of(&mut self, now: Timestamp, group: &Group) -> Vec<String> {
+        self.let_go(now);
+        let group = self.groups.get(group);
+        let targets = group.into_iter().flat_map(|group| group.targets.keys());
+        targets.map(|target| target.id.clone()).collect()
+    }
+
+    /// The groups that an instance still gets traffic from, each with the time it was deregistered at, if it was, and the
+    /// time it drains for.
+    pub fn traffic_of(&mut self, now: Timestamp, id: &str) -> Vec<(Group, Option<Timestamp>, Duration)> {
+        // Not what has ended is let go: it may have ended by the call that is asked about.
+        let address = self.instances.get(id).map(LaunchedInstance::private_address);
+        let of_it = |target: &Target| target.id == id || Some(&target.id) == address.as_ref();
+        let mut traffic = Vec::new();
+        for (group, state) in &mut self.groups {
+            state.forget_drained(now);
+            let found = state.targets.iter().find(|(target, _)| of_it(target));
+            traffic.extend(found.map(|(_, registration)| (group.clone(), registration.deregistered, state.delay)));
+        }
+        traffic
+    }
+
+    pub(super) fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        self.let_go(now);
+        let missing = || {
+            let code = match call.group {
+                Group::TargetGroup(_) => "TargetGroupNotFound",
+                Group::Classic(_) => "LoadBalancerNotFound",
+            };
+            CloudError::answered(call.action(), code, "One or more target groups not found")
+        };
+        if let Question::Register(targets) = &call.question {
+            self.check_targets(now, call.action(), targets)?;
+        }
+        let health = match &call.question {
+            Question::Health => self.health(now, &call.group),
+            _ => Vec::new(),
+        };
+        let group = self.groups.get_mut(&call.group).ok_or_else(missing)?;
+        Ok(match &call.question {
+            Question::Facts => GroupAnswer::Facts(group.facts()),
+            Question::Health => GroupAnswer::Health(health),
+            Question::Delay => GroupAnswer::Delay(group.delay),
+            Question::Register(targets) => {
+                for target in targets {
+                    let fresh = Registration {
+                        since: now,
+                        deregistered: None,
+                    };
+                    let known = group.targets.entry(target.clone()).or_insert(fresh);
+                    if known.deregistered.is_some() {
+                        *known = fresh;
+                    }
+                }
+                GroupAnswer::Done
+            }
+            Question::Deregister(targets) => {
+                for target in targets {
+                    if let Some(known) = group.targets.get_mut(target) {
+                        known.deregistered.get_or_insert(now);
+                    }
+                }
+                GroupAnswer::Done
+            }
+        })
+    }
+
+    /// Forgets what has drained, and the instances that have ended: addresses stay.
+    fn let_go(&mut self, now: Timestamp) {
+        let instances = &self.instances;
+        for group in self.groups.values_mut() {
+            group.forget_drained(now);
+            group.targets.retain(|target, registration| {
+                let instance = instances.get(&target.id);
+                registration.deregistered.is_some() || instance.is_none_or(|instance| instance.is_live(now))
+            });
+        }
+    }
+
+    /// Only an instance that runs can be registered.
+    fn check_targets(&self, now: Timestamp, action: &'static str, targets: &[Target]) -> Result<(), CloudError> {
+        let by_id = targets.iter().filter(|target| target.id.starts_with("i-"));
+        for target in by_id {
+            let instance = self.instances.get(&target.id);
+            if !instance.is_some_and(|instance| instance.state(now) == InstanceState::Running) {
+                let message = format!("{} is not in a running state and cannot be registered", target.id);
+                return Err(CloudError::answered(action, "InvalidTarget", &message));
+            }
+        }
+        Ok(())
+    }
+
+    fn health(&self, now: Timestamp, group: &Group) -> Vec<(Target, Health)> {
+        let Some(group) = self.groups.get(group) else {
+            return Vec::new();
+        };
+        let targets = group.targets.iter().map(|(target, registration)| {
+            let by_address = || {
+                self.instances
+                    .values()
+                    .find(|other| other.private_address() == target.id)
+            };
+            let instance = self.instances.get(&target.id).or_else(by_address);
+            let runs = instance.is_some_and(|instance| instance.state(now) == InstanceState::Running);
+            let state = match registration.deregistered {
+                Some(_) => TargetState::Draining,
+                None if now < after(registration.since, INITIAL) => TargetState::Initial,
+                None if runs => TargetState::Healthy,
+                None => TargetState::Unhealthy,
+            };
+            let reason = (state == TargetState::Unhealthy).then(|| "Target.FailedHealthChecks".to_owned());
+            (target.clone(), Health { state, reason })
+        });
+        targets.collect()
+    }
+}

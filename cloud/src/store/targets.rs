@@ -1,0 +1,38 @@
+//! The load balancer targets of the machines of a store: they share its life and its wake-ups.
+
+use std::time::Duration;
+
+use capa_api::common::ControlPlaneTarget;
+
+use super::Store;
+use crate::targets::{GroupAnswer, GroupCall, Standing, TargetInstance, Wish};
+use crate::{CloudError, MachineKey};
+
+impl Store {
+    /// As [`Targets::want`](crate::targets::Targets::want).
+    pub fn want_targets(
+        &mut self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        wish: Wish,
+        now: Duration,
+    ) -> Vec<Standing> {
+        self.targets.want(machine, instance, targets, wish, now)
+    }
+
+    /// Ends a machine's interest in targets alone. What is registered stays so.
+    pub fn forget_targets(&mut self, machine: &MachineKey) {
+        self.targets.forget(machine);
+    }
+
+    /// The next call about targets that is due. Call it until it gives none.
+    pub fn begin_target_call(&mut self, now: Duration) -> Option<GroupCall> {
+        self.targets.begin(now)
+    }
+
+    /// The answer to a call about targets.
+    pub fn target_call_ended(&mut self, call: &GroupCall, answer: Result<GroupAnswer, CloudError>, now: Duration) {
+        self.targets.ended(call, answer, now);
+    }
+}

@@ -1,0 +1,433 @@
+//! What is known of one group, and what is to be asked of it next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::member::Member;
+use super::model::{
+    Group, GroupAnswer, GroupFacts, Health, Question, Standing, Target, TargetInstance, TargetKind, TargetState, Wish,
+};
+use crate::{CloudError, ErrorClass, MachineKey, Timing};
+
+/// Targets in one call.
+const MOST: usize = 40;
+
+/// A member: machine, instance, and the port it is registered with.
+type MemberKey = (MachineKey, String, Option<i32>);
+
+/// One group. Of all calls about it one is under way at a time, so that what a look shows is never older than a write.
+pub(super) struct GroupState {
+    facts: Option<GroupFacts>,
+    seen: Option<BTreeMap<Target, Health>>,
+    looked_at: Duration,
+    delay: Option<(Duration, Duration)>,
+    members: BTreeMap<MemberKey, Member>,
+    /// A call is under way.
+    pub(super) busy: bool,
+    /// What AWS said to the last read.
+    failure: Option<CloudError>,
+    failures: u32,
+    /// No read before.
+    not_before: Duration,
+    /// Until then what is not as it is wished is looked at often.
+    settles_until: Duration,
+    /// Since when a write waits for others to join it.
+    open_since: Option<Duration>,
+    most: usize,
+    /// When there is something to do.
+    pub(super) due: Option<Duration>,
+}
+
+impl GroupState {
+    pub(super) fn new(group: &Group) -> Self {
+        let classic = GroupFacts {
+            kind: TargetKind::Instance,
+            port: None,
+        };
+        Self {
+            facts: matches!(group, Group::Classic(_)).then_some(classic),
+            seen: None,
+            looked_at: Duration::ZERO,
+            delay: None,
+            members: BTreeMap::new(),
+            busy: false,
+            failure: None,
+            failures: 0,
+            not_before: Duration::ZERO,
+            settles_until: Duration::ZERO,
+            open_since: None,
+            most: MOST,
+            due: Some(Duration::ZERO),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Takes a machine's wish, and tells how its instance stands.
+    pub(super) fn want(
+        &mut self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        port: Option<i32>,
+        wish: Wish,
+        timing: &Timing,
+        now: Duration,
+    ) -> Standing {
+        let key = (machine.clone(), instance.id.clone(), port);
+        let new = || Member::new(instance.clone(), port, wish, now);
+        let is_new = !self.members.contains_key(&key);
+        let member = self.members.entry(key.clone()).or_insert_with(new);
+        if member.renew(instance, wish, now) || is_new {
+            self.settles_until = now + timing.target_settling;
+            self.due = Some(Duration::ZERO);
+        }
+        let standing = self.standing(&key, timing, now);
+        if let Some(member) = self.members.get_mut(&key) {
+            member.told = standing.clone();
+        }
+        standing
+    }
+
+    pub(super) fn forget(&mut self, machine: &MachineKey) {
+        self.members.retain(|(owner, ..), _| owner != machine);
+    }
+
+    /// What is to be asked now; notes when to come back where that is nothing.
+    pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+        if self.busy || self.members.is_empty() {
+            self.due = None;
+            return None;
+        }
+        let question = self.next(timing, now);
+        self.busy = question.is_some();
+        question
+    }
+
+    fn next(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+        if self.facts.is_none() || self.seen.is_none() {
+            if now < self.not_before {
+                self.due = self.wake_at(timing).into_iter().chain([self.not_before]).min();
+                return None;
+            }
+            return Some(match self.facts {
+                None => Question::Facts,
+                Some(_) => Question::Health,
+            });
+        }
+        if let Some(write) = self.write(timing, now) {
+            return Some(write);
+        }
+        let leaves = self.members.values().any(|member| member.leaving_since.is_some());
+        let unknown = |(_, read_at): (Duration, Duration)| read_at + timing.target_interval <= now;
+        if leaves && self.delay.is_none_or(unknown) && self.not_before <= now {
+            return Some(Question::Delay);
+        }
+        let look_at = self.next_look(timing, now);
+        if look_at <= now {
+            return Some(Question::Health);
+        }
+        let window = self.open_since.map(|since| since + timing.rate_second / 5);
+        let waiting = self.writes(timing).into_iter().map(|(not_before, ..)| not_before);
+        let waiting = waiting.filter(|not_before| now < *not_before).min();
+        let moments = [Some(look_at), window, waiting, self.wake_at(timing)];
+        self.due = moments.into_iter().flatten().filter(|moment| now < *moment).min();
+        None
+    }
+
+    fn next_look(&self, timing: &Timing, now: Duration) -> Duration {
+        let settles = now < self.settles_until
+            && self.members.keys().any(|key| {
+                let standing = self.standing(key, timing, now);
+                let healthy = matches!(&standing, Standing::Registered(health) if health.state == TargetState::Healthy);
+                !healthy && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+            });
+        let interval = if settles {
+            timing.target_poll
+        } else {
+            timing.target_interval
+        };
+        (self.looked_at + interval).max(self.not_before)
+    }
+
+    /// The writes that are wanted, each with the time it may not be made before.
+    fn writes(&self, timing: &Timing) -> Vec<(Duration, bool, Target)> {
+        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
+            return vec![];
+        };
+        let claimed = self.claimed(facts);
+        let wanted = self.members.values().filter_map(|member| {
+            let target = member.target(facts)?;
+            let is_in = seen
+                .get(&target)
+                .is_some_and(|health| health.state != TargetState::Draining);
+            let leaves = member.is_leaving();
+            let needed = if leaves {
+                is_in && !claimed.contains(&target)
+            } else {
+                !is_in
+            };
+            // What was registered a moment ago need not show yet.
+            let shows = member
+                .registered_at
+                .map_or(Duration::ZERO, |at| at + timing.target_poll * 3);
+            let not_before = if leaves {
+                member.not_before
+            } else {
+                member.not_before.max(shows)
+            };
+            needed.then_some((not_before, leaves, target))
+        });
+        wanted.collect()
+    }
+
+    /// Targets that some machine wants to be registered: nobody else takes them out. An address may have been given to
+    /// another instance since.
+    fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
+        let staying = self.members.values().filter(|member| !member.is_leaving());
+        staying.filter_map(|member| member.target(facts)).collect()
+    }
+
+    /// The write that is due: those that leave go first.
+    fn write(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+        let writes = self
+            .writes(timing)
+            .into_iter()
+            .filter(|(not_before, ..)| *not_before <= now);
+        let (leaving, coming): (Vec<_>, Vec<_>) = writes.partition(|(_, leaves, _)| *leaves);
+        if leaving.is_empty() && coming.is_empty() {
+            self.open_since = None;
+            return None;
+        }
+        let since = *self.open_since.get_or_insert(now);
+        if now < since + timing.rate_second / 5 {
+            return None;
+        }
+        let some = |writes: Vec<(Duration, bool, Target)>| {
+            let targets: BTreeSet<Target> = writes.into_iter().map(|(_, _, target)| target).collect();
+            targets.into_iter().take(self.most).collect()
+        };
+        Some(if leaving.is_empty() {
+            Question::Register(some(coming))
+        } else {
+            Question::Deregister(some(leaving))
+        })
+    }
+
+    /// When the time that is waited for a member is over.
+    fn wake_at(&self, timing: &Timing) -> Option<Duration> {
+        let leaving = self.members.values().filter(|member| {
+            member.is_leaving() && !matches!(member.told, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+        });
+        leaving
+            .map(|member| match member.leaving_since {
+                Some(since) => since + self.drains_for(timing),
+                None => member.since + timing.drain_limit,
+            })
+            .min()
+    }
+
+    /// How long is waited for a target that drains.
+    fn drains_for(&self, timing: &Timing) -> Duration {
+        let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
+        delay.min(timing.drain_limit)
+    }
+
+    fn standing(&self, key: &MemberKey, timing: &Timing, now: Duration) -> Standing {
+        let Some(member) = self.members.get(key) else {
+            return Standing::Unknown;
+        };
+        let overdue = member.is_leaving() && member.since + timing.drain_limit <= now;
+        let unread = || match &self.failure {
+            // Nothing is registered with what does not exist.
+            Some(error) if member.is_leaving() && matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid) => {
+                Standing::Out
+            }
+            _ if overdue => Standing::Overdue,
+            Some(error) => Standing::Failed(error.clone()),
+            None => Standing::Unknown,
+        };
+        let Some(facts) = &self.facts else {
+            return unread();
+        };
+        let Some(target) = member.target(facts) else {
+            return match &facts.kind {
+                _ if member.is_leaving() => Standing::Out,
+                TargetKind::Other(kind) => Standing::Unsuitable(kind.clone()),
+                TargetKind::Instance | TargetKind::Address => Standing::Unknown,
+            };
+        };
+        let Some(seen) = &self.seen else {
+            return unread();
+        };
+        let failed = || member.failure.clone().map(Standing::Failed);
+        let health = seen.get(&target);
+        if !member.is_leaving() {
+            return match health {
+                Some(health) if health.state != TargetState::Draining => Standing::Registered(health.clone()),
+                _ => failed().unwrap_or(Standing::Registering),
+            };
+        }
+        match health {
+            None => Standing::Out,
+            Some(_) if self.claimed(facts).contains(&target) => Standing::Out,
+            // An instance that is gone has no connections that could end.
+            Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
+            Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
+            Some(_) if overdue => Standing::Overdue,
+            Some(_) => failed().unwrap_or(Standing::Leaving),
+        }
+    }
+
+    /// How a member stands that drains. When the delay of its group is over it is drained, whatever is shown.
+    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Standing {
+        let Some(since) = member.leaving_since else {
+            return Standing::Leaving;
+        };
+        match self.delay {
+            Some((delay, _)) if since + delay <= now => Standing::Out,
+            _ if since + timing.drain_limit <= now => Standing::Overdue,
+            _ => Standing::Leaving,
+        }
+    }
+
+    /// Takes an answer.
+    pub(super) fn ended(
+        &mut self,
+        question: &Question,
+        answer: Result<GroupAnswer, CloudError>,
+        timing: &Timing,
+        now: Duration,
+    ) {
+        self.busy = false;
+        self.due = Some(Duration::ZERO);
+        match (question, answer) {
+            (Question::Register(targets) | Question::Deregister(targets), answer) => {
+                self.written(
+                    matches!(question, Question::Deregister(_)),
+                    targets,
+                    &answer,
+                    timing,
+                    now,
+                );
+            }
+            (_, Err(error)) => {
+                if error.class == ErrorClass::NotFound {
+                    self.seen = None;
+                }
+                self.not_before = now + backoff(self.failures, timing);
+                self.failures = self.failures.saturating_add(1);
+                self.failure = Some(error);
+            }
+            (_, Ok(answer)) => {
+                self.failure = None;
+                self.failures = 0;
+                self.not_before = now;
+                self.learn(answer, now);
+            }
+        }
+    }
+
+    fn learn(&mut self, answer: GroupAnswer, now: Duration) {
+        match answer {
+            GroupAnswer::Facts(facts) => self.facts = Some(facts),
+            GroupAnswer::Delay(delay) => self.delay = Some((delay, now)),
+            GroupAnswer::Health(seen) => {
+                self.looked_at = now;
+                self.seen = Some(seen.into_iter().collect());
+                self.note_leaving(now);
+            }
+            GroupAnswer::Done => {}
+        }
+    }
+
+    /// Counts the time of those that drain, whoever has taken them out.
+    fn note_leaving(&mut self, now: Duration) {
+        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
+            return;
+        };
+        for member in self.members.values_mut().filter(|member| member.is_leaving()) {
+            let health = member.target(facts).and_then(|target| seen.get(&target));
+            if health.is_some_and(|health| health.state == TargetState::Draining) {
+                member.leaving_since.get_or_insert(now);
+            }
+        }
+    }
+
+    fn written(
+        &mut self,
+        leaving: bool,
+        targets: &[Target],
+        answer: &Result<GroupAnswer, CloudError>,
+        timing: &Timing,
+        now: Duration,
+    ) {
+        self.open_since = None;
+        let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
+        if split {
+            // One of them is refused, and must not hold up the others.
+            self.most = (targets.len() / 2).max(1);
+            return;
+        }
+        if let Err(error) = answer
+            && error.class == ErrorClass::NotFound
+        {
+            self.seen = None;
+            self.failure = Some(error.clone());
+            self.not_before = now + backoff(self.failures, timing);
+            self.failures = self.failures.saturating_add(1);
+        }
+        let Some(facts) = self.facts.clone() else { return };
+        let concerned = self.members.values_mut().filter(|member| {
+            let target = member.target(&facts);
+            member.is_leaving() == leaving && target.is_some_and(|target| targets.contains(&target))
+        });
+        for member in concerned {
+            match answer {
+                Ok(_) => member.written(now),
+                Err(error) => member.failed(error, now + backoff(member.failures, timing)),
+            }
+        }
+        if answer.is_ok() {
+            self.most = MOST;
+            let state = if leaving {
+                TargetState::Draining
+            } else {
+                TargetState::Initial
+            };
+            let seen = self.seen.get_or_insert_default();
+            let health = Health { state, reason: None };
+            seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));
+            self.looked_at = now;
+            self.settles_until = now + timing.target_settling;
+        }
+    }
+
+    /// The machines to which something new is to be told.
+    pub(super) fn news(&mut self, timing: &Timing, now: Duration) -> BTreeSet<MachineKey> {
+        let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
+        let mut news = BTreeSet::new();
+        for key in keys {
+            let standing = self.standing(&key, timing, now);
+            if let Some(member) = self.members.get_mut(&key)
+                && member.told != standing
+            {
+                if matches!(&standing, Standing::Registered(health) if health.state != TargetState::Healthy) {
+                    self.settles_until = now + timing.target_settling;
+                }
+                member.told = standing;
+                news.insert(key.0);
+            }
+        }
+        news
+    }
+}
+
+/// How long is waited after so many failures.
+fn backoff(failures: u32, timing: &Timing) -> Duration {
+    let doubled = timing
+        .resolve_retry
+        .saturating_mul(2_u32.saturating_pow(failures.min(16)));
+    doubled.min(timing.resolve_retry_cap)
+}

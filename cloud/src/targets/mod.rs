@@ -1,0 +1,115 @@
+//! Targets of load balancers: which instances are to be registered, whether they are, and how healthy they are.
+//!
+//! [`Targets`] is the whole logic without time, calls or tasks of its own, for one identity in one region. Machines say
+//! what they want of their instance ([`Targets::want`]) and are woken when something new is known. Whoever drives it asks
+//! for the calls that are due ([`Targets::begin`]), makes them, and tells their answers ([`Targets::ended`]).
+//!
+//! A group is looked at once in `Timing::target_interval` for all machines together, and what was lost is registered
+//! again; more often only while something is on its way.
+
+mod group;
+mod member;
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use capa_api::common::ControlPlaneTarget;
+use group::GroupState;
+pub use model::{
+    Group, GroupAnswer, GroupCall, GroupFacts, Health, Question, Standing, Target, TargetInstance, TargetKind,
+    TargetState, Wish,
+};
+
+use crate::{CloudError, MachineKey, Timing};
+
+/// The groups that machines have targets in. Time is passed in, counted from any fixed origin.
+pub struct Targets {
+    timing: Timing,
+    groups: BTreeMap<Group, GroupState>,
+    woken: BTreeSet<MachineKey>,
+}
+
+impl Targets {
+    /// No groups. It wants no call until a machine wants something.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            groups: BTreeMap::new(),
+            woken: BTreeSet::new(),
+        }
+    }
+
+    /// Says what a machine wants of its instance in each of `targets`, and gives how it stands there, in their order. From
+    /// the first call on the machine is woken whenever that changes, until [`Targets::forget`].
+    pub fn want(
+        &mut self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        wish: Wish,
+        now: Duration,
+    ) -> Vec<Standing> {
+        let timing = self.timing;
+        let mut want = |target: &ControlPlaneTarget| {
+            let group = Group::of(target)?;
+            let state = self
+                .groups
+                .entry(group.clone())
+                .or_insert_with(|| GroupState::new(&group));
+            Some(state.want(machine, instance, target.port, wish, &timing, now))
+        };
+        targets.iter().filter_map(&mut want).collect()
+    }
+
+    /// Ends a machine's interest. What is registered stays so.
+    pub fn forget(&mut self, machine: &MachineKey) {
+        self.woken.remove(machine);
+        for state in self.groups.values_mut() {
+            state.forget(machine);
+        }
+        self.groups.retain(|_, state| state.busy || !state.is_empty());
+    }
+
+    /// The next call that is due; it counts as under way until [`Targets::ended`]. Call it until it gives none.
+    pub fn begin(&mut self, now: Duration) -> Option<GroupCall> {
+        for (group, state) in &mut self.groups {
+            if state.due.is_none_or(|due| now < due) {
+                continue;
+            }
+            self.woken.extend(state.news(&self.timing, now));
+            if let Some(question) = state.begin(&self.timing, now) {
+                return Some(GroupCall {
+                    group: group.clone(),
+                    question,
+                });
+            }
+        }
+        None
+    }
+
+    /// When [`Targets::begin`] will have something to do if nothing happens before; a time in the past means now.
+    pub fn next_due(&self) -> Option<Duration> {
+        let idle = self.groups.values().filter(|state| !state.busy);
+        idle.filter_map(|state| state.due).min()
+    }
+
+    /// The answer to a call.
+    pub fn ended(&mut self, call: &GroupCall, answer: Result<GroupAnswer, CloudError>, now: Duration) {
+        let Some(state) = self.groups.get_mut(&call.group) else {
+            return;
+        };
+        state.ended(&call.question, answer, &self.timing, now);
+        self.woken.extend(state.news(&self.timing, now));
+        if state.is_empty() {
+            self.groups.remove(&call.group);
+        }
+    }
+
+    /// The machines to wake since the last call of this function.
+    pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
+        std::mem::take(&mut self.woken)
+    }
+}

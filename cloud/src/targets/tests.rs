@@ -1,0 +1,437 @@
+use capa_api::common::ControlPlaneTarget;
+
+use super::*;
+
+const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A store of targets whose calls are answered by hand.
+struct Scene {
+    targets: Targets,
+    now: Duration,
+}
+
+fn machine(name: &str) -> MachineKey {
+    MachineKey {
+        namespace: "default".into(),
+        name: name.into(),
+    }
+}
+
+fn instance(name: &str) -> TargetInstance {
+    TargetInstance {
+        id: format!("i-{name}"),
+        address: Some(format!("10.0.0.{}", name.len())),
+    }
+}
+
+fn target_group() -> ControlPlaneTarget {
+    ControlPlaneTarget {
+        target_group_arn: Some(ARN.into()),
+        ..ControlPlaneTarget::default()
+    }
+}
+
+fn classic() -> ControlPlaneTarget {
+    ControlPlaneTarget {
+        classic_load_balancer_name: Some("api".into()),
+        ..ControlPlaneTarget::default()
+    }
+}
+
+fn target(id: &str) -> Target {
+    Target {
+        id: id.into(),
+        port: Some(6443),
+    }
+}
+
+fn health(state: TargetState) -> Health {
+    let reason = (state == TargetState::Unhealthy).then(|| "Target.FailedHealthChecks".to_owned());
+    Health { state, reason }
+}
+
+fn facts(kind: TargetKind) -> GroupAnswer {
+    GroupAnswer::Facts(GroupFacts { kind, port: Some(6443) })
+}
+
+fn refused(code: &str) -> CloudError {
+    CloudError::answered("RegisterTargets", code, "refused for the test")
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            targets: Targets::new(Timing::default()),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// A scene whose group is known to have these targets.
+    fn looked_at(kind: TargetKind, name: &str, wish: Wish, seen: &[(&str, TargetState)]) -> Self {
+        let mut scene = Self::new();
+        scene.want(name, wish);
+        scene.answer(&Question::Facts, Ok(facts(kind)));
+        scene.shows(seen);
+        scene
+    }
+
+    fn want(&mut self, name: &str, wish: Wish) -> Standing {
+        let (machine, instance) = (machine(name), instance(name));
+        let standings = self
+            .targets
+            .want(&machine, &instance, &[target_group()], wish, self.now);
+        standings.into_iter().next().unwrap()
+    }
+
+    fn begin(&mut self) -> Option<Question> {
+        self.targets.begin(self.now).map(|call| call.question)
+    }
+
+    /// Expects a call to be due, and answers it.
+    fn answer(&mut self, expected: &Question, answer: Result<GroupAnswer, CloudError>) {
+        let call = self.targets.begin(self.now).expect("a call is due");
+        assert_eq!(call.question, *expected, "at {:?}", self.now);
+        assert_eq!(self.targets.begin(self.now), None, "one call at a time");
+        self.targets.ended(&call, answer, self.now);
+    }
+
+    fn shows(&mut self, seen: &[(&str, TargetState)]) {
+        let seen = seen.iter().map(|(id, state)| (target(id), health(*state))).collect();
+        self.answer(&Question::Health, Ok(GroupAnswer::Health(seen)));
+    }
+
+    /// Lets time pass, and expects nothing to be called before.
+    fn quiet_until(&mut self, then: Duration) {
+        while let Some(due) = self.targets.next_due().filter(|due| *due < then) {
+            self.now = due.max(self.now);
+            assert_eq!(self.begin(), None, "at {:?}", self.now);
+            assert!(
+                self.targets.next_due() != Some(due),
+                "it comes back for nothing at {due:?}"
+            );
+        }
+        self.now = then;
+    }
+
+    fn later(&mut self, by: Duration) {
+        self.now += by;
+    }
+
+    /// Lets a batch of writes be collected.
+    fn window(&mut self) {
+        assert_eq!(self.begin(), None, "others may join");
+        self.later(SECOND);
+    }
+}
+
+#[test]
+fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_healthy() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.want("one", Wish::Registered), Standing::Unknown);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.shows(&[("i-of-others", TargetState::Healthy)]);
+    assert_eq!(scene.want("one", Wish::Registered), Standing::Registering);
+    scene.window();
+    scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    let initial = Standing::Registered(Health {
+        state: TargetState::Initial,
+        reason: None,
+    });
+    assert_eq!(scene.want("one", Wish::Registered), initial);
+    scene.quiet_until(scene.now + SECOND * 10);
+    scene.targets.take_woken();
+    scene.shows(&[("i-one", TargetState::Healthy)]);
+    assert_eq!(scene.targets.take_woken(), BTreeSet::from([machine("one")]));
+    for _ in 0..3 {
+        scene.quiet_until(scene.now + SECOND * 600);
+        scene.shows(&[("i-one", TargetState::Healthy)]);
+    }
+    assert!(scene.targets.take_woken().is_empty());
+}
+
+#[test]
+fn what_is_registered_already_is_not_registered_again() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let healthy = Standing::Registered(health(TargetState::Healthy));
+    assert_eq!(scene.want("one", Wish::Registered), healthy);
+    scene.quiet_until(SECOND * 600);
+}
+
+#[test]
+fn machines_share_looks_and_are_registered_together() {
+    let mut scene = Scene::new();
+    for name in ["a", "bb", "ccc"] {
+        scene.want(name, Wish::Registered);
+    }
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[]);
+    scene.window();
+    let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(target).to_vec();
+    scene.answer(&Question::Register(all), Ok(GroupAnswer::Done));
+    scene.quiet_until(scene.now + SECOND * 10);
+    let healthy = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|id| (id, TargetState::Healthy));
+    scene.shows(&healthy);
+    scene.quiet_until(scene.now + SECOND * 600);
+}
+
+#[test]
+fn a_lost_registration_is_repaired_after_the_next_look() {
+    for left in [vec![], vec![("i-one", TargetState::Draining)]] {
+        let seen = [("i-one", TargetState::Healthy)];
+        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+        scene.quiet_until(SECOND * 600);
+        scene.shows(&left);
+        assert_eq!(scene.want("one", Wish::Registered), Standing::Registering);
+        scene.window();
+        scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    }
+}
+
+#[test]
+fn a_registration_that_does_not_show_at_once_is_not_repeated_at_once() {
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    scene.window();
+    let register = Question::Register(vec![target("i-one")]);
+    scene.answer(&register, Ok(GroupAnswer::Done));
+    let registered_at = scene.now;
+    for look in 1..=3 {
+        scene.quiet_until(registered_at + SECOND * 10 * look);
+        scene.shows(&[]);
+    }
+    scene.window();
+    scene.answer(&register, Ok(GroupAnswer::Done));
+}
+
+#[test]
+fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
+    let seen = [("i-one", TargetState::Unhealthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let unhealthy = Standing::Registered(health(TargetState::Unhealthy));
+    assert_eq!(scene.want("one", Wish::Registered), unhealthy);
+    let mut looks = 0;
+    while scene.now < SECOND * 3600 {
+        scene.now = scene.targets.next_due().unwrap().max(scene.now);
+        if let Some(call) = scene.targets.begin(scene.now) {
+            assert_eq!(call.question, Question::Health);
+            let seen = vec![(target("i-one"), health(TargetState::Unhealthy))];
+            scene.targets.ended(&call, Ok(GroupAnswer::Health(seen)), scene.now);
+            looks += 1;
+        }
+    }
+    assert!((60..=68).contains(&looks), "{looks}");
+}
+
+#[test]
+fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.quiet_until(scene.now + SECOND * 10);
+    scene.shows(&[("i-one", TargetState::Draining)]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.quiet_until(scene.now + SECOND * 10);
+    scene.targets.take_woken();
+    scene.shows(&[]);
+    assert_eq!(scene.targets.take_woken(), BTreeSet::from([machine("one")]));
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}
+
+/// How an instance stands that drains for ever, each time that changes, by the delay of its group.
+fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, Standing)> {
+    let seen = [("i-one", TargetState::Draining)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let mut told = vec![];
+    while scene.now < SECOND * 400 {
+        let standing = scene.want("one", Wish::Deregistered);
+        if told.last().is_none_or(|(_, last)| *last != standing) {
+            told.push((scene.now.as_secs(), standing));
+        }
+        while let Some(call) = scene.targets.begin(scene.now) {
+            let answer = match (&call.question, delay) {
+                (Question::Health, _) => Ok(GroupAnswer::Health(vec![(
+                    target("i-one"),
+                    health(TargetState::Draining),
+                )])),
+                (Question::Delay, Some(delay)) => Ok(GroupAnswer::Delay(SECOND * u32::try_from(delay).unwrap())),
+                (Question::Delay, None) => Err(refused("AccessDenied")),
+                (question, _) => panic!("{question:?}"),
+            };
+            scene.targets.ended(&call, answer, scene.now);
+        }
+        scene.later(SECOND);
+    }
+    told
+}
+
+#[test]
+fn the_delay_of_its_group_bounds_how_long_an_instance_drains_and_five_minutes_bound_that() {
+    let leaving = (0, Standing::Leaving);
+    assert_eq!(draining_for_ever(Some(120)), [leaving.clone(), (120, Standing::Out)]);
+    assert_eq!(
+        draining_for_ever(Some(3600)),
+        [leaving.clone(), (300, Standing::Overdue)]
+    );
+    assert_eq!(draining_for_ever(None), [leaving, (300, Standing::Overdue)]);
+}
+
+#[test]
+fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five_minutes() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    scene.want("one", Wish::Deregistered);
+    let error = refused("AccessDenied");
+    let mut tries = vec![];
+    while scene.want("one", Wish::Deregistered) != Standing::Overdue {
+        assert!(scene.now <= SECOND * 300, "it is given up");
+        while let Some(call) = scene.targets.begin(scene.now) {
+            let answer = match call.question {
+                Question::Deregister(_) => {
+                    tries.push(scene.now.as_secs());
+                    Err(error.clone())
+                }
+                _ => Ok(GroupAnswer::Health(vec![(
+                    target("i-one"),
+                    health(TargetState::Healthy),
+                )])),
+            };
+            scene.targets.ended(&call, answer, scene.now);
+        }
+        scene.later(SECOND);
+    }
+    assert_eq!(scene.now, SECOND * 300);
+    assert_eq!(tries.len(), 6, "{tries:?}");
+}
+
+#[test]
+fn a_group_that_does_not_exist_keeps_nobody_and_is_a_failure_for_who_wants_in() {
+    let missing = refused("TargetGroupNotFound");
+    let mut scene = Scene::new();
+    scene.want("in", Wish::Registered);
+    scene.want("out", Wish::Deregistered);
+    scene.answer(&Question::Facts, Err(missing.clone()));
+    assert_eq!(scene.want("in", Wish::Registered), Standing::Failed(missing));
+    assert_eq!(scene.want("out", Wish::Deregistered), Standing::Out);
+    scene.quiet_until(SECOND * 5);
+    assert_eq!(scene.begin(), Some(Question::Facts));
+}
+
+#[test]
+fn a_group_that_is_deleted_later_keeps_nobody_either() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    scene.want("one", Wish::Deregistered);
+    scene.window();
+    scene.answer(
+        &Question::Deregister(vec![target("i-one")]),
+        Err(refused("TargetGroupNotFound")),
+    );
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}
+
+#[test]
+fn a_target_that_is_refused_does_not_hold_up_the_others() {
+    let mut scene = Scene::new();
+    for name in ["a", "bad"] {
+        scene.want(name, Wish::Registered);
+    }
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.shows(&[]);
+    scene.window();
+    let refusal = refused("InvalidTarget");
+    scene.answer(
+        &Question::Register(vec![target("i-a"), target("i-bad")]),
+        Err(refusal.clone()),
+    );
+    scene.window();
+    scene.answer(&Question::Register(vec![target("i-a")]), Ok(GroupAnswer::Done));
+    scene.window();
+    scene.answer(&Question::Register(vec![target("i-bad")]), Err(refusal.clone()));
+    assert_eq!(scene.want("bad", Wish::Registered), Standing::Failed(refusal));
+    assert!(matches!(scene.want("a", Wish::Registered), Standing::Registered(_)));
+}
+
+#[test]
+fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Forgotten);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.shows(&[("i-one", TargetState::Draining)]);
+    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+    scene.quiet_until(SECOND * 600);
+
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Forgotten);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+}
+
+#[test]
+fn an_address_that_another_machine_has_by_now_stays() {
+    let mut scene = Scene::new();
+    scene.want("old", Wish::Forgotten);
+    scene.want("new", Wish::Registered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[("10.0.0.3", TargetState::Healthy)]);
+    assert_eq!(scene.want("old", Wish::Forgotten), Standing::Out);
+    scene.quiet_until(SECOND * 600);
+}
+
+#[test]
+fn a_group_for_other_things_takes_no_instance() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Registered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
+    scene.shows(&[]);
+    assert_eq!(
+        scene.want("one", Wish::Registered),
+        Standing::Unsuitable("lambda".into())
+    );
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    scene.quiet_until(SECOND * 600);
+}
+
+#[test]
+fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
+    let mut targets = Targets::new(Timing::default());
+    let want = |targets: &mut Targets| {
+        let both = [classic(), target_group()];
+        targets.want(
+            &machine("one"),
+            &instance("one"),
+            &both,
+            Wish::Registered,
+            Duration::ZERO,
+        )
+    };
+    assert_eq!(want(&mut targets), [Standing::Unknown, Standing::Unknown]);
+    let calls: Vec<GroupCall> = std::iter::from_fn(|| targets.begin(Duration::ZERO)).collect();
+    let questions: Vec<&Question> = calls.iter().map(|call| &call.question).collect();
+    assert_eq!(questions, [&Question::Facts, &Question::Health]);
+    let classic = calls.last().unwrap();
+    assert_eq!(classic.group, Group::Classic("api".into()));
+    targets.ended(classic, Ok(GroupAnswer::Health(vec![])), Duration::ZERO);
+    assert_eq!(targets.begin(Duration::ZERO), None);
+    let register = targets.begin(SECOND).unwrap();
+    let target = Target {
+        id: "i-one".into(),
+        port: None,
+    };
+    assert_eq!(register.question, Question::Register(vec![target]));
+}
+
+#[test]
+fn nothing_is_called_for_machines_that_are_forgotten() {
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    scene.targets.forget(&machine("one"));
+    assert_eq!(scene.targets.next_due(), None);
+    scene.later(SECOND * 10_000);
+    assert_eq!(scene.begin(), None);
+}

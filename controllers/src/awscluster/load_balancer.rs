@@ -1,0 +1,234 @@
+//! From the name of a load balancer that the user brings to the targets behind it. Pure.
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
+use capa_api::common::ControlPlaneTarget;
+use capa_api::conditions::Reason;
+use capa_cloud::ApiLoadBalancer;
+
+use super::problems::Problems;
+
+const PATH: &str = "spec.controlPlaneLoadBalancer";
+
+/// The port of an API server whose endpoint is not known.
+const USUAL_PORT: i32 = 6443;
+
+/// A load balancer that is to be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted<'a> {
+    /// A classic one.
+    Classic(&'a str),
+    /// A network or application load balancer.
+    Version2(&'a str),
+}
+
+/// What AWS showed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// There is none of the name.
+    Nothing,
+    /// A classic one.
+    Classic,
+    /// A network or application load balancer.
+    Version2(ApiLoadBalancer),
+}
+
+/// The load balancer that the spec names. Without a name the block means nothing here: other tools store it everywhere.
+/// Targets that are given count more than a name.
+pub(super) fn wanted(spec: &AWSClusterSpec) -> Option<Wanted<'_>> {
+    let (balancer, name) = named(spec)?;
+    match balancer.load_balancer_type {
+        LoadBalancerType::Classic => Some(Wanted::Classic(name)),
+        LoadBalancerType::Nlb | LoadBalancerType::Alb => Some(Wanted::Version2(name)),
+        LoadBalancerType::Elb | LoadBalancerType::Disabled => None,
+    }
+}
+
+fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
+    let balancer = spec.control_plane_load_balancer.as_ref()?;
+    let name = balancer.name.as_deref().filter(|name| !name.is_empty())?;
+    spec.control_plane_targets.is_empty().then_some((balancer, name))
+}
+
+/// The port that API servers are reached by.
+pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
+    let own = spec.endpoint().map(|(_, port)| port);
+    own.or_else(|| of_cluster.filter(|port| *port != 0))
+        .unwrap_or(USUAL_PORT)
+}
+
+/// The targets of the cluster: those of the spec, else those that instances must be in to be reached through the named
+/// load balancer. `seen` is absent where nothing could be looked up, and `known` what was published then.
+pub(super) fn targets(
+    spec: &AWSClusterSpec,
+    port: i32,
+    seen: Option<&Seen>,
+    known: &[ControlPlaneTarget],
+    place: &str,
+    problems: &mut Problems,
+) -> Vec<ControlPlaneTarget> {
+    let Some((balancer, name)) = named(spec) else {
+        return spec.control_plane_targets.clone();
+    };
+    if balancer.load_balancer_type == LoadBalancerType::Elb {
+        let message = format!(
+            "{PATH}: {name} is said to be a gateway load balancer, which instances cannot serve behind: \
+                               set loadBalancerType to nlb, alb or classic"
+        );
+        problems.add(Reason::InvalidSpec, message);
+        return vec![];
+    }
+    match seen {
+        None if wanted(spec).is_some() => known.to_vec(),
+        None => vec![],
+        Some(Seen::Nothing) => {
+            let kind = if wanted(spec) == Some(Wanted::Classic(name)) {
+                "classic load balancer"
+            } else {
+                "load balancer"
+            };
+            let message = format!(
+                "{kind} {name} does not exist in {place}: create it or correct name and loadBalancerType in {PATH}"
+            );
+            problems.add(Reason::NotFound, message);
+            vec![]
+        }
+        Some(Seen::Classic) => vec![ControlPlaneTarget {
+            classic_load_balancer_name: Some(name.to_owned()),
+            ..ControlPlaneTarget::default()
+        }],
+        Some(Seen::Version2(shown)) => behind(shown, name, port, problems),
+    }
+}
+
+/// The target groups behind the API's port. A load balancer that listens on one port only listens for the API.
+fn behind(shown: &ApiLoadBalancer, name: &str, port: i32, problems: &mut Problems) -> Vec<ControlPlaneTarget> {
+    let only = || shown.listeners.values().next().filter(|_| shown.listeners.len() == 1);
+    let groups = shown.listeners.get(&port).or_else(only);
+    let groups = groups.map(Vec::as_slice).unwrap_or_default();
+    if groups.is_empty() {
+        let message = format!(
+            "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
+             targets in spec.controlPlaneTargets"
+        );
+        problems.add(Reason::NotFound, message);
+    }
+    let target = |arn: &String| ControlPlaneTarget {
+        target_group_arn: Some(arn.clone()),
+        ..ControlPlaneTarget::default()
+    };
+    groups.iter().map(target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::testing::read;
+
+    fn listening(listeners: &[(i32, &[&str])]) -> Seen {
+        let listeners = listeners.iter().map(|(port, groups)| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            (*port, groups)
+        });
+        Seen::Version2(ApiLoadBalancer {
+            kind: "network".into(),
+            listeners: listeners.collect::<BTreeMap<_, _>>(),
+        })
+    }
+
+    /// The names of the targets, and what is wrong.
+    fn resolved(spec: &str, seen: Option<&Seen>) -> (Vec<String>, String) {
+        let mut problems = Problems::default();
+        let known = [ControlPlaneTarget {
+            classic_load_balancer_name: Some("known".into()),
+            ..ControlPlaneTarget::default()
+        }];
+        let targets = targets(&read(spec), 6443, seen, &known, "eu-west-1 of account 1", &mut problems);
+        let names = targets
+            .into_iter()
+            .filter_map(|target| target.target_group_arn.or(target.classic_load_balancer_name));
+        let problem = problems
+            .condition()
+            .map(|condition| format!("{:?}: {}", condition.reason, condition.message));
+        (names.collect(), problem.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_name_leads_to_what_is_behind_the_port_of_the_api() {
+        let nlb = "controlPlaneLoadBalancer: {name: api, loadBalancerType: nlb}";
+        let classic = "controlPlaneLoadBalancer: {name: api}";
+        let several = listening(&[(443, &["arn:b"]), (6443, &["arn:a", "arn:c"])]);
+        let one = listening(&[(443, &["arn:b"])]);
+        let others = listening(&[(443, &["arn:b"]), (80, &["arn:d"])]);
+        let table: [(&str, Option<&Seen>, &[&str], &str); 9] = [
+            (nlb, Some(&several), &["arn:a", "arn:c"], ""),
+            (nlb, Some(&one), &["arn:b"], ""),
+            (
+                nlb,
+                Some(&others),
+                &[],
+                "NotFound: load balancer api has no listener on port 6443",
+            ),
+            (
+                nlb,
+                Some(&Seen::Nothing),
+                &[],
+                "NotFound: load balancer api does not exist in eu-west-1 of account 1",
+            ),
+            (nlb, None, &["known"], ""),
+            (classic, Some(&Seen::Classic), &["api"], ""),
+            (
+                classic,
+                Some(&Seen::Nothing),
+                &[],
+                "NotFound: classic load balancer api does not exist",
+            ),
+            (
+                "controlPlaneLoadBalancer: {name: api, loadBalancerType: elb}",
+                None,
+                &[],
+                "InvalidSpec",
+            ),
+            (
+                "controlPlaneLoadBalancer: {name: api, loadBalancerType: disabled}",
+                None,
+                &[],
+                "",
+            ),
+        ];
+        for (spec, seen, names, problem) in table {
+            let (found, said) = resolved(spec, seen);
+            assert_eq!(found, names, "{spec}");
+            assert!(
+                said.starts_with(problem) && said.is_empty() == problem.is_empty(),
+                "{spec}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_name_the_block_means_nothing_and_given_targets_count_more_than_a_name() {
+        for spec in [
+            "controlPlaneLoadBalancer: {loadBalancerType: classic}",
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, name: ''}",
+            "region: eu-west-1",
+        ] {
+            assert_eq!(wanted(&read(spec)), None, "{spec}");
+            assert_eq!(resolved(spec, None), (vec![], String::new()), "{spec}");
+        }
+        let both = "{controlPlaneLoadBalancer: {name: api}, controlPlaneTargets: [{classicLoadBalancerName: mine}]}";
+        assert_eq!(wanted(&read(both)), None);
+        assert_eq!(resolved(both, None).0, ["mine"]);
+    }
+
+    #[test]
+    fn the_port_is_that_of_the_endpoint_wherever_it_stands() {
+        let own = "controlPlaneEndpoint: {host: api, port: 443}";
+        assert_eq!(api_port(&read(own), Some(8443)), 443);
+        assert_eq!(api_port(&read("region: r"), Some(8443)), 8443);
+        assert_eq!(api_port(&read("region: r"), Some(0)), 6443);
+        assert_eq!(api_port(&read("region: r"), None), 6443);
+    }
+}

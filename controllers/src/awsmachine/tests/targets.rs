@@ -1,0 +1,201 @@
+//! Control plane machines and their load balancer targets.
+
+use capa_api::meta::CONTROL_PLANE_LABEL;
+use capa_cloud::targets::{Group, Standing, Wish};
+
+use super::*;
+
+const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+
+/// A control plane machine whose own spec names these targets.
+fn scene(targets: &str) -> Scene {
+    let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
+    scene.edit(|machine| {
+        let labels = machine.metadata.labels.get_or_insert_default();
+        labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
+    });
+    scene
+}
+
+async fn running(targets: &str) -> Scene {
+    let scene = scene(targets);
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.pass().await;
+    scene
+}
+
+fn target_group() -> String {
+    format!("[{{targetGroupARN: '{GROUP}', port: 6443}}]")
+}
+
+/// The last wish, and the group it is about.
+fn wished(scene: &Scene) -> Option<(Wish, Vec<Group>)> {
+    let wishes = scene.aws.take_wishes();
+    wishes.into_iter().last().map(|(_, _, groups, wish)| (wish, groups))
+}
+
+#[tokio::test]
+async fn an_instance_is_registered_once_it_runs_and_not_before() {
+    let scene = scene(&target_group());
+    scene.pass().await;
+    let pass = scene.pass().await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(pass.says(targets), "False/WaitingForRunning");
+    assert_eq!(wished(&scene), None);
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.set_standing(Some(Standing::Registering));
+    let pass = scene.pass().await;
+    let group = Group::TargetGroup(GROUP.to_owned());
+    assert_eq!(wished(&scene), Some((Wish::Registered, vec![group])));
+    assert_eq!(pass.says(targets), "False/Registering");
+    assert_eq!(pass.says(ConditionType::Ready), "False/Registering");
+    assert!(
+        pass.status().provisioned(),
+        "nobody waits for a target to become healthy"
+    );
+    assert!(pass.machine().spec.provider_id.is_some());
+    scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.reasons_of_events(), ["SuccessfulAttachControlPlaneELB"]);
+}
+
+#[tokio::test]
+async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere() {
+    let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
+    for scene in [worker, scene("[]")] {
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "absent");
+        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        scene.delete();
+        assert_eq!(scene.pass().await.calls[0], "TerminateInstances");
+        assert_eq!(wished(&scene), None);
+    }
+}
+
+#[tokio::test]
+async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
+    for (arn, told) in [
+        (GROUP.replace("eu-west-1", "us-east-1"), "another region"),
+        (GROUP.replace("111122223333", "444455556666"), "another account"),
+        ("arn:aws:s3:::bucket".to_owned(), "no ARN of a target group"),
+    ] {
+        let scene = running(&format!("[{{targetGroupARN: '{arn}'}}]")).await;
+        let pass = scene.pass().await;
+        let targets = ConditionType::ControlPlaneTargetsReady;
+        assert_eq!(pass.says(targets), "False/InvalidSpec");
+        assert!(pass.message(targets).contains(told), "{}", pass.message(targets));
+        assert!(
+            scene
+                .aws
+                .take_wishes()
+                .iter()
+                .all(|(_, _, groups, _)| groups.is_empty())
+        );
+        scene.delete();
+        assert_eq!(scene.pass().await.calls[0], "TerminateInstances");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.delete();
+    scene.aws.set_standing(Some(Standing::Leaving));
+    let pass = scene.pass().await;
+    assert!(
+        !pass.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        pass.calls
+    );
+    assert_eq!(
+        wished(&scene),
+        Some((Wish::Deregistered, vec![Group::Classic("api".into())]))
+    );
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+    assert_eq!(
+        pass.says(ConditionType::ControlPlaneTargetsReady),
+        "False/Deregistering"
+    );
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
+    scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert!(
+        pass.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        pass.calls
+    );
+    assert_eq!(pass.reasons_of_events(), ["SuccessfulDetachControlPlaneELB"]);
+}
+
+#[tokio::test]
+async fn an_instance_that_is_not_let_go_in_time_is_terminated_and_a_warning_says_so() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.delete();
+    scene.aws.set_standing(Some(Standing::Overdue));
+    let pass = scene.pass().await;
+    assert!(
+        pass.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        pass.calls
+    );
+    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
+    assert_eq!(pass.reasons_of_events(), ["Failed"]);
+}
+
+#[tokio::test]
+async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.edit(|machine| {
+        let status = machine.status.get_or_insert_default();
+        status.addresses = vec![read("{type: InternalIP, address: 10.0.0.7}")];
+    });
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.aws.take_wishes();
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.says(ConditionType::ControlPlaneTargetsReady),
+        "False/Deregistering"
+    );
+    let (id, address, _, wish) = scene.aws.take_wishes().remove(0);
+    assert_eq!(
+        (id.as_str(), address.as_deref(), wish),
+        (FIRST, Some("10.0.0.7"), Wish::Forgotten)
+    );
+    scene.delete();
+    scene.aws.set_standing(Some(Standing::Leaving));
+    assert!(scene.pass().await.machine.is_some(), "the address is still there");
+    scene.aws.set_standing(None);
+    assert!(scene.pass().await.machine.is_none());
+}
+
+#[tokio::test]
+async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources() {
+    let scene = running(&target_group()).await;
+    scene.edit(|machine| machine.status = None);
+    let pass = scene.pass().await;
+    let network = pass.status().network.as_ref().unwrap();
+    assert_eq!(
+        network.control_plane_targets[0].target_group_arn.as_deref(),
+        Some(GROUP)
+    );
+    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
+    scene.edit(|machine| {
+        machine.status = None;
+        machine.spec.provider_id = None;
+        machine.spec.instance_id = None;
+    });
+    scene.delete();
+    scene.aws.set_standing(Some(Standing::Leaving));
+    let pass = scene.pass().await;
+    assert!(
+        !pass.calls.contains(&"TerminateInstances".to_owned()),
+        "found by its tags: {:?}",
+        pass.calls
+    );
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+}

@@ -1,0 +1,107 @@
+//! What the user asks clusterctl for, and what comes of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use capa_e2e::{
+    clusterctl::Clusterctl,
+    moto,
+    user::{LoadBalancer, Network, User},
+};
+
+use crate::{CONTROL_PLANE, WORKERS, screen::Screen};
+
+/// The template that the cluster is made of.
+const FLAVOR: &str = "unmanaged-machine-health-check";
+
+/// The version of Kubernetes of its nodes.
+const VERSION: &str = "v1.36.3";
+
+/// Where files for the reader are written to, relative to the repository.
+const FOLDER: &str = ".quickstart";
+
+/// The checkout this program was compiled in.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Keeps a file for the reader, and gives its path relative to the repository.
+pub(crate) fn keep(name: &str, content: &str) -> anyhow::Result<String> {
+    let folder = repository().join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(name);
+    fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+    Ok(format!("{FOLDER}/{name}"))
+}
+
+/// clusterctl with the variables of the template in its environment.
+pub(crate) fn with_variables(
+    clusterctl: &Clusterctl,
+    user: &User,
+    network: &Network,
+    load_balancer: &LoadBalancer,
+    screen: &Screen,
+) -> anyhow::Result<Clusterctl> {
+    let mut variables = vec![
+        ("AWS_REGION".to_owned(), user.region()),
+        ("AWS_VPC_ID".to_owned(), network.vpc_id.as_str()),
+        ("AWS_NODE_SECURITY_GROUP_ID".to_owned(), &network.node_security_group_id),
+        (
+            "AWS_CONTROL_PLANE_SECURITY_GROUP_ID".to_owned(),
+            &network.control_plane_security_group_id,
+        ),
+        (
+            "AWS_CONTROL_PLANE_TARGET_GROUP_ARN".to_owned(),
+            &load_balancer.target_group_arn,
+        ),
+        ("CONTROL_PLANE_ENDPOINT_HOST".to_owned(), &load_balancer.dns_name),
+        ("AWS_AMI_ID".to_owned(), moto::IMAGE_ID),
+        // Shorter than one would have it, so that the quickstart does not wait for long.
+        ("NODE_UNHEALTHY_TIMEOUT_SECONDS".to_owned(), "10"),
+    ];
+    for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {
+        variables.push((format!("AWS_SUBNET_ID_{letter}"), subnet));
+    }
+    let mut clusterctl = clusterctl.clone();
+    for (name, value) in variables {
+        screen.show(&format!("$ export {name}={value}"))?;
+        clusterctl = clusterctl.variable(&name, value);
+    }
+    Ok(clusterctl)
+}
+
+/// The arguments that make the cluster.
+pub(crate) fn generate() -> Vec<String> {
+    vec![
+        "generate".to_owned(),
+        "cluster".to_owned(),
+        "demo".to_owned(),
+        "--infrastructure=aws-rs".to_owned(),
+        format!("--flavor={FLAVOR}"),
+        format!("--kubernetes-version={VERSION}"),
+        format!("--control-plane-machine-count={CONTROL_PLANE}"),
+        format!("--worker-machine-count={WORKERS}"),
+    ]
+}
+
+/// The object of this kind, as it stands in the manifest.
+pub(crate) fn excerpt(manifest: &str, kind: &str) -> String {
+    let mut documents = manifest.split("\n---\n");
+    let wanted = format!("kind: {kind}");
+    let document = documents.find(|document| document.lines().any(|line| line == wanted));
+    document.unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_one_object() {
+        let manifest = "kind: A\nx: 1\n---\nkind: B\ny: 2\n---\nkind: C";
+        assert_eq!(excerpt(manifest, "B"), "kind: B\ny: 2");
+    }
+}

@@ -1,0 +1,285 @@
+//! The acts of the quickstart, each of which checks what it shows.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use capa_e2e::{
+    Manager, TestEnvironment,
+    clusterctl::{Clusterctl, ManagementCluster},
+    detached::Detached,
+    user::{LoadBalancer, Network, NetworkPlan, User},
+};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS, plan, report,
+    screen::{self, Screen},
+    watch::{CORE, Seen, Watch},
+};
+
+/// The MachineDeployment of the template.
+const DEPLOYMENT: &str = "demo-md-0";
+
+/// How long the load balancer gives connections to a target that leaves, in seconds: AWS's default is 300.
+const DRAINING_SECONDS: u32 = 5;
+
+/// The user's network and our manager.
+pub(crate) struct Stage<'a> {
+    management: &'a ManagementCluster,
+    environment: TestEnvironment,
+    user: User,
+    network: Network,
+    load_balancer: LoadBalancer,
+    /// What the user owns, as it was before we came.
+    before: Value,
+    manager: Manager,
+    watch: Watch,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) async fn set(screen: &mut Screen, management: &'a ManagementCluster) -> anyhow::Result<Self> {
+        let environment = management.world().test("quickstart").await?;
+        let account = environment.aws();
+        account.set_pending(INSTANCE_TAKES);
+        account.set_shutting_down(INSTANCE_TAKES);
+        account.set_nodes_report(true);
+        let user = User::new(account, REGION).announcing(announce);
+
+        screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
+        screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
+        let network = user.create_network(&NetworkPlan::new("yours", REGION, 3)).await?;
+        let load_balancer = user.create_network_load_balancer(&network, "yours").await?;
+        let group = &load_balancer.target_group_arn;
+        user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
+        user.create_instance_profiles().await?;
+        let before = user.dump().await?;
+
+        screen.section("Our manager starts")?;
+        screen.show(&format!("$ capa-rs manager --namespace={} …", environment.namespace()))?;
+        let manager = environment.manager().start().await?;
+        screen.say(
+            "clusterctl has installed it. In place of a pod it runs as a process of this host, with the permissions of its \
+             ServiceAccount.",
+        )?;
+        let watch = Watch::new(&environment).await?;
+        Ok(Self {
+            management,
+            environment,
+            user,
+            network,
+            load_balancer,
+            before,
+            manager,
+            watch,
+        })
+    }
+
+    pub(crate) async fn bring_up(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
+        screen.section("You generate a cluster, and apply it")?;
+        let clusterctl = self.management.clusterctl();
+        let with_variables = plan::with_variables(clusterctl, &self.user, &self.network, &self.load_balancer, screen)?;
+        let arguments = plan::generate();
+        screen::command(&format!("$ clusterctl {} > .quickstart/demo.yaml", arguments.join(" ")));
+        let namespace = format!("--target-namespace={}", self.environment.namespace());
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.push(&namespace);
+        let manifest = with_variables.run(&arguments).await?;
+        let path = plan::keep("demo.yaml", &manifest)?;
+        screen.show(&format!("$ kubectl apply -f {path}"))?;
+        screen.say("In it is the AWSCluster, which says what you bring:")?;
+        screen.show("")?;
+        screen.show(&plan::excerpt(&manifest, "AWSCluster"))?;
+        self.environment.apply(&manifest).await?;
+
+        screen.section("What is waited for, as the conditions say it")?;
+        self.until(screen, "all nodes to be ready", |seen| is_up(seen, WORKERS))
+            .await?;
+        report::kubectl_get(screen, &self.environment, &["machine", "awsmachine"])?;
+        report::check_calls(self.environment.aws(), CONTROL_PLANE + WORKERS)
+    }
+
+    pub(crate) async fn grow(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
+        screen.section("Two workers more")?;
+        screen.show(&format!(
+            "$ kubectl scale machinedeployment {DEPLOYMENT} --replicas={MORE_WORKERS}"
+        ))?;
+        let deployments = self.environment.api(CORE, "MachineDeployment").await?;
+        let replicas = json!({"spec": {"replicas": MORE_WORKERS}});
+        deployments
+            .patch(DEPLOYMENT, &PatchParams::default(), &Patch::Merge(replicas))
+            .await?;
+        self.until(screen, "four workers to be ready", |seen| is_up(seen, MORE_WORKERS))
+            .await?;
+        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS)
+    }
+
+    pub(crate) async fn heal(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
+        screen.section("An instance is killed, and a MachineHealthCheck replaces its machine")?;
+        let machines = self.watch.look(screen).await?;
+        let victim = workers(&machines).next().context("a worker")?.clone();
+        let provider_id = victim.data.pointer("/spec/providerID").and_then(Value::as_str);
+        let instance = provider_id
+            .and_then(|id| id.rsplit('/').next())
+            .context("an instance")?;
+        self.user.terminate(instance).await?;
+        let name = victim.name_any();
+        self.until(screen, "another machine in its place", |seen| {
+            is_up(seen, MORE_WORKERS) && workers(seen).all(|machine| machine.name_any() != name)
+        })
+        .await?;
+        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)
+    }
+
+    pub(crate) async fn look_around(&self, screen: &mut Screen) -> anyhow::Result<()> {
+        screen.section("What clusterctl and the nodes show")?;
+        let namespace = format!("--namespace={}", self.environment.namespace());
+        let clusterctl: &Clusterctl = self.management.clusterctl();
+        screen.show("$ clusterctl describe cluster demo")?;
+        screen.show(
+            clusterctl
+                .run(&["describe", "cluster", "demo", &namespace])
+                .await?
+                .trim_end(),
+        )?;
+        let kubeconfig = self.kubeconfig().await?;
+        let endpoints = self.management.world().endpoint_proxy();
+        screen.show("\n$ clusterctl get kubeconfig demo > .quickstart/demo.kubeconfig")?;
+        screen.show("$ kubectl --kubeconfig .quickstart/demo.kubeconfig get nodes")?;
+        let nodes = report::kubectl_through(Some(&endpoints), &kubeconfig, &["get", "nodes"])?;
+        screen.show(nodes.trim_end())?;
+        let listed = nodes.lines().skip(1).count();
+        ensure!(listed == CONTROL_PLANE + MORE_WORKERS, "there are {listed} nodes");
+        Ok(())
+    }
+
+    /// The way to the cluster's API server, in a file that is kept for the reader.
+    async fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        let namespace = format!("--namespace={}", self.environment.namespace());
+        let clusterctl = self.management.clusterctl();
+        let kubeconfig = clusterctl.run(&["get", "kubeconfig", "demo", &namespace]).await?;
+        Ok(plan::repository().join(plan::keep("demo.kubeconfig", &kubeconfig)?))
+    }
+
+    pub(crate) async fn take_down(mut self, screen: &mut Screen) -> anyhow::Result<()> {
+        screen.section("You delete the cluster")?;
+        screen.show("$ kubectl delete cluster demo")?;
+        let clusters = self.environment.api(CORE, "Cluster").await?;
+        clusters.delete("demo", &DeleteParams::default()).await?;
+        self.until(screen, "all objects to be gone", |seen| {
+            seen.values().all(Vec::is_empty)
+        })
+        .await?;
+
+        screen.section("What is left")?;
+        let instances = self.user.live_instances().await?;
+        ensure!(instances.is_empty(), "instances are left: {instances:?}");
+        let targets = self.user.targets(&self.load_balancer.target_group_arn).await?;
+        ensure!(targets.is_empty(), "targets are left: {targets:?}");
+        screen.say("Instances: none. Targets of your load balancer: none.")?;
+        let after = self.user.dump().await?;
+        report::check_untouched(&self.before, &after)?;
+        screen.say(&format!(
+            "What you own: all {} parts of it (VPC, subnets, route tables, security groups, load balancer and so on), with \
+             all their fields and tags, are as they were before our manager started.",
+            report::size(&self.before)
+        ))?;
+
+        screen.section("What was asked of AWS")?;
+        report::show_calls(screen, self.environment.aws())?;
+        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)?;
+        screen.show("")?;
+        screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
+        let used = self.manager.used()?;
+        screen.say(&format!(
+            "Its memory: {} MiB at most; its share of one core's time: {:.1} s.",
+            self.manager.memory()?.peak >> 20,
+            used.as_secs_f32()
+        ))?;
+        let status = self.manager.stop().await?;
+        ensure!(status.success(), "the manager ended with {status}");
+        self.environment.finish().await
+    }
+
+    pub(crate) async fn keep(self, screen: &mut Screen, detached: &Detached) -> anyhow::Result<()> {
+        let world = self.management.world();
+        let kubeconfig = world.admin_kubeconfig();
+        let folder = kubeconfig.parent().context("the kubeconfig lies in a folder")?;
+        let stop = folder.join("stop");
+        let namespace = self.environment.namespace();
+        report::kubectl(
+            kubeconfig,
+            &["config", "set-context", "--current", "--namespace", namespace],
+        )?;
+        screen.section("It keeps running")?;
+        let account = self.environment.aws();
+        let key = account.user_key();
+        screen.show(&format!(
+            "Look around, in this folder:
+  export KUBECONFIG={}
+  {kubectl} get cluster,awscluster,machinedeployment,machine,awsmachine
+  {kubectl} describe awsmachine
+  {kubectl} scale machinedeployment {DEPLOYMENT} --replicas=5
+  {kubectl} explain awscluster.spec
+
+The cluster itself:
+  HTTPS_PROXY={} {kubectl} --kubeconfig .quickstart/demo.kubeconfig get nodes
+
+AWS, if you have its command line:
+  export AWS_ENDPOINT_URL={} AWS_REGION={REGION}
+  export AWS_ACCESS_KEY_ID={} AWS_SECRET_ACCESS_KEY={}
+  aws ec2 describe-instances
+
+Logs:
+  {}
+
+The manager watches the namespace {namespace} alone. Stop everything:
+  touch {}
+",
+            kubeconfig.display(),
+            world.endpoint_proxy(),
+            account.url(),
+            key.access_key_id,
+            key.secret_access_key,
+            folder.join(namespace).join("manager-1.log").display(),
+            stop.display(),
+            kubectl = report::KUBECTL,
+        ))?;
+        detached.settle(&folder.join("quickstart.log"))?;
+        detached.until_stopped(&stop).await?;
+        self.manager.stop().await?;
+        self.environment.finish().await?;
+        world.stop().await
+    }
+
+    /// Tells what happens until something is reached.
+    async fn until(&mut self, screen: &Screen, what: &str, reached: impl Fn(&Seen) -> bool) -> anyhow::Result<()> {
+        let reached = self.watch.until(screen, WITHIN, reached).await;
+        reached.with_context(|| format!("wait for {what}"))
+    }
+}
+
+/// Prints a change that the user makes, without the tags that only give names.
+fn announce(line: &str) {
+    let named = line.split(" --tag-specifications").next().unwrap_or(line);
+    screen::command(&format!("$ {named}"));
+}
+
+/// Whether all machines run, so many workers among them, and their nodes are ready.
+fn is_up(seen: &Seen, wanted: usize) -> bool {
+    let machines = seen.get("Machine").map(Vec::as_slice).unwrap_or_default();
+    machines.len() == CONTROL_PLANE + wanted && workers(seen).count() == wanted && machines.iter().all(is_ready)
+}
+
+fn workers(seen: &Seen) -> impl Iterator<Item = &DynamicObject> {
+    let machines = seen.get("Machine").into_iter().flatten();
+    machines.filter(|machine| !machine.labels().contains_key("cluster.x-k8s.io/control-plane"))
+}
+
+fn is_ready(machine: &DynamicObject) -> bool {
+    let ready = capa_e2e::objects::condition(machine, "Ready");
+    machine.metadata.deletion_timestamp.is_none() && ready.is_some_and(|ready| ready.status == "True")
+}
