@@ -99,7 +99,7 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 	@"$(PROGRAMS)/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
-sim-mutants: require-rust ## Break launch and absence protocol in six ways and see the simulation find each
+sim-mutants: require-rust ## Break launch, absence and draining in seven ways and see the simulation find each
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart

@@ -262,3 +262,55 @@ fn instance_health(shown: &classic::types::InstanceState) -> Option<(Target, Hea
     let reason = reason.filter(|_| state != TargetState::Healthy).map(str::to_owned);
     Some((target, Health { state, reason }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_of_a_classic_load_balancer_is_in_the_state_that_its_words_mean() {
+        let registering = "Instance registration is still in progress.";
+        let draining = "Instance deregistration currently in progress.";
+        let table = [
+            ("InService", "N/A", "N/A", TargetState::Healthy, None),
+            ("InService", "N/A", draining, TargetState::Draining, None),
+            ("OutOfService", "ELB", registering, TargetState::Initial, Some("ELB")),
+            (
+                "OutOfService",
+                "Instance",
+                "failed",
+                TargetState::Unhealthy,
+                Some("Instance"),
+            ),
+            ("Unknown", "ELB", "transient error", TargetState::Unhealthy, Some("ELB")),
+        ];
+        for (state, code, description, expected, reason) in table {
+            let shown = classic::types::InstanceState::builder()
+                .instance_id("i-1")
+                .state(state)
+                .reason_code(code)
+                .description(description)
+                .build();
+            let (target, health) = instance_health(&shown).unwrap();
+            assert_eq!((target.id.as_str(), target.port), ("i-1", None));
+            assert_eq!(
+                (health.state, health.reason.as_deref()),
+                (expected, reason),
+                "{state} {description}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_whose_checks_are_turned_off_gets_traffic_and_an_unknown_state_none() {
+        for (shown, expected) in [
+            ("unavailable", TargetState::Healthy),
+            ("unused", TargetState::Unused),
+            ("draining", TargetState::Draining),
+            ("unhealthy.draining", TargetState::Unhealthy),
+            ("something-new", TargetState::Unhealthy),
+        ] {
+            assert_eq!(state(&TargetHealthStateEnum::from(shown)), expected, "{shown}");
+        }
+    }
+}

@@ -20,8 +20,7 @@ pub use identity::{CredentialSource, ResolvedIdentity};
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use model::{
     ApiLoadBalancer, Image, Instance, InstanceType, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc,
-    identifying_tag,
-    zone_type,
+    identifying_tag, zone_type,
 };
 pub use timing::Timing;
 pub use traits::{

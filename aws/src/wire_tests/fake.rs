@@ -1,4 +1,4 @@
-//! A server that speaks EC2's and STS's query protocol with the answers that a test gives it.
+//! A server that speaks AWS's query protocol with the answers that a test gives it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -128,7 +128,9 @@ fn fast() -> Timing {
 async fn clouds(ec2: &str, sts: &str, timing: Timing) -> (Clouds, Registry) {
     let mut registry = Registry::default();
     let options = Options {
-        service_endpoints: format!("{REGION}:ec2={ec2},sts={sts}").parse().unwrap(),
+        service_endpoints: format!("{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts}")
+            .parse()
+            .unwrap(),
         timing,
         controller_key: Some(AccessKey {
             id: "AKIACONTROLLER".to_owned(),

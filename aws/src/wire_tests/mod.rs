@@ -7,4 +7,5 @@ mod fake;
 mod following;
 mod limits;
 mod replacements;
+mod targets;
 mod templates;

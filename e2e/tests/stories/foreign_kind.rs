@@ -81,6 +81,12 @@ async fn what_a_foreign_object_must_not_or_cannot_say_is_named_and_launches_noth
             "AuthorityNotAllowed",
             "identityRef",
         ),
+        (
+            "greedy",
+            with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),
+            "AuthorityNotAllowed",
+            "controlPlaneTargets",
+        ),
         ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
         ("nowhere", with("region", json!("")), "MissingField", "region"),
     ] {

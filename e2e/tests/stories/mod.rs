@@ -36,6 +36,7 @@ mod scope;
 mod secrets;
 mod strays;
 mod survival;
+mod targets;
 mod templates;
 mod terminated;
 mod unmanaged;

@@ -1,0 +1,187 @@
+//! Load balancer targets.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use capa_cloud::targets::{Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, MachineClouds};
+
+use super::fake::{Answer, Call, Fake, REGION, eventually, identity, machine, sts_error};
+use crate::sync::lock;
+
+const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
+
+pub(super) fn elb(action: &str, result: &str) -> Answer {
+    (
+        200,
+        format!("<{action}Response><{action}Result>{result}</{action}Result></{action}Response>"),
+    )
+}
+
+pub(super) fn target() -> ControlPlaneTarget {
+    ControlPlaneTarget {
+        target_group_arn: Some(ARN.into()),
+        port: Some(443),
+        ..ControlPlaneTarget::default()
+    }
+}
+
+pub(super) fn classic() -> ControlPlaneTarget {
+    ControlPlaneTarget {
+        classic_load_balancer_name: Some("api".into()),
+        ..ControlPlaneTarget::default()
+    }
+}
+
+fn instance() -> TargetInstance {
+    TargetInstance {
+        id: "i-1".into(),
+        address: Some("10.0.0.7".into()),
+    }
+}
+
+/// A target group of addresses and a classic load balancer, which show what is registered as healthy.
+fn serve(registered: &AtomicBool, call: &Call) -> Answer {
+    let member = |content: &str| {
+        if registered.load(Ordering::SeqCst) {
+            format!("<member>{content}</member>")
+        } else {
+            String::new()
+        }
+    };
+    let answer = match call.action.as_str() {
+        "DescribeTargetGroups" => {
+            "<TargetGroups><member><TargetType>ip</TargetType><Port>6443</Port></member></TargetGroups>".to_owned()
+        }
+        "DescribeTargetHealth" => {
+            let target = "<Target><Id>10.0.0.7</Id><Port>443</Port></Target>\
+                          <TargetHealth><State>healthy</State></TargetHealth>";
+            let descriptions = member(target);
+            format!("<TargetHealthDescriptions>{descriptions}</TargetHealthDescriptions>")
+        }
+        "DescribeInstanceHealth" => {
+            let state = "<InstanceId>i-1</InstanceId><State>InService</State><ReasonCode>N/A</ReasonCode>";
+            format!("<InstanceStates>{}</InstanceStates>", member(state))
+        }
+        "DescribeTargetGroupAttributes" => "<Attributes><member><Key>deregistration_delay.timeout_seconds</Key>\
+                                            <Value>7</Value></member></Attributes>"
+            .to_owned(),
+        action if action.starts_with("Register") => {
+            registered.store(true, Ordering::SeqCst);
+            String::new()
+        }
+        action if action.starts_with("Deregister") => {
+            registered.store(false, Ordering::SeqCst);
+            String::new()
+        }
+        _ => "<LoadBalancerAttributes><ConnectionDraining><Enabled>false</Enabled></ConnectionDraining>\
+              </LoadBalancerAttributes>"
+            .to_owned(),
+    };
+    elb(&call.action, &answer)
+}
+
+/// Has an instance registered and taken out again.
+pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
+    let registered = Arc::new(AtomicBool::new(false));
+    let fake = Fake::start(move |call| serve(&registered, call)).await;
+    let clouds = fake.clouds().await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    let stands = |wish| {
+        let standings = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), wish);
+        standings.into_iter().next().unwrap()
+    };
+    let is_healthy =
+        |standing: Standing| matches!(standing, Standing::Registered(health) if health.state == TargetState::Healthy);
+    eventually("the target is healthy", || is_healthy(stands(Wish::Registered))).await;
+    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
+    fake
+}
+
+#[tokio::test]
+async fn a_target_goes_in_and_out_of_its_target_group() {
+    let fake = in_and_out(target()).await;
+    for action in ["RegisterTargets", "DeregisterTargets"] {
+        let calls = fake.calls_of(action);
+        assert_eq!(calls.len(), 1, "{action}");
+        let call = &calls[0];
+        let told = ["TargetGroupArn", "Targets.member.1.Id", "Targets.member.1.Port"].map(|name| call.field(name));
+        assert_eq!(told, [ARN, "10.0.0.7", "443"], "{action}");
+        assert!(
+            call.header("authorization")
+                .contains("/us-test-1/elasticloadbalancing/")
+        );
+        assert_eq!(call.access_key(), "AKIAA");
+    }
+    assert_eq!(fake.calls_of("DescribeTargetGroups").len(), 1);
+    assert_eq!(
+        fake.calls_of("DescribeTargetGroups")[0].field("TargetGroupArns.member.1"),
+        ARN
+    );
+}
+
+#[tokio::test]
+async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
+    let fake = in_and_out(classic()).await;
+    for action in [
+        "RegisterInstancesWithLoadBalancer",
+        "DeregisterInstancesFromLoadBalancer",
+    ] {
+        let calls = fake.calls_of(action);
+        assert_eq!(calls.len(), 1, "{action}");
+        let told = ["LoadBalancerName", "Instances.member.1.InstanceId"].map(|name| calls[0].field(name));
+        assert_eq!(told, ["api", "i-1"], "{action}");
+    }
+    assert!(fake.calls_of("DescribeTargetGroups").is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_its_code() {
+    let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
+    let clouds = fake.clouds().await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    let told: Mutex<Option<Standing>> = Mutex::default();
+    eventually("it is told", || {
+        let standings = machines.targets(&machine("one"), &instance(), &[target()], Wish::Registered);
+        *lock(&told) = standings.into_iter().next();
+        matches!(*lock(&told), Some(Standing::Failed(_)))
+    })
+    .await;
+    let Some(Standing::Failed(error)) = lock(&told).clone() else {
+        panic!("it has failed")
+    };
+    assert_eq!(error.class, ErrorClass::NotFound);
+    assert_eq!(
+        error.to_string(),
+        "DescribeTargetGroups: TargetGroupNotFound: One or more target groups not found"
+    );
+}
+
+#[tokio::test]
+async fn a_load_balancer_is_found_by_its_name_with_what_its_listeners_forward_to() {
+    let fake = Fake::start(|call| match (call.action.as_str(), call.field("Names.member.1")) {
+        ("DescribeLoadBalancers", "api") => elb(
+            "DescribeLoadBalancers",
+            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member></LoadBalancers>",
+        ),
+        ("DescribeListeners", _) => elb(
+            "DescribeListeners",
+            "<Listeners><member><Port>6443</Port><DefaultActions><member><Type>forward</Type>\
+             <TargetGroupArn>arn:a</TargetGroupArn><ForwardConfig><TargetGroups>\
+             <member><TargetGroupArn>arn:a</TargetGroupArn></member><member><TargetGroupArn>arn:b</TargetGroupArn></member>\
+             </TargetGroups></ForwardConfig></member></DefaultActions></member></Listeners>",
+        ),
+        _ => sts_error(400, "LoadBalancerNotFound", "Load balancers '[x]' not found"),
+    })
+    .await;
+    let clouds = fake.clouds().await;
+    let cluster = clouds.cluster(&identity("A"), REGION);
+    let found = cluster.load_balancer("api").await.unwrap().unwrap();
+    let listeners = BTreeMap::from([(6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
+    let kind = "network".to_owned();
+    assert_eq!(found, ApiLoadBalancer { kind, listeners });
+    assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");
+    assert_eq!(cluster.load_balancer("other").await.unwrap(), None);
+    assert!(!cluster.classic_load_balancer("other").await.unwrap());
+}

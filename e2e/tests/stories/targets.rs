@@ -1,0 +1,337 @@
+//! Control plane instances in the load balancers that the user brought.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use aws_sdk_elasticloadbalancingv2::types::TargetTypeEnum;
+use capa_e2e::aws_proxy::{Call, Fault, Journal};
+use capa_e2e::eventually;
+use capa_e2e::user::LoadBalancer;
+use serde_json::json;
+
+use super::machines::{INLINE, at, counts, machine, text};
+use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN};
+
+/// Longer than any story.
+const HOUR: Duration = Duration::from_hours(1);
+const TARGETS: &str = "ControlPlaneTargetsReady";
+
+impl Scenario {
+    /// A cluster whose control plane has these targets, in YAML.
+    async fn cluster_with_targets(&self, name: &str, targets: &str) -> anyhow::Result<()> {
+        let extra = format!("  controlPlaneTargets: {targets}");
+        self.owned(name, &self.unmanaged(name, &extra)).await?;
+        self.infrastructure_provisioned(name).await
+    }
+
+    async fn balancer(&self) -> anyhow::Result<LoadBalancer> {
+        let balancer = self.user.create_network_load_balancer(&self.network, "api").await?;
+        self.user
+            .set_deregistration_delay(&balancer.target_group_arn, 1)
+            .await?;
+        Ok(balancer)
+    }
+
+    /// A [`machine`] of a control plane.
+    async fn control_plane_machine(&self, name: &str, cluster: &str) -> anyhow::Result<()> {
+        let secret = capa_e2e::fixtures::bootstrap_secret(name, "#cloud-config");
+        self.environment.apply(&secret).await?;
+        let labelled = format!("metadata: {{name: {name}, labels: {{cluster.x-k8s.io/control-plane: ''}}}}");
+        let machine = machine(name, cluster, INLINE).replace(&format!("metadata: {{name: {name}}}"), &labelled);
+        self.environment.apply(&machine).await?;
+        Ok(())
+    }
+
+    /// The manager's calls to load balancers.
+    fn balancing(&self) -> Journal {
+        let journal = self.environment.aws().manager_journal();
+        journal.matching(|call| call.service == "elasticloadbalancing")
+    }
+
+    /// Waits until a machine says this of its targets, and gives the message.
+    async fn targets_say(&self, name: &str, status: &str, reason: &str) -> anyhow::Result<String> {
+        let told = self.condition("AWSMachine", name, TARGETS, status, reason).await?;
+        Ok(told.message)
+    }
+}
+
+/// The only call of an action that took effect.
+fn only(journal: &Journal, action: &str) -> anyhow::Result<Call> {
+    let calls = journal.of(action).matching(|call| call.error.is_none());
+    ensure!(calls.len() == 1, "{action} was called {} times: {journal}", calls.len());
+    calls.calls().first().cloned().context("no call")
+}
+
+#[tokio::test]
+async fn an_instance_is_registered_when_it_runs_and_drained_before_it_is_terminated() -> anyhow::Result<()> {
+    let scenario = Scenario::new("targets").await?;
+    let (user, aws) = (&scenario.user, scenario.environment.aws());
+    let balancer = scenario.balancer().await?;
+    let instances = &balancer.target_group_arn;
+    let addresses = user
+        .create_target_group(&scenario.network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
+        .await?;
+    user.set_deregistration_delay(&addresses, 3).await?;
+    let classic = user.create_classic_load_balancer(&scenario.network, "old").await?.name;
+    let before = user.dump().await?;
+    aws.set_pending(HOUR);
+    let manager = scenario.manager().await?;
+    let targets = format!(
+        "[{{targetGroupARN: '{instances}', port: 6443}}, {{targetGroupARN: '{addresses}'}}, \
+         {{classicLoadBalancerName: {classic}}}]"
+    );
+    scenario.cluster_with_targets("dev", &targets).await?;
+    scenario.control_plane_machine("first", "dev").await?;
+    scenario.targets_say("first", "False", "WaitingForRunning").await?;
+    assert!(scenario.balancing().is_empty(), "{}", scenario.balancing());
+
+    aws.set_pending(Duration::ZERO);
+    let ready = scenario.machine_ready("first").await?;
+    let id = text(&ready, "/spec/instanceID").to_owned();
+    let address = user.instance(&id).await?.private_ip_address.context("no address")?;
+    let healthy = |id: &str, state: &str| vec![(id.to_owned(), state.to_owned())];
+    assert_eq!(user.targets(instances).await?, healthy(&id, "healthy"));
+    assert_eq!(user.targets(&addresses).await?, healthy(&address, "healthy"));
+    assert_eq!(user.classic_instances(&classic).await?, healthy(&id, "InService"));
+    scenario
+        .event("AWSMachine", "first", "SuccessfulAttachControlPlaneELB")
+        .await?;
+
+    scenario.begin_deletion(CORE, "Machine", "first").await?;
+    scenario.gone(OURS, "AWSMachine", &["first"]).await?;
+    scenario
+        .event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
+        .await?;
+    assert!(
+        user.targets(&addresses).await?.is_empty(),
+        "an address does not leave by itself"
+    );
+    let journal = aws.manager_journal();
+    let terminated = only(&journal, "TerminateInstances")?.at;
+    let calls = journal.of("DeregisterTargets");
+    let of_addresses = calls.matching(|call| call.parameter("TargetGroupArn") == Some(addresses.as_str()));
+    let drained = only(&of_addresses, "DeregisterTargets")?.at + Duration::from_secs(3);
+    assert!(drained <= terminated, "{terminated} is before {drained}: {journal}");
+    let expected = counts(&[
+        ("DeregisterInstancesFromLoadBalancer", 1),
+        ("DeregisterTargets", 2),
+        ("RegisterInstancesWithLoadBalancer", 1),
+        ("RegisterTargets", 2),
+        ("RunInstances", 1),
+        ("TerminateInstances", 1),
+    ]);
+    assert_eq!(scenario.mutating(), expected);
+    assert_eq!(user.dump().await?, before, "the user's load balancers are as they were");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn the_health_of_a_target_shows_and_holds_back_nothing_that_makes_it_healthy() -> anyhow::Result<()> {
+    let scenario = Scenario::new("health").await?;
+    let aws = scenario.environment.aws();
+    aws.set_nodes_report(true);
+    let balancer = scenario.balancer().await?;
+    let manager = scenario.environment.manager().flag(FASTER).flag("--sync-period=2s");
+    let manager = manager.start().await?;
+    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+    scenario.cluster_with_targets("dev", &targets).await?;
+    scenario.control_plane_machine("first", "dev").await?;
+    let id = scenario.launched("first").await?;
+    eventually(WITHIN, "the target to be said to fail its checks", async || {
+        let told = scenario.targets_say("first", "False", "Registering").await?;
+        ensure!(told.contains("Target.FailedHealthChecks"), "{told}");
+        Ok(())
+    })
+    .await?;
+    let booting = scenario.get(OURS, "AWSMachine", "first").await?;
+    assert_eq!(at(&booting, "/status/initialization/provisioned"), true);
+    assert!(text(&booting, "/spec/providerID").ends_with(&id));
+    aws.set_serving(&id, true);
+    scenario.machine_ready("first").await?;
+    aws.set_serving(&id, false);
+    let told = scenario.targets_say("first", "False", "Failed").await?;
+    assert!(told.contains("Target.FailedHealthChecks"), "{told}");
+    aws.set_serving(&id, true);
+    scenario.machine_ready("first").await?;
+    assert_eq!(scenario.balancing().of("RegisterTargets").len(), 1);
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_lost_registration_comes_back_by_the_look_that_all_machines_share() -> anyhow::Result<()> {
+    const PERIOD: Duration = Duration::from_secs(4);
+    let scenario = Scenario::new("lost-target").await?;
+    let (user, aws) = (&scenario.user, scenario.environment.aws());
+    let group = scenario.balancer().await?.target_group_arn;
+    let manager = scenario.environment.manager().flag(FASTER).flag("--sync-period=4s");
+    let manager = manager.start().await?;
+    scenario
+        .cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+        .await?;
+    let names = ["one", "two", "three"];
+    for name in names {
+        scenario.control_plane_machine(name, "dev").await?;
+    }
+    for name in names {
+        scenario.machine_ready(name).await?;
+    }
+    let looks = || scenario.balancing().of("DescribeTargetHealth").calls().to_vec();
+    // From the last of them on nothing but the period makes a look.
+    let settled = looks().len();
+    eventually(WITHIN, "three looks", async || {
+        ensure!(looks().len() >= settled + 3, "{} looks", looks().len() - settled);
+        Ok(())
+    })
+    .await?;
+    let regular: Vec<_> = looks().into_iter().skip(settled).map(|call| call.at).collect();
+    for pair in regular.windows(2) {
+        let apart: Duration = pair[1].duration_since(pair[0]).try_into()?;
+        assert!(apart + Duration::from_millis(200) >= PERIOD, "looks {apart:?} apart");
+    }
+
+    let mark = aws.mark();
+    let lost = text(&scenario.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
+    user.deregister_target(&group, &lost).await?;
+    eventually(PERIOD * 3, "the registration to be back", async || {
+        let targets = user.targets(&group).await?;
+        let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
+        ensure!(healthy == 3, "{targets:?}");
+        Ok(())
+    })
+    .await?;
+    scenario.machine_ready("two").await?;
+    let repaired = aws.journal_since(mark).except(&aws.user_key().access_key_id).mutating();
+    let register = only(&repaired, "RegisterTargets")?;
+    assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
+    assert_eq!(repaired.len(), 1, "{repaired}");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn draining_that_never_ends_is_waited_for_five_minutes_and_no_longer() -> anyhow::Result<()> {
+    // Five minutes of the hurried manager.
+    const LIMIT: Duration = Duration::from_secs(15);
+    let scenario = Scenario::new("stuck-draining").await?;
+    let aws = scenario.environment.aws();
+    aws.set_stuck_draining(true);
+    let balancer = scenario
+        .user
+        .create_network_load_balancer(&scenario.network, "api")
+        .await?;
+    let manager = scenario.manager().await?;
+    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+    scenario.cluster_with_targets("dev", &targets).await?;
+    scenario.control_plane_machine("first", "dev").await?;
+    scenario.machine_ready("first").await?;
+    scenario.begin_deletion(CORE, "Machine", "first").await?;
+    scenario.targets_say("first", "False", "Deregistering").await?;
+    scenario
+        .condition("AWSMachine", "first", "InstanceReady", "False", "Draining")
+        .await?;
+    scenario.gone(OURS, "AWSMachine", &["first"]).await?;
+    scenario.event("AWSMachine", "first", "Failed").await?;
+    let journal = aws.manager_journal();
+    let waited = only(&journal, "TerminateInstances")?.at;
+    let waited: Duration = waited
+        .duration_since(only(&journal, "DeregisterTargets")?.at)
+        .try_into()?;
+    assert!((LIMIT..LIMIT + Duration::from_secs(10)).contains(&waited), "{waited:?}");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_target_that_refuses_or_is_missing_is_named_and_strands_no_deletion() -> anyhow::Result<()> {
+    let scenario = Scenario::new("refused-target").await?;
+    let (user, aws) = (&scenario.user, scenario.environment.aws());
+    let balancer = scenario.balancer().await?;
+    let group = &balancer.target_group_arn;
+    let manager = scenario.manager().await?;
+    scenario
+        .cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+        .await?;
+    let missing = "[{classicLoadBalancerName: nowhere}]";
+    scenario.cluster_with_targets("lost", missing).await?;
+    let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
+    scenario.control_plane_machine("refused", "dev").await?;
+    scenario.control_plane_machine("lost", "lost").await?;
+    let told = scenario.targets_say("refused", "False", "Unauthorized").await?;
+    assert!(
+        told.contains("AccessDenied") && told.contains("target group api/"),
+        "{told}"
+    );
+    let told = scenario.targets_say("lost", "False", "NotFound").await?;
+    assert!(told.contains("classic load balancer nowhere"), "{told}");
+    refused.lift();
+    scenario.machine_ready("refused").await?;
+
+    // Nobody may take it out any more, and the deletion ends all the same; nothing is registered with what is missing.
+    aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
+    for name in ["refused", "lost"] {
+        scenario.begin_deletion(CORE, "Machine", name).await?;
+    }
+    scenario.gone(OURS, "AWSMachine", &["lost"]).await?;
+    let told = scenario.targets_say("refused", "False", "Unauthorized").await?;
+    assert!(told.contains("is not out of target group api/"), "{told}");
+    scenario.gone(OURS, "AWSMachine", &["refused"]).await?;
+    assert!(user.live_instances().await?.is_empty());
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn a_worker_and_a_control_plane_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
+    let scenario = Scenario::new("no-targets").await?;
+    let balancer = scenario.balancer().await?;
+    let manager = scenario.manager().await?;
+    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+    scenario.cluster_with_targets("dev", &targets).await?;
+    scenario.machine("worker", "dev", INLINE).await?;
+    // As other tools store it everywhere.
+    let bare = scenario.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
+    scenario.owned("hosted", &bare).await?;
+    scenario.infrastructure_provisioned("hosted").await?;
+    scenario.control_plane_machine("hosted", "hosted").await?;
+    for name in ["worker", "hosted"] {
+        let ready = scenario.machine_ready(name).await?;
+        assert!(capa_e2e::objects::condition(&ready, TARGETS).is_none());
+        scenario.begin_deletion(CORE, "Machine", name).await?;
+    }
+    scenario.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
+    assert!(scenario.balancing().is_empty(), "{}", scenario.balancing());
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
+    let scenario = Scenario::new("named-balancer").await?;
+    let manager = scenario.manager().await?;
+    let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
+    let aws_cluster = scenario.unmanaged("dev", named);
+    scenario.owned("dev", &aws_cluster).await?;
+    let told = scenario.says("dev", "NetworkReady", "False", "NotFound").await?;
+    assert!(told.contains("load balancer api does not exist"), "{told}");
+    scenario.infrastructure_provisioned("dev").await?;
+    let balancer = scenario.balancer().await?;
+    scenario.says("dev", "NetworkReady", "True", "Ready").await?;
+    let cluster = scenario.aws_cluster("dev").await?;
+    let arn = &balancer.target_group_arn;
+    let published = at(&cluster, "/status/network/controlPlaneTargets");
+    assert_eq!(*published, json!([{"targetGroupARN": arn}]));
+    scenario.control_plane_machine("first", "dev").await?;
+    let ready = scenario.machine_ready("first").await?;
+    let id = text(&ready, "/spec/instanceID");
+    assert_eq!(
+        scenario.user.targets(arn).await?,
+        [(id.to_owned(), "healthy".to_owned())]
+    );
+    let blind = json!({"spec": {"preflight": {"mode": "Disabled"}}});
+    let refused = scenario.change("dev", blind).await.unwrap_err().to_string();
+    assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
