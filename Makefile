@@ -103,7 +103,7 @@ sim-mutants: require-rust ## Break launch, absence and draining in seven ways an
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
-quickstart: require-rust tools ## Bring machines up and away again on the local world (KEEP=1 leaves it running)
+quickstart: require-rust tools ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
 	@$(CARGO) build --workspace --bins
 	@"$(PROGRAMS)/quickstart"
 

@@ -9,9 +9,11 @@ mod merge;
 mod placement;
 #[cfg(test)]
 mod properties;
+mod published;
 mod trust;
 
 pub use drift::drift;
 pub use merge::{Contribution, Merged, Problem, Source, merge};
 pub use placement::{Placement, PlacementRequest, place};
+pub use published::published;
 pub use trust::{Trust, trust_of};

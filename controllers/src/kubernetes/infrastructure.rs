@@ -7,6 +7,7 @@ use std::time::Duration;
 use capa_api::core::ContractReference;
 use capa_api::meta::CONTRACT_LABEL;
 use capa_cloud::Timing;
+use capa_network::published;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
@@ -103,11 +104,9 @@ impl InfrastructureReader {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &kind.resource);
         match api.get(&reference.name).await {
             Ok(object) => {
-                let network = object
-                    .data
-                    .pointer("/status/network")
-                    .filter(|network| !network.is_null());
-                Ok(Infrastructure::Published(network.cloned()))
+                let object = serde_json::to_value(object).unwrap_or_default();
+                let network = published(&reference.api_group, &reference.kind, &object);
+                Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 lock(&self.kinds).remove(&kind_key(reference));

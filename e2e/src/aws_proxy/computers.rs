@@ -34,7 +34,8 @@ pub struct Computer {
     pub state: String,
     /// Its zone, e.g. `eu-west-1a`.
     pub zone: String,
-    /// Its host name inside the VPC.
+    /// Its host name inside the VPC, made of its id as EC2 offers it. Not of its address: moto gives that of a terminated
+    /// instance to the next one at once, and two nodes of a cluster would have one name.
     pub host_name: String,
     /// Its address inside the VPC.
     pub address: String,
@@ -71,7 +72,7 @@ pub struct Report {
 #[derive(Clone, Debug)]
 struct Launched {
     zone: String,
-    host_name: String,
+    region: String,
     address: String,
     image: String,
     user_data: String,
@@ -102,7 +103,7 @@ impl Computers {
         let boot = self.boots.iter().rev().find(|(text, _)| name.contains(text));
         let launched = Launched {
             zone: instance.text_at(&["placement", "availabilityZone"]).to_owned(),
-            host_name: instance.text_at(&["privateDnsName"]).to_owned(),
+            region: request.scope.region.clone(),
             address: instance.text_at(&["privateIpAddress"]).to_owned(),
             image: request.parameter("ImageId").unwrap_or_default().to_owned(),
             user_data: request.parameter("UserData").unwrap_or_default().to_owned(),
@@ -120,7 +121,7 @@ impl Computers {
                 instance_id: id.clone(),
                 state: name.to_owned(),
                 zone: launched.zone.clone(),
-                host_name: launched.host_name.clone(),
+                host_name: format!("{id}.{}.compute.internal", launched.region),
                 address: launched.address.clone(),
                 user_data: launched.user_data.clone(),
                 kubernetes_version: self.versions.get(&launched.image).cloned(),

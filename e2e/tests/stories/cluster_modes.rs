@@ -4,7 +4,8 @@ use anyhow::ensure;
 use capa_e2e::{eventually, fixtures, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::machines::{INLINE, counts};
+use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN};
 
 /// What a managed cluster carries.
 const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
@@ -114,6 +115,57 @@ async fn a_cluster_managed_by_another_controller_only_loses_our_finalizer() -> a
     scenario
         .change("dev", json!({"metadata": {"finalizers": null}}))
         .await?;
+    assert!(manager.stop().await?.success());
+    scenario.environment.finish().await
+}
+
+#[tokio::test]
+async fn machines_work_under_a_cluster_whose_status_was_written_by_hand() -> anyhow::Result<()> {
+    let scenario = Scenario::new("by-hand").await?;
+    let manager = scenario.manager().await?;
+    let network = &scenario.network;
+    let subnet = &network.zones[1];
+    let foreign = format!(
+        "
+apiVersion: {OURS}
+kind: AWSCluster
+metadata: {{name: dev, annotations: {{cluster.x-k8s.io/managed-by: terraform}}}}
+spec:
+  region: {REGION}
+  controlPlaneEndpoint: {{host: api.dev.example.org, port: 6443}}
+  network:
+    vpc: {{id: {}}}
+    subnets: [{{id: {}, availabilityZone: {}}}]
+",
+        network.vpc_id, subnet.private_subnet_id, subnet.name
+    );
+    scenario.owned("dev", &foreign).await?;
+    let groups = json!({"node": {"id": network.node_security_group_id, "name": "node"}});
+    let by_hand = json!({"status": {
+        "ready": true,
+        "initialization": {"provisioned": true},
+        "networkStatus": {"securityGroups": groups},
+    }});
+    let api = scenario.environment.api(OURS, "AWSCluster").await?;
+    let parameters = kube::api::PatchParams::default();
+    api.patch_status("dev", &parameters, &kube::api::Patch::Merge(by_hand))
+        .await?;
+    let before = scenario.aws_cluster("dev").await?;
+    scenario.machine("worker", "dev", INLINE).await?;
+    let machine = scenario.machine_ready("worker").await?;
+    let used = &machine.data["status"]["network"];
+    assert_eq!(used["subnetID"], *subnet.private_subnet_id);
+    assert_eq!(used["securityGroupIDs"], json!([network.node_security_group_id]));
+    let after = scenario.aws_cluster("dev").await?;
+    assert_eq!(
+        after.metadata.resource_version, before.metadata.resource_version,
+        "it is not ours"
+    );
+    scenario.environment.delete(CORE, "Machine", "worker", WITHIN).await?;
+    assert_eq!(
+        scenario.mutating(),
+        counts(&[("RunInstances", 1), ("TerminateInstances", 1)])
+    );
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }
