@@ -146,6 +146,18 @@ const TERMINATE: Grant = Grant {
     condition: Condition::Marked,
 };
 
+const CHANGE_TARGET_GROUPS: Grant = Grant {
+    name: "ChangeTargetGroups",
+    resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
+    condition: Condition::Always,
+};
+
+const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
+    name: "ChangeClassicLoadBalancers",
+    resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
+    condition: Condition::Always,
+};
+
 const PASS_ROLE: Grant = Grant {
     name: "PassMachineRoles",
     resources: Resources::Named(Named::MachineRoles),
@@ -178,6 +190,18 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
         access: Access::List,
         asked: Asked::Called,
         grants: &[READ],
+        why,
+    }
+}
+
+/// A call to Elastic Load Balancing, which names the calls of both its generations alike.
+const fn load_balancing(name: &'static str, access: Access, grants: &'static [Grant], why: &'static str) -> Action {
+    Action {
+        service: "elasticloadbalancing",
+        name,
+        access,
+        asked: Asked::Called,
+        grants,
         why,
     }
 }
@@ -236,6 +260,72 @@ pub const ACTIONS: &[Action] = &[
         grants: &[TAG_AT_LAUNCH],
         why: "tags instances, volumes and network interfaces as they are launched; existing ones are never tagged",
     },
+    load_balancing(
+        "DescribeLoadBalancers",
+        Access::Read,
+        &[READ],
+        "finds the load balancer that an AWSCluster names",
+    ),
+    load_balancing(
+        "DescribeListeners",
+        Access::Read,
+        &[READ],
+        "finds the target groups behind that load balancer",
+    ),
+    load_balancing(
+        "DescribeTargetGroups",
+        Access::Read,
+        &[READ],
+        "tells target groups of instances from those of addresses",
+    ),
+    load_balancing(
+        "DescribeTargetHealth",
+        Access::Read,
+        &[READ],
+        "sees which control plane instances a target group has, and their health",
+    ),
+    load_balancing(
+        "DescribeTargetGroupAttributes",
+        Access::Read,
+        &[READ],
+        "learns how long an instance drains that leaves a target group",
+    ),
+    load_balancing(
+        "RegisterTargets",
+        Access::Write,
+        &[CHANGE_TARGET_GROUPS],
+        "brings control plane instances into target groups",
+    ),
+    load_balancing(
+        "DeregisterTargets",
+        Access::Write,
+        &[CHANGE_TARGET_GROUPS],
+        "takes them out before they are terminated",
+    ),
+    load_balancing(
+        "DescribeInstanceHealth",
+        Access::Read,
+        &[READ],
+        "sees which instances a classic load balancer has, and their health",
+    ),
+    load_balancing(
+        "DescribeLoadBalancerAttributes",
+        Access::Read,
+        &[READ],
+        "learns how long an instance drains that leaves a classic load balancer",
+    ),
+    load_balancing(
+        "RegisterInstancesWithLoadBalancer",
+        Access::Write,
+        &[CHANGE_CLASSIC_LOAD_BALANCERS],
+        "brings control plane instances into classic load balancers",
+    ),
+    load_balancing(
+        "DeregisterInstancesFromLoadBalancer",
+        Access::Write,
+        &[CHANGE_CLASSIC_LOAD_BALANCERS],
+        "takes them out before they are terminated",
+    ),
     Action {
         service: "iam",
         name: "PassRole",

@@ -72,8 +72,11 @@ impl Finding {
         }
     }
 
-    /// A call that failed for reasons that may pass.
+    /// A call that failed. Most failures may pass; what AWS finds invalid was in the template.
     fn failed(error: &CloudError) -> Self {
+        if error.class == ErrorClass::Invalid {
+            return Self::refused(capacity::Offer::default(), Reason::InvalidSpec, error.to_string());
+        }
         Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
     }
 

@@ -10,6 +10,7 @@ use super::calls::request;
 use super::fake::{
     Answer, Call, Fake, REGION, answer, caller_identity, eventually, instance_xml, instances, machine, role, session,
 };
+use super::targets::{classic, elb, in_and_out, target};
 use crate::actions::{ACTIONS, Asked, AtLaunch};
 
 fn serve(call: &Call) -> Answer {
@@ -21,6 +22,12 @@ fn serve(call: &Call) -> Answer {
             let item = instance_xml("i-1", InstanceState::Running);
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
+        "DescribeLoadBalancers" => {
+            let balancer = "<LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type>";
+            let balancers = format!("<LoadBalancers><member>{balancer}</member></LoadBalancers>");
+            elb("DescribeLoadBalancers", &balancers)
+        }
+        "DescribeListeners" => elb("DescribeListeners", ""),
         other => answer(other, "", None),
     }
 }
@@ -40,6 +47,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     cluster.subnets(&all).await.unwrap();
     cluster.security_groups(&all).await.unwrap();
     cluster.route_tables(&all).await.unwrap();
+    cluster.load_balancer("api").await.unwrap();
+    cluster.classic_load_balancer("api").await.unwrap();
     let templates = clouds.templates(&identity, REGION);
     let unknown = templates.instance_type("t3.large").await.unwrap_err();
     assert_eq!(unknown.class, ErrorClass::NotFound);
@@ -53,9 +62,9 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     })
     .await;
 
-    let sent: BTreeSet<(String, String)> = fake
-        .calls()
-        .iter()
+    let registered = [in_and_out(target()).await, in_and_out(classic()).await];
+    let calls = [&fake].into_iter().chain(&registered).flat_map(Fake::calls);
+    let sent: BTreeSet<(String, String)> = calls
         .map(|call| (call.service().to_owned(), call.action.clone()))
         .collect();
     let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);

@@ -12,14 +12,14 @@ use crate::sync::lock;
 
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
 
-fn elb(action: &str, result: &str) -> Answer {
+pub(super) fn elb(action: &str, result: &str) -> Answer {
     (
         200,
         format!("<{action}Response><{action}Result>{result}</{action}Result></{action}Response>"),
     )
 }
 
-fn target() -> ControlPlaneTarget {
+pub(super) fn target() -> ControlPlaneTarget {
     ControlPlaneTarget {
         target_group_arn: Some(ARN.into()),
         port: Some(443),
@@ -27,7 +27,7 @@ fn target() -> ControlPlaneTarget {
     }
 }
 
-fn classic() -> ControlPlaneTarget {
+pub(super) fn classic() -> ControlPlaneTarget {
     ControlPlaneTarget {
         classic_load_balancer_name: Some("api".into()),
         ..ControlPlaneTarget::default()
@@ -83,7 +83,7 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
 }
 
 /// Has an instance registered and taken out again.
-async fn in_and_out(target: ControlPlaneTarget) -> Fake {
+pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
     let clouds = fake.clouds().await;

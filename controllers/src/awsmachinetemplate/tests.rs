@@ -252,6 +252,21 @@ async fn what_cannot_be_launched_is_said_with_a_warning_and_seldom_asked_again()
 }
 
 #[tokio::test]
+async fn what_aws_finds_invalid_is_seldom_asked_again() {
+    let mut scene = Scene::new("instanceType: t3.large");
+    scene.fail_next(CloudError::answered(
+        "DescribeInstanceTypes",
+        "InvalidParameterValue",
+        "too long",
+    ));
+    let invalid = scene.written().await;
+    assert_eq!(
+        (invalid.says.as_str(), invalid.next),
+        ("False/InvalidSpec", Next::AwaitChange)
+    );
+}
+
+#[tokio::test]
 async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let mut scene = Scene::new("instanceType: t3.large");
     scene.template.status = Some(read("{capacity: {cpu: '4'}, conditions: []}"));

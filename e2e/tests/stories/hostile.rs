@@ -26,8 +26,13 @@ const OBJECTS: [(&str, usize); 7] = [
     ("AWSClusterControllerIdentity", 2),
 ];
 
-/// Kinds that have a status from us. The others are read when an object names them, and nothing is written to them.
-const WITH_STATUS: [&str; 2] = ["AWSMachine", "AWSCluster"];
+/// Kinds that have a status from us, and the condition that each of their objects gets. The others are read when an object
+/// names them, and nothing is written to them.
+const WITH_STATUS: [(&str, &str); 3] = [
+    ("AWSMachine", "Ready"),
+    ("AWSCluster", "Ready"),
+    ("AWSMachineTemplate", "CapacityReady"),
+];
 
 /// Changes when other objects are to be tried.
 const SEED: u64 = 20_240_601;
@@ -75,10 +80,11 @@ async fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     for (kind, count) in OBJECTS.map(|(kind, count)| (kind, count * hundreds)) {
         host.create(kind, count).await?;
     }
-    for kind in WITH_STATUS {
-        every_one_says_how_it_is(&scenario, kind).await?;
+    for (kind, condition) in WITH_STATUS {
+        every_one_says_how_it_is(&scenario, kind, condition).await?;
     }
-    for (kind, _) in OBJECTS.iter().filter(|(kind, _)| !WITH_STATUS.contains(kind)) {
+    let silent = |kind| WITH_STATUS.iter().all(|(with_status, _)| *with_status != kind);
+    for (kind, _) in OBJECTS.iter().filter(|(kind, _)| silent(*kind)) {
         for object in scenario.all(kind).await? {
             assert_eq!(object.data.get("status"), None, "{kind} {}", object.name_any());
             assert_eq!(object.metadata.generation, Some(1), "{kind} {}", object.name_any());
@@ -155,7 +161,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
 /// What hostile objects are made from and live on.
 struct Host<'a> {
     scenario: &'a Scenario,
-    /// The owner of every AWSCluster.
+    /// The owner of every AWSCluster and AWSMachineTemplate.
     owner: Value,
     words: Vec<String>,
 }
@@ -239,12 +245,14 @@ impl<'a> Host<'a> {
     /// Every other object is a good one with some fields spoiled; the rest is hostile throughout.
     fn make(&self, kind: &str, name: &str, schema: &Value, hostile: &mut Hostile) -> anyhow::Result<DynamicObject> {
         let spoiled = name.ends_with(['0', '2', '4', '6', '8']);
+        let machine = json!({
+            "instanceType": "t3.large",
+            "ami": {"id": moto::IMAGE_ID},
+            "cloudInit": {"insecureSkipSecretsManager": true},
+        });
         let base = match kind {
-            "AWSMachine" => json!({
-                "instanceType": "t3.large",
-                "ami": {"id": moto::IMAGE_ID},
-                "cloudInit": {"insecureSkipSecretsManager": true},
-            }),
+            "AWSMachine" => machine,
+            "AWSMachineTemplate" => json!({"template": {"spec": machine}}),
             "AWSCluster" => objects::parse(&self.scenario.unmanaged(name, ""))?.remove(0).data["spec"].take(),
             _ => Value::Null,
         };
@@ -254,7 +262,7 @@ impl<'a> Host<'a> {
             hostile.value(schema)
         };
         let mut made = object(kind, name, &spec);
-        if kind == "AWSCluster" {
+        if ["AWSCluster", "AWSMachineTemplate"].contains(&kind) {
             made.metadata.owner_references = Some(serde_json::from_value(self.owner.clone())?);
         }
         Ok(made)
@@ -310,7 +318,7 @@ fn owner_machine(name: &str) -> anyhow::Result<DynamicObject> {
 }
 
 /// Waits until each object of a kind has a condition about itself.
-async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str) -> anyhow::Result<()> {
+async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str, condition: &str) -> anyhow::Result<()> {
     let mut silent: Vec<String> = scenario.all(kind).await?.iter().map(ResourceExt::name_any).collect();
     let api = scenario.environment.api(OURS, kind).await?;
     // One by one: some are huge, and a list of all would be made again for each look.
@@ -318,7 +326,7 @@ async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str) -> anyhow::Re
         while let Some(name) = silent.last() {
             let object = api.get(name).await?;
             let status = &object.data["status"];
-            objects::condition(&object, "Ready").with_context(|| format!("{name} says nothing: {status}"))?;
+            objects::condition(&object, condition).with_context(|| format!("{name} says nothing: {status}"))?;
             silent.pop();
         }
         Ok(())
