@@ -30,11 +30,12 @@ export define SUMMARY
 /^test result: / && !/ 0 passed; 0 failed; 0 ignored/ { print program; print }
 endef
 
-# $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with the summary.
+# $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with how long each
+# story took, longest first, and the summary.
 define run_tests
 @set -o pipefail; log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
 $(CARGO) test --workspace --no-fail-fast $(1) -- $(2) 2>&1 | tee "$$log" || status=$$?; \
-echo; awk "$$SUMMARY" "$$log"; exit $$status
+echo; grep -a '^took ' "$$log" | sort -k 2 -n -r || true; awk "$$SUMMARY" "$$log"; exit $$status
 endef
 
 .PHONY: require-rust

@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    io::Write as _,
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
@@ -46,6 +47,7 @@ pub struct TestEnvironment {
     account: Account,
     folder: PathBuf,
     managers: AtomicUsize,
+    began: Instant,
     finished: bool,
     _turn: Turn,
 }
@@ -89,6 +91,7 @@ impl TestEnvironment {
             account,
             folder,
             managers: AtomicUsize::new(0),
+            began: Instant::now(),
             finished: false,
             _turn: turn,
         })
@@ -171,6 +174,19 @@ impl TestEnvironment {
             .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
         self.release_objects().await?;
         std::fs::remove_dir_all(&self.folder)?;
+        self.tell_how_long_it_took()
+    }
+
+    /// For the summary of `make test`. Written to the stream itself, because what a test that succeeds prints is not shown.
+    fn tell_how_long_it_took(&self) -> anyhow::Result<()> {
+        let thread = std::thread::current();
+        // A test runs on a thread of its name.
+        let story = thread.name().unwrap_or(&self.namespace);
+        writeln!(
+            std::io::stderr(),
+            "took {:7.1} s  {story}",
+            self.began.elapsed().as_secs_f32()
+        )?;
         Ok(())
     }
 
