@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -25,7 +25,7 @@ use crate::{
     manager::ManagerBuilder,
     objects, provider,
     supervised::Supervised,
-    turn::{Turn, turn},
+    turn::{Turn, taken, turn},
     wait::eventually,
     world::World,
 };
@@ -47,7 +47,6 @@ pub struct TestEnvironment {
     account: Account,
     folder: PathBuf,
     managers: AtomicUsize,
-    began: Instant,
     finished: bool,
     _turn: Turn,
 }
@@ -91,7 +90,6 @@ impl TestEnvironment {
             account,
             folder,
             managers: AtomicUsize::new(0),
-            began: Instant::now(),
             finished: false,
             _turn: turn,
         })
@@ -182,11 +180,7 @@ impl TestEnvironment {
         let thread = std::thread::current();
         // A test runs on a thread of its name.
         let story = thread.name().unwrap_or(&self.namespace);
-        writeln!(
-            std::io::stderr(),
-            "took {:7.1} s  {story}",
-            self.began.elapsed().as_secs_f32()
-        )?;
+        writeln!(std::io::stderr(), "took {:7.1} s  {story}", taken().as_secs_f32())?;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! How many tests work in a world at once. A story keeps about a core busy, and so does what it talks to.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock, Weak};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,8 +14,21 @@ static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
 });
 
 thread_local! {
+    /// When the test on this thread began to work: with its world, or with its first turn in one that is there.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+
     /// The turn of the test on this thread: each test runs on a thread of its own.
     static HELD: RefCell<Weak<OwnedSemaphorePermit>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Starts the clock of the test on this thread, unless it runs.
+pub(crate) fn begin() {
+    BEGAN.set(BEGAN.get().or_else(|| Some(Instant::now())));
+}
+
+/// How long the test on this thread has been at work.
+pub(crate) fn taken() -> Duration {
+    BEGAN.get().map(|began| began.elapsed()).unwrap_or_default()
 }
 
 /// Leave to work in a world, given back when the last clone is dropped.
@@ -23,7 +37,9 @@ pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
 /// Waits for a turn. A test that has one shares it among all its environments: two that each held one and wanted another
 /// would wait for ever.
 pub(crate) async fn turn() -> anyhow::Result<Turn> {
-    take(&TURNS).await
+    let turn = take(&TURNS).await?;
+    begin();
+    Ok(turn)
 }
 
 async fn take(turns: &Arc<Semaphore>) -> anyhow::Result<Turn> {

@@ -20,6 +20,7 @@ use crate::{
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised},
+    turn,
     wait::http_get,
 };
 
@@ -61,6 +62,7 @@ impl World {
 
     /// The same with further flags for Cluster API core, e.g. `--sync-period=20s`.
     pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
+        turn::begin();
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let processes = Self::processes(&directory, core_flags, endpoints).await;
@@ -70,6 +72,7 @@ impl World {
     /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS is that of another world, if one
     /// is given; that one must not end before.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
+        turn::begin();
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let processes = async {
@@ -221,6 +224,14 @@ impl World {
     pub async fn core_metrics(&self) -> anyhow::Result<Metrics> {
         let address = self.argument(CORE.program, "--diagnostics-address=")?;
         Ok(Metrics::parse(&http_get(&format!("http://{address}/metrics")).await?))
+    }
+
+    /// All that a running program of the world, e.g. `node-simulator`, has logged so far.
+    pub fn log(&self, program: &str) -> anyhow::Result<String> {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = processes.iter().find(|process| process.name() == program);
+        let process = process.with_context(|| format!("{program} does not run"))?;
+        Ok(std::fs::read_to_string(process.log())?)
     }
 
     /// The rest of the argument of a running program that begins with this.

@@ -19,16 +19,14 @@ pub(super) struct Node {
     pub(super) cluster: Arc<Cluster>,
 }
 
-/// Boots once. `None`: its user data makes it no node. An error is one that kubeadm would meet too and try again.
+/// Boots up to where it is a node of a cluster that does not show yet. `None`: its user data makes it no node. An error is
+/// one that kubeadm would meet too and try again.
 pub(super) async fn boot(world: &World, computer: &Computer) -> anyhow::Result<Option<Node>> {
-    let bootstrap = user_data::read(&computer.user_data, &computer.host_name)?;
-    let node = match bootstrap {
-        None => return Ok(None),
-        Some(Bootstrap::Init(init)) => init_control_plane(world, computer, &init).await?,
-        Some(Bootstrap::Join(join)) => join_cluster(world, computer, &join).await?,
-    };
-    node.run(world).await?;
-    Ok(Some(node))
+    match user_data::read(&computer.user_data, &computer.host_name)? {
+        None => Ok(None),
+        Some(Bootstrap::Init(init)) => init_control_plane(world, computer, &init).await.map(Some),
+        Some(Bootstrap::Join(join)) => join_cluster(world, computer, &join).await.map(Some),
+    }
 }
 
 async fn init_control_plane(world: &World, computer: &Computer, init: &Init) -> anyhow::Result<Node> {
@@ -37,7 +35,7 @@ async fn init_control_plane(world: &World, computer: &Computer, init: &Init) -> 
         cluster
     } else {
         let cluster = Arc::new(Cluster::start(&world.directory, &world.options, id, init).await?);
-        world.routes.add_cluster(cluster.clone());
+        world.routes.add_cluster(&cluster.endpoint, cluster.clone());
         world.has_started(id, &cluster);
         cluster
     };
@@ -81,11 +79,15 @@ impl Node {
         control_plane: bool,
     ) -> Self {
         let given = registration.provider_id.clone();
-        let cloud_controllers = || format!("aws:///{}/{}", computer.zone, computer.instance_id);
+        // The cloud controller's, which looks after the nodes whose kubelet was told to leave it to one.
+        let cloud_controllers = || {
+            let id = format!("aws:///{}/{}", computer.zone, computer.instance_id);
+            registration.external_cloud_provider.then_some(id)
+        };
         let etcd = cluster.etcd.as_ref().filter(|_| control_plane);
         let facts = NodeFacts {
             name: registration.name.clone().unwrap_or_else(|| computer.host_name.clone()),
-            provider_id: given.unwrap_or_else(cloud_controllers),
+            provider_id: given.or_else(cloud_controllers),
             zone: computer.zone.clone(),
             kubelet_version: version.to_owned(),
             control_plane,
@@ -104,6 +106,7 @@ impl Node {
     pub(super) async fn run(&self, world: &World) -> anyhow::Result<()> {
         let name = &self.facts.name;
         if self.facts.control_plane {
+            world.routes.join(&self.instance_id, self.cluster.clone());
             if let Some(etcd) = &self.cluster.etcd {
                 // A member before a node: the other way round it would be a node without etcd for a moment.
                 etcd.set(name, true).await?;
@@ -123,9 +126,10 @@ impl Node {
     /// Its instance is gone for good. The last node of a control plane takes its cluster along.
     pub(super) async fn vanish(&self, world: &World) -> anyhow::Result<()> {
         self.go_down(world).await?;
-        if self.facts.control_plane && !world.routes.is_served(&self.cluster) {
-            world.routes.remove_cluster(&self.cluster);
-            return self.cluster.stop().await.context("stop the cluster");
+        let (id, cluster) = (&self.instance_id, &self.cluster);
+        if self.facts.control_plane && !world.routes.leave(id, cluster) {
+            world.routes.remove_cluster(&cluster.endpoint, cluster);
+            return cluster.stop().await.context("stop the cluster");
         }
         objects::remove(&self.cluster.admin, &self.facts).await
     }

@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::cluster::Cluster;
 use super::route::Backend;
 use super::simulator::World;
 
@@ -65,7 +66,7 @@ async fn answer(request: Request<Incoming>, world: World) -> http::Result<Respon
 }
 
 /// Carries bytes until one side or the node behind it ends.
-async fn tunnel(request: Request<Incoming>, mut stream: TcpStream, backend: Backend) {
+async fn tunnel(request: Request<Incoming>, mut stream: TcpStream, backend: Backend<Cluster>) {
     let carried = async {
         let upgraded = hyper::upgrade::on(request).await?;
         copy_bidirectional(&mut TokioIo::new(upgraded), &mut stream).await?;

@@ -32,6 +32,17 @@ struct Ports {
     control: u16,
 }
 
+/// What the program knows.
+#[derive(Deserialize)]
+struct Members {
+    members: Vec<Member>,
+}
+
+#[derive(Deserialize)]
+struct Member {
+    name: String,
+}
+
 /// A running stand-in.
 pub(super) struct Etcd {
     /// Where the kubelets of all control plane nodes answer.
@@ -98,11 +109,11 @@ impl Etcd {
             .context("tell the stub of etcd its members")?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
-        ensure!(
-            status.is_success(),
-            "the stub of etcd answers {status}: {}",
-            String::from_utf8_lossy(&body)
-        );
+        let text = String::from_utf8_lossy(&body);
+        ensure!(status.is_success(), "the stub of etcd answers {status}: {text}");
+        let known: Members = serde_json::from_slice(&body)?;
+        let is_member = known.members.iter().any(|member| member.name == node);
+        ensure!(is_member || !alive, "etcd does not take the member on {node}: {text}");
         Ok(())
     }
 

@@ -20,7 +20,8 @@ const ETCD_POD: &str = "etcd";
 #[derive(Clone, Debug)]
 pub(super) struct NodeFacts {
     pub(super) name: String,
-    pub(super) provider_id: String,
+    /// Absent where nobody gives it one.
+    pub(super) provider_id: Option<String>,
     pub(super) zone: String,
     pub(super) kubelet_version: String,
     pub(super) control_plane: bool,
@@ -137,15 +138,20 @@ fn node(facts: &NodeFacts) -> Value {
         .control_plane
         .then(|| json!({"key": CONTROL_PLANE_LABEL, "effect": "NoSchedule"}));
     let taints = facts.registration.taints.clone();
-    json!({
+    let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": labels},
-        "spec": {
-            "providerID": facts.provider_id,
-            "taints": taints.unwrap_or_else(|| kubeadms_own.into_iter().collect()),
-        },
-    })
+        "spec": {"taints": taints.unwrap_or_else(|| kubeadms_own.into_iter().collect())},
+    });
+    if let Some((spec, id)) = node
+        .pointer_mut("/spec")
+        .and_then(Value::as_object_mut)
+        .zip(facts.provider_id.as_ref())
+    {
+        spec.insert("providerID".to_owned(), json!(id));
+    }
+    node
 }
 
 fn status(facts: &NodeFacts) -> Value {

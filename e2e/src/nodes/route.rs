@@ -6,48 +6,87 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
-
 /// A control plane node that answers, as load balancers see it.
-#[derive(Clone)]
-pub(super) struct Backend {
-    pub(super) cluster: Arc<Cluster>,
+pub(super) struct Backend<C> {
+    pub(super) cluster: Arc<C>,
     /// Ends when the node does not answer any more, and with it every connection to it.
     pub(super) up: CancellationToken,
 }
 
+impl<C> Clone for Backend<C> {
+    fn clone(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            up: self.up.clone(),
+        }
+    }
+}
+
 /// All clusters, and their control plane nodes by instance id.
-#[derive(Clone, Default)]
-pub(super) struct Routes {
-    inner: Arc<Mutex<Inner>>,
+pub(super) struct Routes<C> {
+    inner: Arc<Mutex<Inner<C>>>,
 }
 
-#[derive(Default)]
-struct Inner {
+struct Inner<C> {
     /// By endpoint, `host:port`.
-    clusters: HashMap<String, Arc<Cluster>>,
-    backends: HashMap<String, Backend>,
+    clusters: HashMap<String, Arc<C>>,
+    /// Every control plane node there is, whether it answers or not.
+    nodes: HashMap<String, Arc<C>>,
+    backends: HashMap<String, Backend<C>>,
 }
 
-impl Routes {
+impl<C> Clone for Routes<C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<C> Default for Routes<C> {
+    fn default() -> Self {
+        let inner = Inner {
+            clusters: HashMap::new(),
+            nodes: HashMap::new(),
+            backends: HashMap::new(),
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+        }
+    }
+}
+
+impl<C> Routes<C> {
     /// A cluster that has just started; one that was at its endpoint before is no more.
-    pub(super) fn add_cluster(&self, cluster: Arc<Cluster>) {
-        let endpoint = cluster.endpoint.clone();
-        self.with(|inner| inner.clusters.insert(endpoint, cluster));
+    pub(super) fn add_cluster(&self, endpoint: &str, cluster: Arc<C>) {
+        self.with(|inner| inner.clusters.insert(endpoint.to_owned(), cluster));
     }
 
     /// Forgets a cluster, unless another has taken its place.
-    pub(super) fn remove_cluster(&self, cluster: &Arc<Cluster>) {
+    pub(super) fn remove_cluster(&self, endpoint: &str, cluster: &Arc<C>) {
         self.with(|inner| {
-            let same = |known: &Arc<Cluster>| Arc::ptr_eq(known, cluster);
-            if inner.clusters.get(&cluster.endpoint).is_some_and(same) {
-                inner.clusters.remove(&cluster.endpoint);
+            let known = inner.clusters.get(endpoint);
+            if known.is_some_and(|known| Arc::ptr_eq(known, cluster)) {
+                inner.clusters.remove(endpoint);
             }
         });
     }
 
+    /// An instance is a control plane node from now on, until it [leaves](Self::leave).
+    pub(super) fn join(&self, instance_id: &str, cluster: Arc<C>) {
+        self.with(|inner| inner.nodes.insert(instance_id.to_owned(), cluster));
+    }
+
+    /// An instance is no node any more. Gives whether any other is one of its cluster, be it stopped or not.
+    pub(super) fn leave(&self, instance_id: &str, cluster: &Arc<C>) -> bool {
+        self.with(|inner| {
+            inner.nodes.remove(instance_id);
+            inner.nodes.values().any(|other| Arc::ptr_eq(other, cluster))
+        })
+    }
+
     /// An instance on which the API server of a cluster answers from now on.
-    pub(super) fn up(&self, instance_id: &str, cluster: Arc<Cluster>) {
+    pub(super) fn up(&self, instance_id: &str, cluster: Arc<C>) {
         let backend = Backend {
             cluster,
             up: CancellationToken::new(),
@@ -62,17 +101,9 @@ impl Routes {
         }
     }
 
-    /// Whether any control plane node of a cluster answers.
-    pub(super) fn is_served(&self, cluster: &Arc<Cluster>) -> bool {
-        self.with(|inner| {
-            let mut backends = inner.backends.values();
-            backends.any(|backend| Arc::ptr_eq(&backend.cluster, cluster))
-        })
-    }
-
     /// Where a connection to an endpoint goes: to one of the healthy targets of the load balancer, or, where the name is
     /// none's, to any node of the cluster that calls it its endpoint, as DNS or a virtual address would have it.
-    pub(super) fn to(&self, endpoint: &str, healthy: Option<&[String]>) -> anyhow::Result<Backend> {
+    pub(super) fn to(&self, endpoint: &str, healthy: Option<&[String]>) -> anyhow::Result<Backend<C>> {
         self.with(|inner| {
             if let Some(targets) = healthy {
                 ensure!(
@@ -91,7 +122,65 @@ impl Routes {
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut Inner<C>) -> T) -> T {
         work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDPOINT: &str = "api.example:6443";
+
+    /// A cluster of this name with one node, `i-1`.
+    fn routes(name: &str) -> (Routes<String>, Arc<String>) {
+        let (routes, cluster) = (Routes::default(), Arc::new(name.to_owned()));
+        routes.add_cluster(ENDPOINT, cluster.clone());
+        routes.join("i-1", cluster.clone());
+        routes.up("i-1", cluster.clone());
+        (routes, cluster)
+    }
+
+    fn refusal(routes: &Routes<String>, healthy: Option<&[String]>) -> String {
+        routes.to(ENDPOINT, healthy).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_load_balancer_leads_to_its_healthy_targets_alone() {
+        let (routes, _) = routes("dev");
+        let backend = routes.to(ENDPOINT, Some(&["i-1".into()])).unwrap();
+        assert_eq!(*backend.cluster, "dev");
+        assert!(refusal(&routes, Some(&[])).contains("no healthy target"));
+        assert!(refusal(&routes, Some(&["i-2".into()])).contains("control plane node"));
+    }
+
+    #[test]
+    fn a_name_that_is_no_load_balancers_leads_to_any_node_that_answers() {
+        let (routes, _) = routes("dev");
+        let backend = routes.to(ENDPOINT, None).unwrap();
+        assert!(routes.to("other.example:6443", None).is_err());
+        routes.down("i-1");
+        assert!(backend.up.is_cancelled(), "its connections end");
+        assert!(refusal(&routes, None).contains("no node"));
+    }
+
+    #[test]
+    fn a_cluster_lives_on_with_a_node_that_has_stopped() {
+        let (routes, cluster) = routes("dev");
+        routes.join("i-2", cluster.clone());
+        routes.down("i-2");
+        assert!(routes.leave("i-1", &cluster), "i-2 may start again");
+        assert!(!routes.leave("i-2", &cluster));
+    }
+
+    #[test]
+    fn a_cluster_that_took_the_place_of_another_is_not_forgotten_with_it() {
+        let (routes, old) = routes("old");
+        let new = Arc::new("new".to_owned());
+        routes.add_cluster(ENDPOINT, new.clone());
+        routes.up("i-9", new);
+        routes.remove_cluster(ENDPOINT, &old);
+        assert_eq!(*routes.to(ENDPOINT, None).unwrap().cluster, "new");
     }
 }

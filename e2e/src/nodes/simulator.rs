@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::Options;
@@ -18,8 +19,11 @@ use crate::directory::Directory;
 /// How often the computers are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long kubeadm waits before it tries again.
+/// How long whatever failed waits before it tries again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest that anything may take, the start of an API server on a busy machine included.
+const WITHIN: Duration = Duration::from_secs(120);
 
 /// What all computers share.
 #[derive(Clone)]
@@ -27,14 +31,14 @@ pub(super) struct World {
     pub(super) options: Options,
     pub(super) directory: Arc<Directory>,
     pub(super) computers: Computers,
-    pub(super) routes: Routes,
+    pub(super) routes: Routes<Cluster>,
     /// The clusters that computers have started, by instance id: a second try of one does not start it again.
     started: Arc<Mutex<HashMap<String, Weak<Cluster>>>>,
 }
 
 impl World {
     /// Where a connection to this endpoint, `host:port`, goes.
-    pub(super) async fn route(&self, endpoint: &str) -> anyhow::Result<Backend> {
+    pub(super) async fn route(&self, endpoint: &str) -> anyhow::Result<Backend<Cluster>> {
         let targets = self.computers.healthy_targets(endpoint).await?;
         self.routes.to(endpoint, targets.as_deref())
     }
@@ -71,8 +75,8 @@ async fn follow(world: World) -> anyhow::Result<()> {
         match world.computers.list().await {
             Ok(computers) => {
                 for computer in computers {
-                    let life = lives.remove(&computer.instance_id).unwrap_or(Life::Off { since: None });
                     let id = computer.instance_id.clone();
+                    let life = lives.remove(&id).unwrap_or(Life::Off { tried: None });
                     lives.insert(id, life.goes_on(&world, computer).await);
                 }
             }
@@ -82,50 +86,59 @@ async fn follow(world: World) -> anyhow::Result<()> {
     }
 }
 
-/// What has become of a computer.
+/// What has become of a computer. `tried` is when it last tried in vain to go on from there.
 enum Life {
-    /// It has not booted; `since` is when it last tried to.
+    /// It has not booted.
     Off {
-        since: Option<Instant>,
+        tried: Option<Instant>,
     },
-    Booting(JoinHandle<anyhow::Result<Option<Node>>>),
+    /// It is on its way from one of these to another.
+    Busy(JoinHandle<Self>),
+    /// It is a node of a cluster, and not all on it runs and shows yet.
+    Half {
+        node: Box<Node>,
+        tried: Instant,
+    },
     Up(Box<Node>),
     Stopped(Box<Node>),
+    /// Its instance is gone, and its cluster does not know yet.
+    Ending {
+        node: Box<Node>,
+        tried: Instant,
+    },
     /// Over, or of no interest.
     Gone,
 }
 
 impl Life {
     async fn goes_on(self, world: &World, computer: Computer) -> Self {
-        let id = computer.instance_id.clone();
+        let world = world.clone();
+        let is_over = ["shutting-down", "terminated"].contains(&computer.state.as_str());
         match (self, computer.state.as_str()) {
-            (Self::Booting(task), _) if !task.is_finished() => Self::Booting(task),
-            (Self::Booting(task), _) => booted(task, &id).await,
-            (Self::Off { since }, "running") if is_due(&computer, since) => {
-                let world = world.clone();
-                Self::Booting(spawn_local(async move { boot::boot(&world, &computer).await }))
-            }
-            (Self::Gone, _) | (Self::Off { .. }, "shutting-down" | "terminated") => Self::Gone,
-            (Self::Up(node), "stopping" | "stopped") => {
-                told(&id, "stops", node.stop(world).await);
-                Self::Stopped(node)
-            }
-            (Self::Stopped(node), "running") => {
-                told(&id, "starts", node.run(world).await);
-                Self::Up(node)
-            }
-            (Self::Up(node) | Self::Stopped(node), "shutting-down" | "terminated") => {
-                told(&id, "ends", node.vanish(world).await);
-                Self::Gone
-            }
+            (Self::Busy(task), _) if !task.is_finished() => Self::Busy(task),
+            (Self::Busy(task), _) => task.await.unwrap_or(Self::Off { tried: None }),
+            (Self::Off { tried }, "running") if is_due(&computer, tried) => busy(boots(world, computer)),
+            (Self::Off { .. }, _) if is_over => Self::Gone,
+            (Self::Half { node, tried }, "running") if rested(tried) => busy(runs(world, node)),
+            (Self::Stopped(node), "running") => busy(runs(world, node)),
+            (Self::Half { node, .. } | Self::Up(node), "stopping" | "stopped") => busy(stops(world, node)),
+            (Self::Ending { node, tried }, _) if rested(tried) => busy(ends(world, node)),
+            (Self::Half { node, .. } | Self::Up(node) | Self::Stopped(node), _) if is_over => busy(ends(world, node)),
             (life, _) => life,
         }
     }
 }
 
+fn busy(transition: impl Future<Output = Life> + 'static) -> Life {
+    Life::Busy(spawn_local(transition))
+}
+
+fn rested(tried: Instant) -> bool {
+    tried.elapsed() >= TRY_AGAIN
+}
+
 fn is_due(computer: &Computer, tried: Option<Instant>) -> bool {
-    let rested = tried.is_none_or(|tried| tried.elapsed() >= TRY_AGAIN);
-    rested
+    tried.is_none_or(rested)
         && match computer.boot {
             Boot::Normal => true,
             Boot::After(delay) => Duration::from_millis(computer.up_milliseconds) >= delay,
@@ -133,31 +146,60 @@ fn is_due(computer: &Computer, tried: Option<Instant>) -> bool {
         }
 }
 
-async fn booted(task: JoinHandle<anyhow::Result<Option<Node>>>, id: &str) -> Life {
-    let outcome = task.await.unwrap_or_else(|panicked| Err(panicked.into()));
-    match outcome {
-        Ok(Some(node)) => {
-            tracing::info!(
-                instance = id,
-                node = node.facts.name,
-                endpoint = node.cluster.endpoint,
-                "is a node"
-            );
-            Life::Up(Box::new(node))
-        }
+async fn boots(world: World, computer: Computer) -> Life {
+    let id = &computer.instance_id;
+    match within(boot::boot(&world, &computer)).await {
+        Ok(Some(node)) => runs(world, Box::new(node)).await,
         Ok(None) => Life::Gone,
         Err(error) => {
             tracing::info!(instance = id, "did not become a node, and tries again: {error:#}");
-            Life::Off {
-                since: Some(Instant::now()),
-            }
+            let tried = Some(Instant::now());
+            Life::Off { tried }
         }
     }
 }
 
-fn told(id: &str, what: &str, outcome: anyhow::Result<()>) {
-    match outcome {
-        Ok(()) => tracing::info!(instance = id, "{what}"),
-        Err(error) => tracing::warn!(instance = id, "{what}, and could not say so: {error:#}"),
+async fn runs(world: World, node: Box<Node>) -> Life {
+    if told(&node, "is a node", within(node.run(&world)).await) {
+        return Life::Up(node);
     }
+    let tried = Instant::now();
+    Life::Half { node, tried }
+}
+
+async fn stops(world: World, node: Box<Node>) -> Life {
+    if told(&node, "has stopped", within(node.stop(&world)).await) {
+        return Life::Stopped(node);
+    }
+    let tried = Instant::now();
+    Life::Half { node, tried }
+}
+
+async fn ends(world: World, node: Box<Node>) -> Life {
+    if told(&node, "is gone", within(node.vanish(&world)).await) {
+        return Life::Gone;
+    }
+    let tried = Instant::now();
+    Life::Ending { node, tried }
+}
+
+async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let ended = tokio::time::timeout(WITHIN, work).await;
+    ended.context("it does not come to an end")?
+}
+
+/// Says what has become of a node, or that it could not, and gives which of these.
+fn told(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
+    let (instance, name, endpoint) = (&node.instance_id, &node.facts.name, &node.cluster.endpoint);
+    let Err(error) = outcome else {
+        tracing::info!(instance, name, endpoint, "{what}");
+        return true;
+    };
+    tracing::warn!(
+        instance,
+        name,
+        endpoint,
+        "{what}, and its cluster does not know: {error:#}"
+    );
+    false
 }

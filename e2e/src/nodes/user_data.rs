@@ -64,6 +64,8 @@ pub(super) struct Registration {
     pub(super) labels: BTreeMap<String, String>,
     /// Absent: kubeadm's own.
     pub(super) taints: Option<Vec<Value>>,
+    /// Whether the kubelet leaves it to a cloud controller to say where the node is.
+    pub(super) external_cloud_provider: bool,
     /// As the kubelet was told it, if it was.
     pub(super) provider_id: Option<String>,
 }
@@ -178,6 +180,9 @@ impl Registration {
             name: registration.get("name").and_then(Value::as_str).map(str::to_owned),
             labels: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             taints: registration.get("taints").and_then(Value::as_array).cloned(),
+            external_cloud_provider: arguments
+                .get("cloud-provider")
+                .is_some_and(|provider| provider == "external"),
             provider_id: arguments.get("provider-id").cloned(),
         }
     }
@@ -225,6 +230,7 @@ write_files:
         name: '{{ ds.meta_data.local_hostname }}'
         kubeletExtraArgs:
         - {name: node-labels, value: "a=b,c=d"}
+        - {name: cloud-provider, value: external}
 runcmd:
   - 'kubeadm init --config /run/kubeadm/kubeadm.yaml'
 "#;
@@ -254,6 +260,7 @@ write_files:
         assert_eq!(init.registration.name.as_deref(), Some("ip-10-0-0-1"));
         assert_eq!(init.registration.labels.get("c").map(String::as_str), Some("d"));
         assert_eq!(init.registration.taints, None);
+        assert!(init.registration.external_cloud_provider);
         assert_eq!(init.pki.get("ca.crt").map(String::as_str), Some("certificate\n"));
         assert_eq!(init.pki.get("etcd/ca.key").map(String::as_str), Some("key"));
     }
@@ -274,6 +281,7 @@ write_files:
         );
         assert_eq!(join.authority_hashes, ["sha256:1"]);
         assert_eq!(join.registration.taints, Some(vec![]));
+        assert!(!join.registration.external_cloud_provider);
         assert_eq!(join.registration.provider_id.as_deref(), Some("aws:///a/i-1"));
     }
 

@@ -1,6 +1,6 @@
 //! The acts of the quickstart, each of which checks what it shows.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context, ensure};
 use capa_e2e::{
@@ -20,6 +20,9 @@ use crate::{
     screen::{self, Screen},
     watch::{CORE, Seen, Watch},
 };
+
+/// What machines of the control plane are labelled with.
+const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
 /// The MachineDeployment of the template.
 const DEPLOYMENT: &str = "demo-md-0";
@@ -98,6 +101,8 @@ impl<'a> Stage<'a> {
         screen.section("What is waited for, as the conditions say it")?;
         self.until(screen, "all nodes to be ready", |seen| is_up(seen, WORKERS))
             .await?;
+        let zones = zones(&self.watch.look(screen).await?);
+        ensure!(zones.len() == CONTROL_PLANE, "the control plane is in {zones:?} alone");
         report::kubectl_get(screen, &self.environment, &["machine", "awsmachine"])?;
         report::check_calls(self.environment.aws(), CONTROL_PLANE + WORKERS)
     }
@@ -276,7 +281,21 @@ fn is_up(seen: &Seen, wanted: usize) -> bool {
 
 fn workers(seen: &Seen) -> impl Iterator<Item = &DynamicObject> {
     let machines = seen.get("Machine").into_iter().flatten();
-    machines.filter(|machine| !machine.labels().contains_key("cluster.x-k8s.io/control-plane"))
+    machines.filter(|machine| !machine.labels().contains_key(CONTROL_PLANE_LABEL))
+}
+
+/// The zones of the control plane.
+fn zones(seen: &Seen) -> BTreeSet<String> {
+    let machines = seen.get("Machine").into_iter().flatten();
+    let planes = machines.filter(|machine| machine.labels().contains_key(CONTROL_PLANE_LABEL));
+    let zone = |machine: &DynamicObject| {
+        machine
+            .data
+            .pointer("/status/failureDomain")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    planes.filter_map(zone).collect()
 }
 
 fn is_ready(machine: &DynamicObject) -> bool {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::whole::{KubeadmCluster, NODES_WITHIN, Story};
 use crate::stories::scenario::CORE;
 
-/// Waits until the cluster has a machine in this phase, and no more machines than that says.
+/// Waits until the cluster has a machine in this phase.
 async fn machine_in_phase(cluster: &KubeadmCluster<'_>, phase: &str) -> anyhow::Result<()> {
     let what = format!("a machine of {} to be {phase}", cluster.name);
     eventually(NODES_WITHIN, &what, async || {

@@ -56,7 +56,7 @@ async fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow:
     cluster.workers(2).await?;
     let machines = cluster.ready(3, 2).await?;
     watch(&cluster, "control-plane", "cluster.x-k8s.io/control-plane: ''", 120).await?;
-    watch(&cluster, "workers", "deployment: dev", 40).await?;
+    watch(&cluster, "workers", "deployment: dev", 90).await?;
 
     let (planes, workers): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| is_control_plane(machine));
     let mut sick = BTreeSet::new();

@@ -3,11 +3,11 @@
 use anyhow::Context;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use capa_e2e::fixtures;
+use capa_e2e::{eventually, fixtures};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, PORT, Story};
+use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, Story};
 use crate::stories::machines::{INLINE, machine};
 use crate::stories::scenario::CORE;
 
@@ -43,6 +43,18 @@ async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::
         guest.scenario.environment.apply(&secret.to_string()).await?;
     }
     Ok(())
+}
+
+/// A Secret with bootstrap data.
+fn bootstrap_data(name: &str, data: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "cluster.x-k8s.io/secret",
+        "metadata": {"name": name},
+        "stringData": {"format": "cloud-config", "value": data},
+    })
+    .to_string()
 }
 
 mod long_stories {
@@ -100,7 +112,7 @@ spec:
         guest.workers(2).await?;
         guest.ready(0, 2).await?;
 
-        // A cluster without any control plane of its own: its worker is told by hand whom to join.
+        // A cluster without any control plane of its own: its workers are told by hand whom to join.
         let nobodys = story.cluster_without_load_balancer("nobodys");
         host(&nobodys, &landlord).await?;
         scenario.environment.apply(&nobodys.infrastructure()).await?;
@@ -108,22 +120,30 @@ spec:
             .environment
             .apply(&fixtures::cluster("nobodys", Some("AWSCluster")))
             .await?;
-        let secret = format!(
-            "
-apiVersion: v1
-kind: Secret
-type: cluster.x-k8s.io/secret
-metadata: {{name: by-hand}}
-stringData: {{format: cloud-config, value: {}}}
-",
-            serde_json::Value::from(join_data(&guest).await?)
+        let data = join_data(&guest).await?;
+        let token = data
+            .split("token: ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next());
+        let forged = data.replace(token.context("a token")?, "abcdef.0123456789abcdef");
+        for (name, data) in [("stranger", forged), ("by-hand", data)] {
+            scenario.environment.apply(&bootstrap_data(name, &data)).await?;
+            scenario.environment.apply(&machine(name, "nobodys", INLINE)).await?;
+        }
+        let node_of = async |name: &str| {
+            let machine = scenario.get(CORE, "Machine", name).await?;
+            anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
+        };
+        eventually(NODES_WITHIN, "the worker to be a node", async || {
+            node_of("by-hand").await?.context("it is none yet")
+        })
+        .await?;
+        let told = scenario.environment.world().log("node-simulator")?;
+        assert!(
+            told.contains("the bootstrap token is refused"),
+            "a stranger tried to join"
         );
-        scenario.environment.apply(&secret).await?;
-        scenario
-            .environment
-            .apply(&machine("by-hand", "nobodys", INLINE))
-            .await?;
-        scenario.machine_ready("by-hand").await?;
+        assert_eq!(node_of("stranger").await?, None);
 
         let calls = story.aws().manager_journal();
         let balancing = calls.matching(|call| call.service == "elasticloadbalancing");

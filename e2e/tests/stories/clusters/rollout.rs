@@ -73,7 +73,12 @@ async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Res
 }
 
 mod long_stories {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// Several listings of all instances, at the hurried rate.
+    const STANDS_STILL: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {
@@ -99,11 +104,17 @@ mod long_stories {
                 .condition("AWSMachine", &name, "Paused", "True", "Paused")
                 .await?;
         }
-        let mark = story.aws().mark();
+        let (mark, machines) = (story.aws().mark(), cluster.machines().await?.len());
+        let began = Instant::now();
+        while began.elapsed() < STANDS_STILL {
+            let written = story.aws().journal_since(mark).mutating();
+            ensure!(written.is_empty(), "it does not stand still: {written}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(cluster.machines().await?.len(), machines);
         story.scenario.patch(CORE, "Cluster", "dev", pause(false)).await?;
-        let paused = story.aws().journal_since(mark);
         cluster.ready(3, 0).await?;
-        assert_eq!(launches(), 6, "{paused}");
+        assert_eq!(launches(), 6);
 
         cluster.delete().await?;
         story.end().await

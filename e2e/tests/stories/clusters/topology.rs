@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::{World, eventually, moto};
@@ -23,6 +24,7 @@ const WRITERS: [&str; 2] = ["capi-topology", "capa-e2e"];
 
 /// How often core and our manager look at everything again here.
 const SYNC: &str = "--sync-period=20s";
+const PERIOD: Duration = Duration::from_secs(20);
 
 /// What of an object of ours must not change unless the user changes something: version, and names of templates.
 async fn made_objects(story: &Story) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
@@ -42,24 +44,47 @@ fn versions(objects: &BTreeMap<String, DynamicObject>) -> BTreeMap<String, Strin
     versions.collect()
 }
 
-/// Waits until core's topology controller has gone over the cluster so often again.
-async fn looks_again(story: &Story, times: f64) -> anyhow::Result<()> {
-    let world = story.scenario.environment.world();
-    let looks = async || {
-        let metrics = world.core_metrics().await?;
-        let passes = metrics.sum(
-            "controller_runtime_reconcile_total",
-            &[("controller", "topology/cluster")],
-        );
-        anyhow::Ok(passes.unwrap_or_default())
-    };
-    let goal = looks().await? + times;
-    eventually(NODES_WITHIN, "core to look at the topology again", async || {
-        let done = looks().await?;
-        ensure!(done >= goal, "{done} of {goal}");
+/// Waits until the writes of what has just become ready are over: two looks in a row find the same.
+async fn settled(story: &Story) -> anyhow::Result<()> {
+    let mut last = versions(&made_objects(story).await?);
+    eventually(NODES_WITHIN, "the objects to settle", async || {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let now = versions(&made_objects(story).await?);
+        let same = now == last;
+        last = now;
+        ensure!(same, "something was written");
         Ok(())
     })
     .await
+}
+
+/// Fails if any object of ours changes within three periods in which core and our manager look at everything again, and
+/// until both have done so three times.
+async fn stays_for_three_periods(story: &Story) -> anyhow::Result<()> {
+    let world = story.scenario.environment.world();
+    let passes = async || {
+        let core = world.core_metrics().await?;
+        let core = core.sum(
+            "controller_runtime_reconcile_total",
+            &[("controller", "topology/cluster")],
+        );
+        anyhow::Ok((core.unwrap_or_default(), story.manager.passes("awscluster").await?))
+    };
+    let before = made_objects(story).await?;
+    let (began, (core, ours)) = (Instant::now(), passes().await?);
+    loop {
+        let now = made_objects(story).await?;
+        ensure!(
+            versions(&now) == versions(&before),
+            "nothing was changed, and objects are others"
+        );
+        let (core_now, ours_now) = passes().await?;
+        if began.elapsed() >= 3 * PERIOD && core_now >= core + 3.0 && ours_now >= ours + 3.0 {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < NODES_WITHIN, "they do not look again");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 /// Who else than these has set fields of the spec, by object.
@@ -127,10 +152,9 @@ async fn a_topology_rotates_a_template_for_a_changed_variable_and_for_nothing_el
         .await?;
     cluster_of_class.ready(1, 1).await?;
 
-    let before = made_objects(&story).await?;
-    looks_again(&story, 3.0).await?;
+    settled(&story).await?;
+    stays_for_three_periods(&story).await?;
     let after = made_objects(&story).await?;
-    assert_eq!(versions(&after), versions(&before), "nothing has changed");
     assert_eq!(other_writers(&after), Vec::<String>::new());
 
     let clusters = scenario.environment.api(CORE, "Cluster").await?;

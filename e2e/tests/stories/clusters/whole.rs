@@ -19,7 +19,7 @@ pub(crate) const VERSION: &str = "v1.36.2";
 /// The version that they are upgraded to.
 pub(crate) const NEXT_VERSION: &str = "v1.36.3";
 /// Deadline of a wait for nodes. The kubeadm providers look again only every half minute at what they cannot reach.
-pub(crate) const NODES_WITHIN: Duration = Duration::from_secs(300);
+pub(crate) const NODES_WITHIN: Duration = Duration::from_secs(600);
 /// The port of API servers.
 pub(crate) const PORT: u16 = 6443;
 /// How long load balancers give connections to a target that leaves; AWS's default is five minutes.
@@ -306,7 +306,8 @@ spec:
     }
 }
 
-const NODE_REGISTRATION: &str = "{name: '{{ ds.meta_data.local_hostname }}'}";
+const NODE_REGISTRATION: &str = "{name: '{{ ds.meta_data.local_hostname }}', \
+    kubeletExtraArgs: [{name: cloud-provider, value: external}]}";
 
 /// What a template of machines refers to.
 fn template_reference(cluster: &str, role: &str) -> Value {
