@@ -1,5 +1,5 @@
-//! The Secrets of static identities: each is owned by its identities, because `clusterctl move` takes along what the objects
-//! that it moves own, from this namespace too.
+//! The Secrets of static identities: each is owned by its identities, because `clusterctl move` takes along what the
+//! objects that it moves own, from this namespace too.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -80,8 +80,8 @@ async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentit
     written.await.unwrap_or_else(|error: kube::Error| {
         warn!(
             %error, secret = name, identity = identity_name,
-            "failed to make the static identity an owner of its Secret, trying again: until then `clusterctl move` leaves \
-             the Secret behind. The manager needs to get and update Secrets in the namespace of identities"
+            "failed to make the static identity an owner of its Secret, trying again: until then `clusterctl move` \
+             leaves the Secret behind. The manager needs to get and update Secrets in the namespace of identities"
         );
         false
     })
