@@ -8,7 +8,8 @@ use capa_cloud::{
 
 use super::calls::request;
 use super::fake::{
-    Answer, Call, Fake, REGION, answer, caller_identity, eventually, instance_xml, instances, machine, role, session,
+    Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances, machine,
+    role, session,
 };
 use super::targets::{classic, elb, in_and_out, target};
 use crate::actions::{ACTIONS, Asked, AtLaunch};
@@ -48,7 +49,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     cluster.security_groups(&all).await.unwrap();
     cluster.route_tables(&all).await.unwrap();
     cluster.load_balancer("api").await.unwrap();
-    cluster.classic_load_balancer("api").await.unwrap();
+    let classic_one = at_its_turn(async || cluster.classic_load_balancer("api").await).await;
+    assert!(!classic_one.unwrap());
     let templates = clouds.templates(&identity, REGION);
     let unknown = templates.instance_type("t3.large").await.unwrap_err();
     assert_eq!(unknown.class, ErrorClass::NotFound);

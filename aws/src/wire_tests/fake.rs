@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
-use capa_cloud::{CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
+use capa_cloud::{CloudError, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 
@@ -172,6 +172,19 @@ pub(super) fn machine(name: &str) -> MachineKey {
     MachineKey {
         namespace: "default".to_owned(),
         name: name.to_owned(),
+    }
+}
+
+/// Makes a call at the time that our own limits give it, as a reconciler does.
+pub(super) async fn at_its_turn<T>(call: impl AsyncFn() -> Result<T, CloudError>) -> Result<T, CloudError> {
+    loop {
+        match call().await {
+            Err(CloudError {
+                retry_after: Some(turn),
+                ..
+            }) => tokio::time::sleep(turn).await,
+            answer => return answer,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use capa_cloud::targets::{Standing, TargetInstance, TargetState, Wish};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, MachineClouds};
 
-use super::fake::{Answer, Call, Fake, REGION, eventually, identity, machine, sts_error};
+use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, machine, sts_error};
 use crate::sync::lock;
 
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
@@ -182,6 +182,8 @@ async fn a_load_balancer_is_found_by_its_name_with_what_its_listeners_forward_to
     let kind = "network".to_owned();
     assert_eq!(found, ApiLoadBalancer { kind, listeners });
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");
-    assert_eq!(cluster.load_balancer("other").await.unwrap(), None);
-    assert!(!cluster.classic_load_balancer("other").await.unwrap());
+    let other = at_its_turn(async || cluster.load_balancer("other").await).await;
+    assert_eq!(other.unwrap(), None);
+    let classic = at_its_turn(async || cluster.classic_load_balancer("other").await).await;
+    assert!(!classic.unwrap());
 }
