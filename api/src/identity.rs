@@ -158,7 +158,8 @@ pub struct AWSClusterStaticIdentitySpec {
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
     /// Name of a Secret in the manager's namespace with the keys `AccessKeyID`, `SecretAccessKey` and, for temporary
-    /// credentials, `SessionToken`. A changed Secret takes effect at the next reconcile. Immutable.
+    /// credentials, `SessionToken`. A changed Secret takes effect at the next reconcile. The identity becomes an owner of
+    /// it: `clusterctl move` takes both along, and it is deleted with its last identity. Immutable.
     pub secret_ref: String,
 }
 

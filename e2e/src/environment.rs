@@ -54,23 +54,26 @@ pub struct TestEnvironment {
 impl TestEnvironment {
     pub(crate) async fn new(world: Arc<World>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
         let account = world.aws().account();
-        Self::with_account(world, name, labels, account).await
+        Self::with_account(world, named_like(name, labels), account).await
     }
 
     /// Another namespace, whose manager works in the same AWS account.
     pub async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
-        Self::with_account(self.world.clone(), name, &[], self.account.clone()).await
+        Self::with_account(self.world.clone(), named_like(name, &[]), self.account.clone()).await
     }
 
-    async fn with_account(world: Arc<World>, name: &str, labels: &[&str], account: Account) -> anyhow::Result<Self> {
-        let turn = turn().await?;
-        let client = world.admin().await?;
-        let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
+    /// The namespace of the same name in another world, which has the same AWS.
+    pub async fn in_other_world(&self, world: &Arc<World>) -> anyhow::Result<Self> {
         let metadata = ObjectMeta {
-            generate_name: Some(format!("{name}-")),
-            labels: Some(labels.collect()),
+            name: Some(self.namespace.clone()),
             ..ObjectMeta::default()
         };
+        Self::with_account(world.clone(), metadata, self.account.clone()).await
+    }
+
+    async fn with_account(world: Arc<World>, metadata: ObjectMeta, account: Account) -> anyhow::Result<Self> {
+        let turn = turn().await?;
+        let client = world.admin().await?;
         let namespace = Api::<Namespace>::all(client.clone())
             .create(
                 &PostParams::default(),
@@ -80,7 +83,7 @@ impl TestEnvironment {
                 },
             )
             .await
-            .with_context(|| format!("create a namespace for {name}"))?
+            .context("create a namespace for a test")?
             .name_any();
         let folder = world.directory.folder(&namespace)?;
         Ok(Self {
@@ -277,6 +280,16 @@ impl TestEnvironment {
         let kubeconfig = std::fs::read_to_string(self.world.admin_kubeconfig())?;
         evidence::write_objects(kubeconfig, self.namespace.clone(), kept.clone())?;
         Ok(kept)
+    }
+}
+
+/// The metadata of a namespace whose name begins with this one.
+fn named_like(name: &str, labels: &[&str]) -> ObjectMeta {
+    let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
+    ObjectMeta {
+        generate_name: Some(format!("{name}-")),
+        labels: Some(labels.collect()),
+        ..ObjectMeta::default()
     }
 }
 

@@ -69,12 +69,15 @@ impl World {
         Self::of(processes, endpoints, directory)
     }
 
-    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS is that of another world, if one
-    /// is given; that one must not end before.
+    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS and its nodes are those of another
+    /// world, if one is given; that one must not end before.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
         turn::begin();
         let directory = Directory::new()?;
-        let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let endpoints = match beside {
+            Some(world) => world.endpoints,
+            None => SocketAddr::from(([127, 0, 0, 1], free_port()?)),
+        };
         let processes = async {
             let Some(beside) = beside else {
                 let ((server, mut processes), (aws, moto)) =
@@ -174,10 +177,9 @@ impl World {
             .iter()
             .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], self.endpoints));
         let started = futures::future::try_join_all(starts).await?;
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(started);
+        for process in started {
+            self.keep(process);
+        }
         let enforced = async || provider::enforced(&self.admin().await?).await;
         self.provider.get_or_try_init(enforced).await?;
         Ok(())

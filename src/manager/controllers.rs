@@ -27,6 +27,7 @@ use kube::{Api, Resource, ResourceExt};
 
 use super::Flags;
 use super::controller_identity;
+use super::identity_secrets;
 use super::oversight::{self, StrayCounts};
 
 /// Starts a watch for every kind that is read from a cache.
@@ -62,6 +63,14 @@ impl Wiring {
             let created = controller_identity::create(self.runtime.clone(), tasks.stop());
             tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
+        let owned = identity_secrets::own(
+            self.runtime.clone(),
+            self.caches.static_identities.clone(),
+            self.flags.effective_identity_namespace(),
+            self.flags.sync_period.into(),
+            tasks.stop(),
+        );
+        tasks.spawn("owners of the Secrets of static identities", owned);
         let malformed = self.runtime.malformed.clone();
         let told = malformed.tell(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
         tasks.spawn("events about malformed objects", told);

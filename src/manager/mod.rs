@@ -3,6 +3,7 @@
 mod controller_identity;
 mod controllers;
 mod flags;
+mod identity_secrets;
 mod oversight;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::programs;
 
@@ -77,6 +78,12 @@ impl Clusterctl {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+/// A file of several objects; JSON is YAML.
+fn documents(objects: &[Value]) -> String {
+    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+    documents.join("\n---\n")
 }
 
 /// A run of clusterctl that is killed if nobody waits for it any more.

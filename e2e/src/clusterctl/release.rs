@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
 
 use crate::programs;
 
@@ -33,6 +34,22 @@ impl Release {
             folder: repository.join(PROVIDER).join(version),
             version: version.to_owned(),
         })
+    }
+
+    /// Gives a kind of ours one more optional field of its spec, a string, as a later version might.
+    pub fn add_field(&self, kind: &str, field: &str) -> anyhow::Result<()> {
+        let path = self.folder.join("infrastructure-components.yaml");
+        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&path)?)?;
+        let spec = objects
+            .iter_mut()
+            .find(|object| object.pointer("/spec/names/kind").is_some_and(|named| named == kind))
+            .and_then(|definition| {
+                definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties")
+            });
+        let spec = spec.with_context(|| format!("no {kind} in {}", path.display()))?;
+        spec[field] = json!({ "type": "string" });
+        std::fs::write(&path, super::documents(&objects))?;
+        Ok(())
     }
 
     /// The folder with its files.

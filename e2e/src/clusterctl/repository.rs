@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::cluster_api::{self, BOOTSTRAP, CONTROL_PLANE, CORE, Provider};
-use crate::clusterctl::Release;
+use crate::clusterctl::{Release, documents};
 use crate::{pki::Pki, ports::free_port, programs};
 
 /// A provider of Cluster API's own in it.
@@ -121,12 +121,6 @@ fn entry(folder: &Path, name: &str, type_: &str, provider: &str, kind: &str) -> 
         .join("latest")
         .join(format!("{kind}-components.yaml"));
     json!({ "name": name, "type": type_, "url": url })
-}
-
-/// JSON is YAML.
-fn documents(objects: &[Value]) -> String {
-    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
-    documents.join("\n---\n")
 }
 
 /// The version that clusterctl itself has: Cluster API's programs are built at one.

@@ -39,6 +39,7 @@ async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
         ("watch", CORE_GROUP, "clusters", "team-a"),
         ("watch", CORE_GROUP, "machines", "team-a"),
         ("get", "", "secrets", "team-a"),
+        ("update", "", "secrets", "capa-rs-system"),
         ("watch", "", "namespaces", ""),
         ("get", "apiextensions.k8s.io", "customresourcedefinitions", ""),
         ("create", "events.k8s.io", "events", "team-a"),
@@ -61,7 +62,9 @@ async fn the_manager_may_do_nothing_else() -> anyhow::Result<()> {
             "delete",
             "deletecollection",
         ];
-        requests.extend(verbs.map(|verb| (verb, "", resource, "capa-rs-system")));
+        requests.extend(verbs.map(|verb| (verb, "", resource, "team-a")));
+        let others = verbs.iter().filter(|verb| **verb != "update");
+        requests.extend(others.map(|verb| (*verb, "", resource, "capa-rs-system")));
     }
     for resource in [
         "awsclusters",

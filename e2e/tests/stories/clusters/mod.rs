@@ -9,4 +9,4 @@ mod neighbours;
 mod resilience;
 mod rollout;
 mod topology;
-mod whole;
+pub(crate) mod whole;

@@ -1,0 +1,127 @@
+//! A management cluster that clusterctl has installed, and a cluster that it has generated there.
+
+use anyhow::Context;
+use capa_e2e::clusterctl::{Clusterctl, ManagementCluster};
+use capa_e2e::user::{Network, User};
+use capa_e2e::{Manager, TestEnvironment, moto, objects};
+use serde_json::{Value, json};
+
+use crate::stories::scenario::{FASTER, REGION, Scenario};
+
+/// What every cluster of these stories is called.
+pub(super) const NAME: &str = "dev";
+/// Its Kubernetes version.
+pub(super) const VERSION: &str = "v1.36.3";
+
+/// A management cluster of a story, with our manager running.
+pub(super) struct Installed {
+    pub(super) cluster: ManagementCluster,
+    pub(super) scenario: Scenario,
+    pub(super) manager: Manager,
+}
+
+impl Installed {
+    /// Starts one and runs `clusterctl init`; instances become nodes in it.
+    pub(super) async fn begin(name: &str) -> anyhow::Result<Self> {
+        let cluster = ManagementCluster::start().await?;
+        cluster.init().await?;
+        cluster.world().start_nodes()?;
+        let scenario = Scenario::in_world(cluster.world(), name).await?;
+        scenario.user.create_instance_profiles().await?;
+        scenario.environment.aws().set_nodes_report(true);
+        let manager = scenario.manager().await?;
+        Ok(Self {
+            cluster,
+            scenario,
+            manager,
+        })
+    }
+
+    /// Another one that sees the same AWS, with the same namespace, empty. It must end first.
+    pub(super) async fn beside(&self) -> anyhow::Result<Self> {
+        let cluster = self.cluster.beside().await?;
+        cluster.init().await?;
+        let environment: TestEnvironment = self.scenario.environment.in_other_world(cluster.world()).await?;
+        let user = User::new(environment.aws(), REGION);
+        let network: Network = self.scenario.network.clone();
+        let manager = environment.manager().flag(FASTER).start().await?;
+        Ok(Self {
+            cluster,
+            scenario: Scenario {
+                environment,
+                user,
+                network,
+            },
+            manager,
+        })
+    }
+
+    /// clusterctl with the variables that the templates need for the network of the story.
+    pub(super) fn clusterctl(&self) -> anyhow::Result<Clusterctl> {
+        let Scenario {
+            environment, network, ..
+        } = &self.scenario;
+        let subnets = network.private_subnet_ids();
+        let [first, second, third] = subnets.as_slice() else {
+            anyhow::bail!("{} zones", subnets.len());
+        };
+        let host = format!("{NAME}.{}.example", environment.namespace());
+        let clusterctl = self.cluster.clusterctl().clone();
+        Ok(clusterctl
+            .variable("KUBERNETES_VERSION", VERSION)
+            .variable("AWS_REGION", REGION)
+            .variable("AWS_VPC_ID", &network.vpc_id)
+            .variable("AWS_SUBNET_ID_A", first)
+            .variable("AWS_SUBNET_ID_B", second)
+            .variable("AWS_SUBNET_ID_C", third)
+            .variable("AWS_NODE_SECURITY_GROUP_ID", &network.node_security_group_id)
+            .variable(
+                "AWS_CONTROL_PLANE_SECURITY_GROUP_ID",
+                &network.control_plane_security_group_id,
+            )
+            .variable("AWS_AMI_ID", moto::IMAGE_ID)
+            .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
+    }
+
+    /// Applies what `clusterctl generate cluster` prints for one control plane machine and one worker behind an endpoint of
+    /// its own, with an identity.
+    pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
+        let arguments = [
+            "generate",
+            "cluster",
+            NAME,
+            "--infrastructure=aws-rs",
+            "--flavor=unmanaged-external-endpoint",
+            "--worker-machine-count=1",
+            "--target-namespace",
+            self.scenario.environment.namespace(),
+        ];
+        let generated = self.clusterctl()?.run(&arguments).await?;
+        for mut object in objects::parse(&generated)? {
+            if object.types.as_ref().is_some_and(|types| types.kind == "AWSCluster") {
+                object.data["spec"]["identityRef"] = identity.clone();
+            }
+            let object = serde_json::to_string(&json!(object)).context("write what was generated")?;
+            self.scenario.environment.apply(&object).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs clusterctl here.
+    pub(super) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.cluster.clusterctl().run(arguments).await
+    }
+
+    /// Ends everything here.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        let Self {
+            cluster,
+            scenario,
+            manager,
+        } = self;
+        let status = manager.stop().await?;
+        anyhow::ensure!(status.success(), "the manager ended with {status}");
+        scenario.environment.finish().await?;
+        cluster.world().stop().await
+    }
+}

@@ -1,0 +1,201 @@
+//! `clusterctl move`: a cluster goes to another management cluster and comes back, and AWS sees nothing of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use capa_e2e::aws_proxy::Fault;
+use capa_e2e::{eventually, objects};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use super::installed::{Installed, NAME};
+use crate::stories::clusters::whole::{NODES_WITHIN, instance_of};
+use crate::stories::machines::{INLINE, machine};
+use crate::stories::scenario::{CORE, OURS, WITHIN};
+
+const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
+const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+const IDENTITY: &str = "team-a";
+
+impl Installed {
+    /// Creates the identity that the cluster works with, and waits until its Secret can move.
+    async fn create_identity(&self) -> anyhow::Result<()> {
+        let key = self.scenario.environment.aws().another_key();
+        let identity = json!({
+            "apiVersion": OURS,
+            "kind": "AWSClusterStaticIdentity",
+            "metadata": {"name": IDENTITY},
+            "spec": {"secretRef": IDENTITY, "allowedNamespaces": {}},
+        });
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": IDENTITY, "namespace": IDENTITY_NAMESPACE},
+            "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
+        });
+        for object in [secret, identity] {
+            self.scenario.environment.apply(&object.to_string()).await?;
+        }
+        eventually(WITHIN, "the Secret to be owned by its identity", async || {
+            let secret = self.identity_secret().await?.context("no Secret")?;
+            ensure!(!secret.owner_references().is_empty(), "it has no owner");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn identity_secret(&self) -> anyhow::Result<Option<Secret>> {
+        let secrets = Api::<Secret>::namespaced(self.scenario.environment.client(), IDENTITY_NAMESPACE);
+        Ok(secrets.get_opt(IDENTITY).await?)
+    }
+
+    /// Waits until everything is Ready here, and gives the instances of the two machines.
+    async fn ready(&self) -> anyhow::Result<BTreeSet<String>> {
+        let environment = &self.scenario.environment;
+        eventually(NODES_WITHIN, "the cluster and its machines to be Ready", async || {
+            let mut all = Vec::new();
+            for (api_version, kind, count) in [(CORE, "Machine", 2), (OURS, "AWSMachine", 2), (OURS, "AWSCluster", 1)] {
+                let api = environment.api(api_version, kind).await?;
+                let found = api.list(&ListParams::default()).await?.items;
+                ensure!(found.len() == count, "there are {} {kind}s", found.len());
+                all.extend(found);
+            }
+            for object in &all {
+                let ready = objects::condition(object, "Ready").context("no Ready yet")?;
+                ensure!(ready.status == "True", "{}: {ready:?}", object.name_any());
+            }
+            Ok(all.iter().take(2).map(instance_of).collect())
+        })
+        .await
+    }
+
+    /// What clusterctl takes along: the names of all objects of Cluster API and of ours, identities too, by kind.
+    async fn belongings(&self) -> anyhow::Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for (kind, objects) in self.scenario.environment.objects().await? {
+            // Our manager makes the identity `default` wherever it runs.
+            let moves = kind.ends_with("cluster.x-k8s.io") && !kind.starts_with("awsclustercontrolleridentities");
+            if moves || kind == "secrets.core" {
+                names.extend(objects.iter().map(|object| format!("{kind} {}", object.name_any())));
+            }
+        }
+        if self.identity_secret().await?.is_some() {
+            names.insert(format!("the Secret of {IDENTITY}"));
+        }
+        Ok(names)
+    }
+
+    async fn move_to(&self, other: &Self) -> anyhow::Result<()> {
+        let kubeconfig = other.cluster.world().admin_kubeconfig().display().to_string();
+        let namespace = self.scenario.environment.namespace();
+        let arguments = ["move", "--namespace", namespace, "--to-kubeconfig", &kubeconfig];
+        self.run(&arguments).await?;
+        Ok(())
+    }
+
+    /// Moves the cluster: what was here is there, works there, and nobody has asked AWS for more than what there is.
+    async fn moves_whole_to(&self, other: &Self) -> anyhow::Result<()> {
+        let (belongings, instances) = (self.belongings().await?, self.ready().await?);
+        let mark = self.scenario.environment.aws().mark();
+        self.move_to(other).await?;
+        let left = self.belongings().await?;
+        assert!(
+            left.is_subset(&for_every_namespace(&belongings)),
+            "{left:?} stays behind"
+        );
+        assert_eq!(other.ready().await?, instances, "the same instances");
+        assert_eq!(other.belongings().await?, belongings);
+        let writes = self.scenario.environment.aws().journal_since(mark).mutating();
+        assert!(writes.is_empty(), "a move only reads: {writes}");
+        Ok(())
+    }
+
+    /// A machine whose launch AWS takes its time to answer keeps a move back until then.
+    async fn an_open_launch_holds_back_the_move_to(&self, other: &Self) -> anyhow::Result<()> {
+        let scenario = &self.scenario;
+        let slow = Fault::on("RunInstances").delay(Duration::from_secs(12));
+        let slow = scenario.environment.aws().fault(slow);
+        let secret = capa_e2e::fixtures::bootstrap_secret("late", "#cloud-config");
+        scenario.environment.apply(&secret).await?;
+        let label = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
+        scenario.patch("v1", "Secret", "late", label).await?;
+        scenario.environment.apply(&machine("late", NAME, INLINE)).await?;
+        eventually(WITHIN, "the launch to block a move", async || {
+            ensure!(self.is_blocked().await?, "it does not yet");
+            Ok(())
+        })
+        .await?;
+        // clusterctl looks for a node of each machine before it looks for what blocks it: so it misses what is launched
+        // in between, which this stands for.
+        let node = json!({"status": {"nodeRef": {"name": "late"}}});
+        let machines = scenario.environment.api(CORE, "Machine").await?;
+        machines
+            .patch_status("late", &PatchParams::default(), &Patch::Merge(&node))
+            .await?;
+
+        let watch = async {
+            let before = other.belongings().await?;
+            while self.is_blocked().await? {
+                let there = other.belongings().await?;
+                // Asked once more: it may have ended between the two looks.
+                ensure!(
+                    there == before || !self.is_blocked().await?,
+                    "the move did not wait: {there:?}"
+                );
+            }
+            Ok(())
+        };
+        tokio::try_join!(self.move_to(other), watch)?;
+        slow.lift();
+        let launches = scenario.environment.aws().manager_journal().of("RunInstances");
+        assert_eq!(launches.len(), 3, "{launches}");
+        let moved = other.scenario.machine_ready("late").await?;
+        let instance = moved.data["spec"]["instanceID"].as_str().context("no instance")?;
+        let ids: Vec<_> = launches.calls().iter().flat_map(|call| &call.instance_ids).collect();
+        assert!(ids.iter().any(|id| *id == instance), "{instance} is not of {launches}");
+        Ok(())
+    }
+
+    async fn is_blocked(&self) -> anyhow::Result<bool> {
+        let machines = self.scenario.environment.api(OURS, "AWSMachine").await?;
+        let late = machines.get_opt("late").await?;
+        Ok(late.is_some_and(|late| late.annotations().contains_key(BLOCK_MOVE)))
+    }
+}
+
+/// Those of the belongings that other namespaces may use too: a move of one namespace takes along a copy.
+fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
+    let of_identities = belongings.iter().filter(|name| name.ends_with(&format!(" {IDENTITY}")));
+    of_identities.cloned().collect()
+}
+
+mod long_stories {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances() -> anyhow::Result<()> {
+        let home = Installed::begin("moves").await?;
+        home.create_identity().await?;
+        home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
+            .await?;
+        let away = home.beside().await?;
+        let instances = home.ready().await?;
+        assert_eq!(instances.len(), 2);
+        assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
+
+        home.moves_whole_to(&away).await?;
+        away.moves_whole_to(&home).await?;
+        home.an_open_launch_holds_back_the_move_to(&away).await?;
+
+        away.scenario
+            .environment
+            .delete(CORE, "Cluster", NAME, NODES_WITHIN)
+            .await?;
+        assert!(away.scenario.user.live_instances().await?.is_empty());
+        away.end().await?;
+        home.end().await
+    }
+}

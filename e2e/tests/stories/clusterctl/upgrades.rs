@@ -1,0 +1,141 @@
+//! `clusterctl upgrade` from one version of ours to the next, `clusterctl describe` before and `clusterctl delete` after it.
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use super::installed::{Installed, NAME};
+use crate::stories::machines::INLINE;
+use crate::stories::scenario::OURS;
+
+const NAMESPACE: &str = "capa-rs-system";
+const DEPLOYMENT: &str = "capa-rs-controller-manager";
+const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
+const NEXT_VERSION: &str = "v0.1.1";
+/// A field that only the next version has.
+const NEW_FIELD: &str = "sinceNextVersion";
+
+impl Installed {
+    async fn deployment(&self) -> anyhow::Result<Option<Deployment>> {
+        let deployments = Api::<Deployment>::namespaced(self.scenario.environment.client(), NAMESPACE);
+        Ok(deployments.get_opt(DEPLOYMENT).await?)
+    }
+
+    /// The image of the manager, as long as it is installed.
+    async fn image(&self) -> anyhow::Result<Option<String>> {
+        let Some(deployment) = self.deployment().await? else {
+            return Ok(None);
+        };
+        let pod = deployment.spec.and_then(|spec| spec.template.spec).context("no pod")?;
+        Ok(pod.containers.into_iter().next().and_then(|container| container.image))
+    }
+
+    async fn definition(&self) -> anyhow::Result<CustomResourceDefinition> {
+        Ok(Api::all(self.scenario.environment.client()).get(MACHINES).await?)
+    }
+
+    /// `clusterctl describe` tells of our objects what they say themselves.
+    async fn is_described(&self) -> anyhow::Result<()> {
+        let namespace = self.scenario.environment.namespace();
+        let arguments = [
+            "describe",
+            "cluster",
+            NAME,
+            "--namespace",
+            namespace,
+            "--show-conditions=all",
+            "--echo",
+        ];
+        let described = self.run(&arguments).await?;
+        let of_cluster = [
+            "Ready True Ready",
+            "Paused False NotPaused",
+            "IdentityReady True Ready",
+            "NetworkReady True Ready",
+            "ControlPlaneEndpointReady False WaitingForEndpoint",
+        ];
+        assert_eq!(conditions_of("AWSCluster", &described), of_cluster, "{described}");
+        let of_machine = [
+            "Ready True Ready",
+            "Paused False NotPaused",
+            "IdentityReady True Ready",
+            "NetworkReady True Ready",
+            "NetworkUpToDate True Ready",
+            "BootstrapDataReady True Ready",
+            "InstanceReady True Ready",
+        ];
+        assert_eq!(conditions_of("AWSMachine", &described), of_machine, "{described}");
+        Ok(())
+    }
+
+    /// Whether the API server knows the field of the next version.
+    async fn takes_new_field(&self) -> anyhow::Result<bool> {
+        let definition = serde_json::to_value(self.definition().await?)?;
+        let field = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{NEW_FIELD}");
+        Ok(definition.pointer(&field).is_some())
+    }
+}
+
+/// Type, status and reason of each condition below the object of this kind in the tree that clusterctl draws.
+fn conditions_of(kind: &str, described: &str) -> Vec<String> {
+    let rows = described
+        .lines()
+        .map(|line| line.trim_start_matches(['│', '├', '└', '─', ' ']));
+    let below = rows.skip_while(|row| !row.starts_with(&format!("{kind} "))).skip(1);
+    let words = below.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // What goes on in the next line is the rest of a message; what has a namespace is the next object.
+    let own = words.take_while(|words| !words.iter().any(|word| word.contains('/')) && words.as_slice() != ["Workers"]);
+    own.filter_map(|words| match words.as_slice() {
+        [condition, status @ ("True" | "False" | "Unknown"), reason, ..] => {
+            Some(format!("{condition} {status} {reason}"))
+        }
+        _ => None,
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn an_upgrade_keeps_what_there_is_and_a_deletion_takes_only_the_provider() -> anyhow::Result<()> {
+    let home = Installed::begin("upgrades").await?;
+    home.scenario.cluster(NAME).await?;
+    home.scenario.machine("one", NAME, INLINE).await?;
+    let machine = home.scenario.machine_ready("one").await?;
+    home.is_described().await?;
+
+    let next = home.cluster.repository().add(NEXT_VERSION)?;
+    next.add_field("AWSMachine", NEW_FIELD)?;
+    let plan = home.run(&["upgrade", "plan"]).await?;
+    ensure!(plan.contains(NEXT_VERSION), "{plan}");
+    assert!(!home.takes_new_field().await?);
+    let mark = home.scenario.environment.aws().mark();
+    let to = format!("--infrastructure=aws-rs:{NEXT_VERSION}");
+    home.run(&["upgrade", "apply", &to]).await?;
+    assert!(home.takes_new_field().await?);
+    assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
+    let stored = home
+        .definition()
+        .await?
+        .status
+        .and_then(|status| status.stored_versions);
+    assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
+    let kept = home.scenario.machine_ready("one").await?;
+    assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
+    let template = json!({
+        "apiVersion": OURS,
+        "kind": "AWSMachineTemplate",
+        "metadata": {"name": "next"},
+        "spec": {"template": {"spec": {"instanceType": "t3.large"}}},
+    });
+    home.scenario.environment.apply(&template.to_string()).await?;
+
+    home.run(&["delete", "--infrastructure=aws-rs"]).await?;
+    assert_eq!(home.image().await?, None);
+    let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
+    assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
+    let writes = home.scenario.environment.aws().journal_since(mark).mutating();
+    assert!(writes.is_empty(), "{writes}");
+    assert_eq!(home.scenario.user.live_instances().await?.len(), 1);
+    home.end().await
+}
