@@ -37,7 +37,8 @@ impl Clusterctl {
             home,
             configuration: configuration.to_owned(),
             kubeconfig: kubeconfig.to_owned(),
-            variables: Vec::new(),
+            // No file of credentials: those of our manager are in its environment.
+            variables: vec![("AWS_B64ENCODED_CREDENTIALS".to_owned(), "Cg==".to_owned())],
         }
     }
 

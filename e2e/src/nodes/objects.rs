@@ -193,7 +193,7 @@ fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
         "spec": {
             "nodeName": facts.name,
             "hostNetwork": true,
-            "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:{}", facts.kubelet_version)}],
+            "containers": [{"name": component, "image": component}],
         },
     })
 }

@@ -58,6 +58,7 @@ async fn run(detached: Option<Detached>) -> anyhow::Result<()> {
     screen.section("A management cluster starts")?;
     let management = ManagementCluster::start().await?;
     screen.say("etcd, kube-apiserver, kube-controller-manager, and moto beside them")?;
+    screen.show("$ export AWS_B64ENCODED_CREDENTIALS=Cg==")?;
     screen.show("$ clusterctl init --infrastructure aws-rs")?;
     management.init().await?;
     screen.say(

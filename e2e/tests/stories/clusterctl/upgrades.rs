@@ -1,14 +1,16 @@
 //! `clusterctl upgrade` from one version of ours to the next, `clusterctl describe` before and `clusterctl delete` after it.
 
 use anyhow::{Context, ensure};
+use capa_e2e::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::installed::{Installed, NAME};
-use crate::stories::machines::INLINE;
-use crate::stories::scenario::OURS;
+use crate::stories::machines::{INLINE, counts};
+use crate::stories::scenario::{OURS, WITHIN};
 
 const NAMESPACE: &str = "capa-rs-system";
 const DEPLOYMENT: &str = "capa-rs-controller-manager";
@@ -70,6 +72,44 @@ impl Installed {
         Ok(())
     }
 
+    /// What the rollout of the Deployment would do: clusterctl has made the ServiceAccount anew, so that the token of the
+    /// manager that runs is nobody's any more.
+    async fn roll_out(self) -> anyhow::Result<Self> {
+        let Self {
+            cluster,
+            scenario,
+            manager,
+        } = self;
+        manager.stop().await?;
+        let manager = scenario.manager().await?;
+        Ok(Self {
+            cluster,
+            scenario,
+            manager,
+        })
+    }
+
+    /// The next version launches a machine that has its new field, and its policies hold.
+    async fn works_on(&self) -> anyhow::Result<()> {
+        let spec = format!("{INLINE}, {NEW_FIELD}: there");
+        self.scenario.machine("two", NAME, &spec).await?;
+        let machine = self.scenario.machine_ready("two").await?;
+        assert_eq!(machine.data["spec"][NEW_FIELD], "there");
+        let machines = self.scenario.environment.api(OURS, "AWSMachine").await?;
+        let dry_run = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        let change = Patch::Merge(json!({"spec": {"instanceType": "t3.xlarge"}}));
+        eventually(WITHIN, "the policies to hold again", async || {
+            let changed = machines.patch("one", &dry_run, &change).await;
+            let refusal = changed.err().context("a machine's type may be changed")?;
+            ensure!(refusal.to_string().contains("capa-rs-machine-immutable"), "{refusal}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Whether the API server knows the field of the next version.
     async fn takes_new_field(&self) -> anyhow::Result<bool> {
         let definition = serde_json::to_value(self.definition().await?)?;
@@ -122,20 +162,16 @@ async fn an_upgrade_keeps_what_there_is_and_a_deletion_takes_only_the_provider()
     assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
     let kept = home.scenario.machine_ready("one").await?;
     assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
-    let template = json!({
-        "apiVersion": OURS,
-        "kind": "AWSMachineTemplate",
-        "metadata": {"name": "next"},
-        "spec": {"template": {"spec": {"instanceType": "t3.large"}}},
-    });
-    home.scenario.environment.apply(&template.to_string()).await?;
+    let home = home.roll_out().await?;
+    home.works_on().await?;
 
     home.run(&["delete", "--infrastructure=aws-rs"]).await?;
     assert_eq!(home.image().await?, None);
     let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
     assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
     let writes = home.scenario.environment.aws().journal_since(mark).mutating();
-    assert!(writes.is_empty(), "{writes}");
-    assert_eq!(home.scenario.user.live_instances().await?.len(), 1);
+    let counted: Vec<_> = writes.counts().into_iter().collect();
+    assert_eq!(counted, counts(&[("RunInstances", 1)]), "{writes}");
+    assert_eq!(home.scenario.user.live_instances().await?.len(), 2);
     home.end().await
 }
