@@ -172,30 +172,26 @@ fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
     of_identities.cloned().collect()
 }
 
-mod long_stories {
-    use super::*;
+#[tokio::test]
+async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances() -> anyhow::Result<()> {
+    let home = Installed::begin("moves").await?;
+    home.create_identity().await?;
+    home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
+        .await?;
+    let away = home.beside().await?;
+    let instances = home.ready().await?;
+    assert_eq!(instances.len(), 2);
+    assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
 
-    #[tokio::test]
-    async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances() -> anyhow::Result<()> {
-        let home = Installed::begin("moves").await?;
-        home.create_identity().await?;
-        home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
-            .await?;
-        let away = home.beside().await?;
-        let instances = home.ready().await?;
-        assert_eq!(instances.len(), 2);
-        assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
+    home.moves_whole_to(&away).await?;
+    away.moves_whole_to(&home).await?;
+    home.an_open_launch_holds_back_the_move_to(&away).await?;
 
-        home.moves_whole_to(&away).await?;
-        away.moves_whole_to(&home).await?;
-        home.an_open_launch_holds_back_the_move_to(&away).await?;
-
-        away.scenario
-            .environment
-            .delete(CORE, "Cluster", NAME, NODES_WITHIN)
-            .await?;
-        assert!(away.scenario.user.live_instances().await?.is_empty());
-        away.end().await?;
-        home.end().await
-    }
+    away.scenario
+        .environment
+        .delete(CORE, "Cluster", NAME, NODES_WITHIN)
+        .await?;
+    assert!(away.scenario.user.live_instances().await?.is_empty());
+    away.end().await?;
+    home.end().await
 }
