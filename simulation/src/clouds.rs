@@ -1,5 +1,8 @@
 //! AWS as the reconcilers of one process see it: the shipped instance store in front of the simulated EC2.
 
+mod cluster;
+mod targets;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,11 +11,11 @@ use async_trait::async_trait;
 use capa_api::meta::ROLE_TAG;
 use capa_cloud::limits::{Caller, Limiter, Priority, Share, Turn};
 use capa_cloud::store::{Batch, Call as StoreCall, Store};
-use capa_cloud::targets::{GroupAnswer, GroupCall, Question, Standing, TargetInstance, Wish};
+use capa_cloud::targets::{GroupAnswer, GroupCall, Standing, TargetInstance, Wish};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, ErrorClass, Image, Instance,
-    InstanceState, LaunchRequest, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable,
-    SecurityGroup, Sighting, Subnet, Timing, Vpc,
+    CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, ErrorClass, Image, Instance, InstanceState,
+    LaunchRequest, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, SecurityGroup, Sighting, Subnet,
+    Timing,
 };
 use jiff::Timestamp;
 
@@ -349,21 +352,6 @@ impl CloudClient {
         Ok(states.collect())
     }
 
-    async fn group_call(&self, call: GroupCall) -> Result<GroupAnswer, CloudError> {
-        let writes = matches!(call.question, Question::Register(_) | Question::Deregister(_));
-        let about = match &call.question {
-            Question::Register(targets) | Question::Deregister(targets) => {
-                let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
-                format!("{} {}", call.group, ids.join(" "))
-            }
-            Question::Facts | Question::Health | Question::Delay => call.group.to_string(),
-        };
-        self.call(call.action(), writes, about, move |outside, _| {
-            outside.aws.manager().group_call(outside.now, &call)
-        })
-        .await
-    }
-
     /// A describe of infrastructure.
     async fn lookup<T: Send + 'static>(
         &self,
@@ -377,49 +365,6 @@ impl CloudClient {
             ask(&mut outside.aws, outside.now, &query)
         })
         .await
-    }
-}
-
-#[async_trait]
-impl ClusterCloud for CloudClient {
-    async fn account_id(&self) -> Result<String, CloudError> {
-        self.account().await
-    }
-
-    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        self.lookup("DescribeVpcs", query, |aws, now, query| {
-            aws.manager().describe_vpcs(now, query)
-        })
-        .await
-    }
-
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.lookup("DescribeSubnets", query, |aws, now, query| {
-            aws.manager().describe_subnets(now, query)
-        })
-        .await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.lookup("DescribeSecurityGroups", query, |aws, now, query| {
-            aws.manager().describe_security_groups(now, query)
-        })
-        .await
-    }
-
-    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        self.lookup("DescribeRouteTables", query, |aws, now, query| {
-            aws.manager().describe_route_tables(now, query)
-        })
-        .await
-    }
-
-    async fn load_balancer(&self, _: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        Ok(None)
-    }
-
-    async fn classic_load_balancer(&self, _: &str) -> Result<bool, CloudError> {
-        Ok(false)
     }
 }
 

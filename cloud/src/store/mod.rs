@@ -324,21 +324,6 @@ impl Store {
         woken
     }
 
-    /// How many instances are known.
-    pub fn instances(&self) -> usize {
-        self.records.values().filter(|record| record.kept().is_some()).count()
-    }
-
-    /// Whether any machine watches an instance.
-    pub fn is_watched(&self) -> bool {
-        !self.watches.is_empty()
-    }
-
-    /// The last complete listing.
-    pub fn last_listing(&self) -> Option<Listing> {
-        self.last_listing
-    }
-
     fn tick(&mut self) -> Epoch {
         self.epoch.0 += 1;
         self.epoch

@@ -1,6 +1,6 @@
 //! What a store shows to whoever looks after whole clusters.
 
-use super::Store;
+use super::{Listing, Store};
 use crate::{Instance, MachineKey};
 
 /// A store as it stands.
@@ -28,5 +28,20 @@ impl Store {
             machines: self.watches.keys().map(|machine| machine.as_ref().clone()).collect(),
             unwatched: unwatched.filter_map(|(id, record)| record.alive(id)).collect(),
         }
+    }
+
+    /// How many instances are known.
+    pub fn instances(&self) -> usize {
+        self.records.values().filter(|record| record.kept().is_some()).count()
+    }
+
+    /// Whether any machine watches an instance.
+    pub fn is_watched(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// The last complete listing.
+    pub fn last_listing(&self) -> Option<Listing> {
+        self.last_listing
     }
 }

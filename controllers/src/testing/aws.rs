@@ -1,5 +1,7 @@
 //! One account and region of AWS in memory, as clusters and machines see it.
 
+mod targets;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::targets::{Group, Health, Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, Image, Instance, LaunchRequest,
     MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
@@ -16,9 +18,7 @@ use capa_cloud::{
 use jiff::Timestamp;
 
 use super::{Journal, lock};
-
-/// The only classic load balancer there is.
-pub(crate) const CLASSIC_LOAD_BALANCER: &str = "classic";
+use targets::{CLASSIC_LOAD_BALANCER, TargetWish};
 
 /// AWS in memory. Clones share everything but the client they stand for.
 #[derive(Clone)]
@@ -58,9 +58,6 @@ struct State {
     /// What was last wanted of the instances in targets.
     wishes: Vec<TargetWish>,
 }
-
-/// What is wanted of an instance: its id and address, the groups, and in or out.
-pub(crate) type TargetWish = (String, Option<String>, Vec<Group>, Wish);
 
 struct Failure {
     error: CloudError,
@@ -206,26 +203,6 @@ impl FakeAws {
     pub(crate) fn defer_launch(&self, wait: Duration) {
         let mut state = self.state();
         state.launch_turns.push_back(CloudError::deferred("RunInstances", wait));
-    }
-
-    /// A network load balancer that forwards what comes to a port to a target group.
-    pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
-        let listeners = BTreeMap::from([(port, vec![target_group.to_owned()])]);
-        let balancer = ApiLoadBalancer {
-            kind: "network".into(),
-            listeners,
-        };
-        self.state().load_balancers.insert(name.into(), balancer);
-    }
-
-    /// Has every instance stand like this with every target, whatever is wanted of it.
-    pub(crate) fn set_standing(&self, standing: Option<Standing>) {
-        self.state().standing = standing;
-    }
-
-    /// What was wanted of instances in targets since this was last asked.
-    pub(crate) fn take_wishes(&self) -> Vec<TargetWish> {
-        std::mem::take(&mut self.state().wishes)
     }
 
     /// Makes the next call of that action fail without effect.
@@ -476,20 +453,7 @@ impl MachineCloud for FakeAws {
         targets: &[ControlPlaneTarget],
         wish: Wish,
     ) -> Vec<Standing> {
-        let mut state = self.state();
-        let groups = targets.iter().filter_map(Group::of).collect();
-        state
-            .wishes
-            .push((instance.id.clone(), instance.address.clone(), groups, wish));
-        let healthy = Health {
-            state: TargetState::Healthy,
-            reason: None,
-        };
-        let as_wanted = match wish {
-            Wish::Registered => Standing::Registered(healthy),
-            Wish::Deregistered | Wish::Forgotten => Standing::Out,
-        };
-        vec![state.standing.clone().unwrap_or(as_wanted); targets.len()]
+        self.stand(instance, targets, wish)
     }
 
     fn forget_targets(&self, _: &MachineKey) {}

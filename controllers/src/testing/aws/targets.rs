@@ -1,0 +1,53 @@
+//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it stands.
+
+use std::collections::BTreeMap;
+
+use capa_cloud::targets::{Group, Health, Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::{ApiLoadBalancer, ControlPlaneTarget};
+
+use super::FakeAws;
+
+/// The only classic load balancer there is.
+pub(super) const CLASSIC_LOAD_BALANCER: &str = "classic";
+
+/// What is wanted of an instance: its id and address, the groups, and in or out.
+pub(crate) type TargetWish = (String, Option<String>, Vec<Group>, Wish);
+
+impl FakeAws {
+    /// A network load balancer that forwards what comes to a port to a target group.
+    pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
+        let listeners = BTreeMap::from([(port, vec![target_group.to_owned()])]);
+        let balancer = ApiLoadBalancer {
+            kind: "network".into(),
+            listeners,
+        };
+        self.state().load_balancers.insert(name.into(), balancer);
+    }
+
+    /// Has every instance stand like this with every target, whatever is wanted of it.
+    pub(crate) fn set_standing(&self, standing: Option<Standing>) {
+        self.state().standing = standing;
+    }
+
+    /// What was wanted of instances in targets since this was last asked.
+    pub(crate) fn take_wishes(&self) -> Vec<TargetWish> {
+        std::mem::take(&mut self.state().wishes)
+    }
+
+    pub(super) fn stand(&self, instance: &TargetInstance, targets: &[ControlPlaneTarget], wish: Wish) -> Vec<Standing> {
+        let mut state = self.state();
+        let groups = targets.iter().filter_map(Group::of).collect();
+        state
+            .wishes
+            .push((instance.id.clone(), instance.address.clone(), groups, wish));
+        let healthy = Health {
+            state: TargetState::Healthy,
+            reason: None,
+        };
+        let as_wanted = match wish {
+            Wish::Registered => Standing::Registered(healthy),
+            Wish::Deregistered | Wish::Forgotten => Standing::Out,
+        };
+        vec![state.standing.clone().unwrap_or(as_wanted); targets.len()]
+    }
+}
