@@ -92,8 +92,7 @@ pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
         let standings = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), wish);
         standings.into_iter().next().unwrap()
     };
-    let is_healthy =
-        |standing: Standing| matches!(standing, Standing::Registered(health) if health.state == TargetState::Healthy);
+    let is_healthy = |standing: Standing| standing.is_healthy();
     eventually("the target is healthy", || is_healthy(stands(Wish::Registered))).await;
     eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
     fake

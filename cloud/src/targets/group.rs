@@ -140,8 +140,8 @@ impl GroupState {
         let settles = now < self.settles_until
             && self.members.keys().any(|key| {
                 let standing = self.standing(key, timing, now);
-                let healthy = matches!(&standing, Standing::Registered(health) if health.state == TargetState::Healthy);
-                !healthy && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+                !standing.is_healthy()
+                    && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
             });
         let interval = if settles {
             timing.target_poll
@@ -245,7 +245,10 @@ impl GroupState {
                 Standing::Out
             }
             _ if overdue => Standing::Overdue,
-            Some(error) => Standing::Failed(error.clone()),
+            Some(error) if matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid) => {
+                Standing::Failed(error.clone())
+            }
+            Some(error) => Standing::Unreadable(error.clone()),
             None => Standing::Unknown,
         };
         let Some(facts) = &self.facts else {
@@ -265,7 +268,10 @@ impl GroupState {
         let health = seen.get(&target);
         if !member.is_leaving() {
             return match health {
-                Some(health) if health.state != TargetState::Draining => Standing::Registered(health.clone()),
+                Some(health) if health.state != TargetState::Draining => Standing::Registered {
+                    health: health.clone(),
+                    by_us: member.registered_at.is_some(),
+                },
                 _ => failed().unwrap_or(Standing::Registering),
             };
         }
@@ -413,7 +419,7 @@ impl GroupState {
             if let Some(member) = self.members.get_mut(&key)
                 && member.told != standing
             {
-                if matches!(&standing, Standing::Registered(health) if health.state != TargetState::Healthy) {
+                if matches!(standing, Standing::Registered { .. }) && !standing.is_healthy() {
                     self.settles_until = now + timing.target_settling;
                 }
                 member.told = standing;

@@ -1,7 +1,8 @@
 //! Control plane machines and their load balancer targets.
 
 use capa_api::meta::CONTROL_PLANE_LABEL;
-use capa_cloud::targets::{Group, Standing, Wish};
+use capa_cloud::CloudError;
+use capa_cloud::targets::{Group, Health, Standing, TargetState, Wish};
 
 use super::*;
 
@@ -198,4 +199,43 @@ async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources(
         pass.calls
     );
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+}
+
+#[tokio::test]
+async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
+    let scene = running(&target_group()).await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
+    for unread in [Standing::Unknown, Standing::Unreadable(throttled)] {
+        scene.aws.set_standing(Some(unread));
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(targets), "True/Ready");
+        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    }
+    scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn an_instance_that_somebody_else_has_registered_is_no_news() {
+    let scene = scene(&target_group());
+    scene.pass().await;
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.set_standing(Some(Standing::Unknown));
+    let pass = scene.pass().await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(pass.says(targets), "False/Registering");
+    scene.aws.set_standing(Some(Standing::Registered {
+        health: Health {
+            state: TargetState::Healthy,
+            reason: None,
+        },
+        by_us: false,
+    }));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
