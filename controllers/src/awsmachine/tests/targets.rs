@@ -239,3 +239,47 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
+
+#[tokio::test]
+async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_worker_does_not() {
+    let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
+    let worker = Scene::new();
+    worker.kubernetes.publish_network("dev", &pending);
+    worker.pass().await;
+    assert_eq!(worker.aws.take_wishes(), []);
+    assert!(
+        worker
+            .pass()
+            .await
+            .status()
+            .launch
+            .as_ref()
+            .unwrap()
+            .instance_id
+            .is_some()
+    );
+
+    let scene = scene("[]");
+    scene.kubernetes.publish_network("dev", &pending);
+    let pass = scene.pass().await;
+    assert!(!pass.calls.contains(&"RunInstances".to_owned()), "{:?}", pass.calls);
+    let network = ConditionType::NetworkReady;
+    assert_eq!(pass.says(network), "False/NotReady");
+    assert!(
+        pass.message(network).contains("load balancer api"),
+        "{}",
+        pass.message(network)
+    );
+    scene.kubernetes.publish_network("dev", NETWORK);
+    assert!(scene.pass().await.calls.contains(&"RunInstances".to_owned()));
+
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.pass().await;
+    scene.kubernetes.publish_network("dev", &pending);
+    scene.edit(|machine| machine.status = None);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(network), "False/NotReady");
+    assert_eq!(pass.status().network, None, "what is recovered is for life");
+    scene.delete();
+    assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
+}
