@@ -154,6 +154,8 @@ pub struct GroupCall {
     pub group: Group,
     /// What is asked.
     pub question: Question,
+    /// Whether an instance is only terminated once the group has let go of it.
+    pub urgent: bool,
 }
 
 impl GroupCall {
@@ -176,6 +178,7 @@ impl GroupCall {
     /// The turn that it waits for. What ends goes first.
     pub fn turn(&self) -> Turn {
         let priority = match self.question {
+            _ if self.urgent => Priority::Terminate,
             Question::Deregister(_) => Priority::Terminate,
             Question::Register(_) => Priority::Launch,
             Question::Facts | Question::Health | Question::Delay => Priority::Describe,

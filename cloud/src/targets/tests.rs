@@ -1,3 +1,5 @@
+mod departures;
+
 use capa_api::common::ControlPlaneTarget;
 
 use super::*;
@@ -385,7 +387,6 @@ fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
     let mut scene = Scene::new();
     scene.want("one", Wish::Forgotten);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
-    scene.shows(&[("i-one", TargetState::Draining)]);
     assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
     scene.quiet_until(SECOND * 600);
 
