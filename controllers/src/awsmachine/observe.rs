@@ -394,6 +394,7 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
         draft.next = Next::Requeue(rest);
         return draft;
     }
+    targets::leave(&mut draft, id, None, whereabouts);
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
     );

@@ -98,8 +98,8 @@ pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Wherea
             Some(ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message))
         }
         InstanceState::ShuttingDown | InstanceState::Terminated => {
-            let standings = stand(&draft, cloud, &target, named, Wish::Forgotten);
-            departure_or_kept(&draft, id, &standings)
+            leave(&mut draft, id, Some(instance), whereabouts);
+            return draft;
         }
     };
     if let Some(update) = update {
@@ -117,9 +117,15 @@ pub(super) fn leave(draft: &mut Draft, id: &str, instance: Option<&Instance>, wh
     }
     let lives = instance
         .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
+    let cloud = whereabouts.access.cloud.as_ref();
+    if !lives && said_before(draft).is_some_and(|condition| condition.message == out(id)) {
+        // For good: AWS may have given its address to somebody else.
+        cloud.forget_targets(&draft.key());
+        return true;
+    }
     let wish = if lives { Wish::Deregistered } else { Wish::Forgotten };
     let target = target_instance(draft, id, instance);
-    let standings = stand(draft, whereabouts.access.cloud.as_ref(), &target, named, wish);
+    let standings = stand(draft, cloud, &target, named, wish);
     draft.events.extend(detached(draft, id, &standings));
     if let Some(update) = departure_or_kept(draft, id, &standings) {
         draft.say(update);
@@ -244,10 +250,8 @@ fn departure(id: &str, standings: &[(Group, Standing)]) -> ConditionUpdate {
         }
     });
     let problems: Vec<(Reason, String)> = problems.collect();
-    summed_up(&problems).unwrap_or_else(|| {
-        let message = format!("instance {id} is out of its load balancer targets");
-        ConditionType::ControlPlaneTargetsReady.is_false(Reason::Deregistering, message)
-    })
+    summed_up(&problems)
+        .unwrap_or_else(|| ConditionType::ControlPlaneTargetsReady.is_false(Reason::Deregistering, out(id)))
 }
 
 fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
@@ -276,6 +280,10 @@ fn leaving(id: &str, group: &Group) -> String {
 /// Whether this was last said of targets.
 fn said(draft: &Draft, text: &str) -> bool {
     said_before(draft).is_some_and(|condition| condition.message.contains(text))
+}
+
+fn out(id: &str) -> String {
+    format!("instance {id} is out of its load balancer targets")
 }
 
 /// Tells by events of registrations of ours that took effect since the instance was said not to be registered.

@@ -157,6 +157,7 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     });
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.aws.take_wishes();
+    scene.aws.set_standing(Some(Standing::Leaving));
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
@@ -167,11 +168,33 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
         (id.as_str(), address.as_deref(), wish),
         (FIRST, Some("10.0.0.7"), Wish::Forgotten)
     );
-    scene.delete();
-    scene.aws.set_standing(Some(Standing::Leaving));
-    assert!(scene.pass().await.machine.is_some(), "the address is still there");
     scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
+    scene.aws.take_wishes();
+    // Whoever has the address by now keeps it.
+    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.pass().await;
+    scene.delete();
     assert!(scene.pass().await.machine.is_none());
+    assert_eq!(wished(&scene), None);
+}
+
+#[tokio::test]
+async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.aws.remove_instance(FIRST);
+    scene.kubernetes.advance(Timing::default().visibility_age * 2);
+    scene.aws.take_wishes();
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
+    let wish = scene
+        .aws
+        .take_wishes()
+        .into_iter()
+        .next_back()
+        .map(|(_, _, _, wish)| wish);
+    assert_eq!(wish, Some(Wish::Forgotten));
 }
 
 #[tokio::test]
