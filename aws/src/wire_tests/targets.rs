@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use capa_cloud::targets::{Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, MachineClouds};
 
 use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, machine, sts_error};
