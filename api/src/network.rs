@@ -51,6 +51,11 @@ pub struct MachineNetwork {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
+    /// What the load balancer targets are still to be taken from, for example `load balancer api`. While it is set and
+    /// `controlPlaneTargets` is not, control plane machines are not launched; workers are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub pending_control_plane_targets: Option<String>,
     /// Identity whose credentials launch and delete instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,

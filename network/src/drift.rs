@@ -1,6 +1,6 @@
 //! Whether the network a machine was launched into is still what its sources say.
 
-use capa_api::common::{MachineRole, ResourceReference};
+use capa_api::common::{ControlPlaneTarget, MachineRole, ResourceReference};
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
@@ -26,7 +26,36 @@ pub fn drift(
         differences.push(format!("its subnet {then} is no more among the subnets"));
     }
     differences.extend(group_differences(network, additional, in_use, role));
+    if role == MachineRole::ControlPlane {
+        differences.extend(target_differences(network, in_use));
+    }
     (!differences.is_empty()).then(|| differences.join("; "))
+}
+
+/// How the load balancer targets differ. Their order means nothing.
+fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
+    let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
+    if now.is_empty() {
+        return vec![];
+    }
+    let missing = now.iter().filter(|target| !then.contains(target)).map(described);
+    let kept = then.iter().filter(|target| !now.contains(target)).map(described);
+    let missing = missing.map(|target| format!("it was launched without {target}"));
+    let kept = kept.map(|target| format!("it keeps {target}, which nothing names any more"));
+    missing.chain(kept).collect()
+}
+
+fn described(target: &ControlPlaneTarget) -> String {
+    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let port = target.port.map(|port| format!(" port {port}")).unwrap_or_default();
+    match (
+        named(&target.target_group_arn),
+        named(&target.classic_load_balancer_name),
+    ) {
+        (Some(arn), _) => format!("target {arn}{port}"),
+        (None, Some(name)) => format!("target classic load balancer {name}"),
+        (None, None) => "a target without a name".to_owned(),
+    }
 }
 
 /// How the security groups differ, as far as the ids on record can tell.
@@ -117,6 +146,43 @@ mod tests {
         for part in ["us-east-1", "subnet-0000000a", "sg-0000000b"] {
             assert!(told.contains(part), "{told}");
         }
+    }
+
+    #[test]
+    fn changed_targets_of_control_planes_are_told() {
+        let (a, b) = ("{targetGroupARN: 'arn:a', port: 6443}", "{classicLoadBalancerName: b}");
+        let launched_with = |targets: &str| MachineNetworkInUse {
+            control_plane_targets: network(&format!("{{controlPlaneTargets: {targets}}}")).control_plane_targets,
+            ..MachineNetworkInUse::default()
+        };
+        let told = |now: &str, then: &str, role| {
+            let now = network(&format!("{{controlPlaneTargets: {now}}}"));
+            drift(&now, &[], &launched_with(then), role)
+        };
+        let (one, both, turned) = (format!("[{a}]"), format!("[{a}, {b}]"), format!("[{b}, {a}]"));
+        let table = [
+            (&both, &both, None),
+            (&turned, &both, None),
+            (
+                &one,
+                &both,
+                Some("it keeps target classic load balancer b, which nothing names any more"),
+            ),
+            (
+                &both,
+                &one,
+                Some("it was launched without target classic load balancer b"),
+            ),
+        ];
+        for (now, then, expected) in table {
+            assert_eq!(
+                told(now, then, MachineRole::ControlPlane).as_deref(),
+                expected,
+                "{now} {then}"
+            );
+            assert_eq!(told(now, then, MachineRole::Worker), None);
+        }
+        assert_eq!(told("[]", &one, MachineRole::ControlPlane), None, "a source may go");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Merged {
     pub winners: BTreeMap<String, String>,
     /// What forbids a launch from this network, if anything.
     pub problem: Option<Problem>,
+    /// Why the load balancer targets are not known yet, where a source has them to come: control plane machines wait.
+    pub pending_targets: Option<Problem>,
 }
 
 /// Walks the sources in order.
@@ -102,7 +104,10 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
 
 fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwork) {
     let Merged {
-        network: into, winners, ..
+        network: into,
+        winners,
+        pending_targets,
+        ..
     } = merged;
     let mut take = |field: &str, taken: bool| {
         if taken {
@@ -140,10 +145,16 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         "imageLookup",
         fill_option(&mut into.image_lookup, from.image_lookup.as_ref()),
     );
+    // Targets that are still to come are this source's all the same: no later one supplies others.
+    let are_open = into.control_plane_targets.is_empty() && pending_targets.is_none();
     take(
         "controlPlaneTargets",
-        fill_list(&mut into.control_plane_targets, &from.control_plane_targets),
+        are_open && fill_list(&mut into.control_plane_targets, &from.control_plane_targets),
     );
+    if are_open && from.control_plane_targets.is_empty() {
+        let pending = from.pending_control_plane_targets.as_ref();
+        *pending_targets = pending.map(|pending| still_to_come(&source.name, pending));
+    }
     take(
         "identityRef",
         fill_option(&mut into.identity_ref, from.identity_ref.as_ref()),
@@ -156,6 +167,16 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         "bootstrapStorage",
         fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()),
     );
+}
+
+fn still_to_come(source: &str, pending: &str) -> Problem {
+    Problem::new(
+        Reason::NotReady,
+        format!(
+            "{source} does not know the targets of {pending} yet, and a control plane machine is registered in those that \
+             are known at its launch: see NetworkReady there"
+        ),
+    )
 }
 
 fn fill_string(into: &mut Option<String>, from: Option<&String>) -> bool {
@@ -227,6 +248,33 @@ mod tests {
         ]);
         assert_eq!(merged.winners["region"], "B/b");
         assert_eq!(merged.winners["subnets"], "B/b");
+    }
+
+    #[test]
+    fn targets_that_are_still_to_come_are_not_taken_from_elsewhere_and_given_ones_are_not_waited_for() {
+        let given = "{controlPlaneTargets: [{classicLoadBalancerName: given}]}";
+        let pending = "{pendingControlPlaneTargets: load balancer api}";
+        let table = [
+            (pending, given, false, true),
+            (given, pending, true, false),
+            (pending, "{}", false, true),
+            ("{}", pending, false, true),
+            ("{}", given, true, false),
+        ];
+        for (first, second, targets, waits) in table {
+            let merged = merge(&[
+                source("A/a", Trust::Authority, first),
+                source("B/b", Trust::Authority, second),
+            ]);
+            assert_eq!(
+                !merged.network.control_plane_targets.is_empty(),
+                targets,
+                "{first} {second}"
+            );
+            let why = merged.pending_targets;
+            assert_eq!(why.is_some(), waits, "{first} {second}");
+            assert!(why.is_none_or(|why| why.message.contains("load balancer api")));
+        }
     }
 
     #[test]

@@ -213,7 +213,19 @@ impl Aws {
         };
         let group = Group::TargetGroup(FIRST_GROUP.to_owned());
         // Refused while the instance does not run; then the user has failed.
-        if self.user().group_call(now, &GroupCall { group, question }).is_ok() && register {
+        if self
+            .user()
+            .group_call(
+                now,
+                &GroupCall {
+                    group,
+                    question,
+                    urgent: false,
+                },
+            )
+            .is_ok()
+            && register
+        {
             self.served.insert(id.to_owned());
         }
     }

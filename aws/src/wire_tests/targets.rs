@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use capa_cloud::targets::{Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, MachineClouds};
 
 use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, machine, sts_error};
@@ -92,8 +92,7 @@ pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
         let standings = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), wish);
         standings.into_iter().next().unwrap()
     };
-    let is_healthy =
-        |standing: Standing| matches!(standing, Standing::Registered(health) if health.state == TargetState::Healthy);
+    let is_healthy = |standing: Standing| standing.is_healthy();
     eventually("the target is healthy", || is_healthy(stands(Wish::Registered))).await;
     eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
     fake

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::member::Member;
+use super::member::{Member, Registration};
 use super::model::{
     Group, GroupAnswer, GroupFacts, Health, Question, Standing, Target, TargetInstance, TargetKind, TargetState, Wish,
 };
@@ -94,21 +94,49 @@ impl GroupState {
         self.members.retain(|(owner, ..), _| owner != machine);
     }
 
+    /// Ends a machine's interest in all ports but these.
+    pub(super) fn keep(&mut self, machine: &MachineKey, ports: &BTreeSet<Option<i32>>) {
+        self.members
+            .retain(|(owner, _, port), _| owner != machine || ports.contains(port));
+    }
+
+    /// Whether an instance is only terminated once it is out.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.leaving().next().is_some()
+    }
+
+    /// Members that are waited for until they are out.
+    fn leaving(&self) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(|member| {
+            member.is_leaving()
+                && !member.is_done
+                && !matches!(member.told, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+        })
+    }
+
     /// What is to be asked now; notes when to come back where that is nothing.
     pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
-        if self.busy || self.members.is_empty() {
+        if self.busy || self.members.values().all(|member| member.is_done) {
             self.due = None;
             return None;
         }
         let question = self.next(timing, now);
         self.busy = question.is_some();
+        if let (Some(Question::Register(targets)), Some(facts)) = (&question, &self.facts) {
+            for member in self.members.values_mut().filter(|member| !member.is_leaving()) {
+                if member.target(facts).is_some_and(|target| targets.contains(&target)) {
+                    member.registration = Registration::UnderWay;
+                }
+            }
+        }
         question
     }
 
     fn next(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
         if self.facts.is_none() || self.seen.is_none() {
             if now < self.not_before {
-                self.due = self.wake_at(timing).into_iter().chain([self.not_before]).min();
+                let wake_at = self.wake_at(timing).filter(|moment| now < *moment);
+                self.due = wake_at.into_iter().chain([self.not_before]).min();
                 return None;
             }
             return Some(match self.facts {
@@ -119,7 +147,10 @@ impl GroupState {
         if let Some(write) = self.write(timing, now) {
             return Some(write);
         }
-        let leaves = self.members.values().any(|member| member.leaving_since.is_some());
+        let leaves = self
+            .members
+            .values()
+            .any(|member| member.leaving_since.is_some() && !member.is_done);
         let unknown = |(_, read_at): (Duration, Duration)| read_at + timing.target_interval <= now;
         if leaves && self.delay.is_none_or(unknown) && self.not_before <= now {
             return Some(Question::Delay);
@@ -129,7 +160,7 @@ impl GroupState {
             return Some(Question::Health);
         }
         let window = self.open_since.map(|since| since + timing.rate_second / 5);
-        let waiting = self.writes(timing).into_iter().map(|(not_before, ..)| not_before);
+        let waiting = self.writes(timing, now).into_iter().map(|(not_before, ..)| not_before);
         let waiting = waiting.filter(|not_before| now < *not_before).min();
         let moments = [Some(look_at), window, waiting, self.wake_at(timing)];
         self.due = moments.into_iter().flatten().filter(|moment| now < *moment).min();
@@ -140,8 +171,8 @@ impl GroupState {
         let settles = now < self.settles_until
             && self.members.keys().any(|key| {
                 let standing = self.standing(key, timing, now);
-                let healthy = matches!(&standing, Standing::Registered(health) if health.state == TargetState::Healthy);
-                !healthy && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+                !standing.is_healthy()
+                    && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
             });
         let interval = if settles {
             timing.target_poll
@@ -152,26 +183,27 @@ impl GroupState {
     }
 
     /// The writes that are wanted, each with the time it may not be made before.
-    fn writes(&self, timing: &Timing) -> Vec<(Duration, bool, Target)> {
+    fn writes(&self, timing: &Timing, now: Duration) -> Vec<(Duration, bool, Target)> {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return vec![];
         };
         let claimed = self.claimed(facts);
         let wanted = self.members.values().filter_map(|member| {
             let target = member.target(facts)?;
-            let is_in = seen
-                .get(&target)
-                .is_some_and(|health| health.state != TargetState::Draining);
+            let health = seen.get(&target);
+            let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
             let leaves = member.is_leaving();
             let needed = if leaves {
-                is_in && !claimed.contains(&target)
+                let may_appear = health.is_none() && member.may_appear(timing, now);
+                (is_in || may_appear) && !claimed.contains(&target)
             } else {
                 !is_in
             };
             // What was registered a moment ago need not show yet.
-            let shows = member
-                .registered_at
-                .map_or(Duration::ZERO, |at| at + timing.target_poll * 3);
+            let shows = match member.registration {
+                Registration::Taken(at) => at + timing.target_poll * 3,
+                Registration::None | Registration::UnderWay | Registration::Unanswered => Duration::ZERO,
+            };
             let not_before = if leaves {
                 member.not_before
             } else {
@@ -192,7 +224,7 @@ impl GroupState {
     /// The write that is due: those that leave go first.
     fn write(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
         let writes = self
-            .writes(timing)
+            .writes(timing, now)
             .into_iter()
             .filter(|(not_before, ..)| *not_before <= now);
         let (leaving, coming): (Vec<_>, Vec<_>) = writes.partition(|(_, leaves, _)| *leaves);
@@ -217,21 +249,16 @@ impl GroupState {
 
     /// When the time that is waited for a member is over.
     fn wake_at(&self, timing: &Timing) -> Option<Duration> {
-        let leaving = self.members.values().filter(|member| {
-            member.is_leaving() && !matches!(member.told, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
-        });
-        leaving
-            .map(|member| match member.leaving_since {
-                Some(since) => since + self.drains_for(timing),
-                None => member.since + timing.drain_limit,
+        self.leaving()
+            .map(|member| {
+                let drained = member
+                    .leaving_since
+                    .zip(self.delay)
+                    .map(|(since, (delay, _))| since + delay);
+                let limit = member.since + timing.drain_limit;
+                drained.map_or(limit, |drained| drained.min(limit))
             })
             .min()
-    }
-
-    /// How long is waited for a target that drains.
-    fn drains_for(&self, timing: &Timing) -> Duration {
-        let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
-        delay.min(timing.drain_limit)
     }
 
     fn standing(&self, key: &MemberKey, timing: &Timing, now: Duration) -> Standing {
@@ -245,7 +272,10 @@ impl GroupState {
                 Standing::Out
             }
             _ if overdue => Standing::Overdue,
-            Some(error) => Standing::Failed(error.clone()),
+            Some(error) if matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid) => {
+                Standing::Failed(error.clone())
+            }
+            Some(error) => Standing::Unreadable(error.clone()),
             None => Standing::Unknown,
         };
         let Some(facts) = &self.facts else {
@@ -265,29 +295,36 @@ impl GroupState {
         let health = seen.get(&target);
         if !member.is_leaving() {
             return match health {
-                Some(health) if health.state != TargetState::Draining => Standing::Registered(health.clone()),
+                Some(health) if health.state != TargetState::Draining => Standing::Registered {
+                    health: health.clone(),
+                    by_us: matches!(member.registration, Registration::Taken(_)),
+                },
                 _ => failed().unwrap_or(Standing::Registering),
             };
         }
         match health {
+            None if member.may_appear(timing, now) && !self.claimed(facts).contains(&target) => {
+                if overdue {
+                    Standing::Overdue
+                } else {
+                    failed().unwrap_or(Standing::Leaving)
+                }
+            }
             None => Standing::Out,
             Some(_) if self.claimed(facts).contains(&target) => Standing::Out,
             // An instance that is gone has no connections that could end.
             Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
-            Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
+            Some(health) if health.state == TargetState::Draining => self.drains(member, overdue, now),
             Some(_) if overdue => Standing::Overdue,
             Some(_) => failed().unwrap_or(Standing::Leaving),
         }
     }
 
     /// How a member stands that drains. When the delay of its group is over it is drained, whatever is shown.
-    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Standing {
-        let Some(since) = member.leaving_since else {
-            return Standing::Leaving;
-        };
-        match self.delay {
-            Some((delay, _)) if since + delay <= now => Standing::Out,
-            _ if since + timing.drain_limit <= now => Standing::Overdue,
+    fn drains(&self, member: &Member, overdue: bool, now: Duration) -> Standing {
+        match member.leaving_since.zip(self.delay) {
+            Some((since, (delay, _))) if since + delay <= now => Standing::Out,
+            _ if overdue => Standing::Overdue,
             _ => Standing::Leaving,
         }
     }
@@ -327,6 +364,7 @@ impl GroupState {
                 self.learn(answer, now);
             }
         }
+        self.note_done(timing, now);
     }
 
     fn learn(&mut self, answer: GroupAnswer, now: Duration) {
@@ -336,21 +374,41 @@ impl GroupState {
             GroupAnswer::Health(seen) => {
                 self.looked_at = now;
                 self.seen = Some(seen.into_iter().collect());
-                self.note_leaving(now);
+                self.note_shown(now);
             }
             GroupAnswer::Done => {}
         }
     }
 
-    /// Counts the time of those that drain, whoever has taken them out.
-    fn note_leaving(&mut self, now: Duration) {
+    /// Counts the time of those that drain, whoever has taken them out, and takes for answered what shows.
+    fn note_shown(&mut self, now: Duration) {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return;
         };
-        for member in self.members.values_mut().filter(|member| member.is_leaving()) {
+        for member in self.members.values_mut() {
             let health = member.target(facts).and_then(|target| seen.get(&target));
-            if health.is_some_and(|health| health.state == TargetState::Draining) {
+            let Some(health) = health else { continue };
+            if health.state != TargetState::Draining && member.registration == Registration::Unanswered {
+                member.registration = Registration::Taken(now);
+            }
+            if health.state == TargetState::Draining && member.is_leaving() {
                 member.leaving_since.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Lets go for good of the addresses of instances that are gone, once they are out: AWS gives them to others.
+    fn note_done(&mut self, timing: &Timing, now: Duration) {
+        if self.facts.is_none() {
+            return;
+        }
+        let is_gone = |(_, member): &(&MemberKey, &Member)| member.wish == Wish::Forgotten;
+        let gone = self.members.iter().filter(is_gone).map(|(key, _)| key);
+        let done = gone.filter(|key| self.standing(key, timing, now) == Standing::Out);
+        let done: Vec<MemberKey> = done.cloned().collect();
+        for key in done {
+            if let Some(member) = self.members.get_mut(&key) {
+                member.is_done = true;
             }
         }
     }
@@ -364,6 +422,12 @@ impl GroupState {
         now: Duration,
     ) {
         self.open_since = None;
+        if !leaving {
+            let answer = answer.as_ref().map(|_| ());
+            self.members
+                .values_mut()
+                .for_each(|member| member.registered(answer, now));
+        }
         let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
         if split {
             // One of them is refused, and must not hold up the others.
@@ -385,7 +449,12 @@ impl GroupState {
         });
         for member in concerned {
             match answer {
-                Ok(_) => member.written(now),
+                Ok(_) => {
+                    member.written(now);
+                    if leaving {
+                        member.registration = Registration::None;
+                    }
+                }
                 Err(error) => member.failed(error, now + backoff(member.failures, timing)),
             }
         }
@@ -413,7 +482,7 @@ impl GroupState {
             if let Some(member) = self.members.get_mut(&key)
                 && member.told != standing
             {
-                if matches!(&standing, Standing::Registered(health) if health.state != TargetState::Healthy) {
+                if matches!(standing, Standing::Registered { .. }) && !standing.is_healthy() {
                     self.settles_until = now + timing.target_settling;
                 }
                 member.told = standing;

@@ -3,7 +3,20 @@
 use std::time::Duration;
 
 use super::model::{GroupFacts, Standing, Target, TargetInstance, TargetKind, Wish};
-use crate::CloudError;
+use crate::{CloudError, ErrorClass, Timing};
+
+/// What is known of the last registration of a member by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// There was none, or AWS has refused it, or a deregistration has undone it.
+    None,
+    /// The call is under way.
+    UnderWay,
+    /// It got no answer: it may have taken effect.
+    Unanswered,
+    /// AWS took it then.
+    Taken(Duration),
+}
 
 /// An instance that a machine has, or had, in a group.
 pub(super) struct Member {
@@ -15,8 +28,9 @@ pub(super) struct Member {
     pub(super) since: Duration,
     /// When AWS took the deregistration, or showed it first.
     pub(super) leaving_since: Option<Duration>,
-    /// When AWS took the registration.
-    pub(super) registered_at: Option<Duration>,
+    pub(super) registration: Registration,
+    /// It was gone, and its address is not in the group: whoever has that next is somebody else.
+    pub(super) is_done: bool,
     /// What AWS said to the last write.
     pub(super) failure: Option<CloudError>,
     pub(super) failures: u32,
@@ -34,7 +48,8 @@ impl Member {
             wish,
             since: now,
             leaving_since: None,
-            registered_at: None,
+            registration: Registration::None,
+            is_done: false,
             failure: None,
             failures: 0,
             not_before: now,
@@ -52,6 +67,7 @@ impl Member {
             let leaves = self.is_leaving();
             self.wish = wish;
             if leaves != self.is_leaving() {
+                self.is_done = false;
                 self.since = now;
                 self.leaving_since = None;
                 self.failure = None;
@@ -70,6 +86,7 @@ impl Member {
     /// The target that it is in its group; none where it cannot be one.
     pub(super) fn target(&self, facts: &GroupFacts) -> Option<Target> {
         let id = match facts.kind {
+            _ if self.is_done => None,
             // AWS takes an instance that is gone out by itself.
             TargetKind::Instance => (self.wish != Wish::Forgotten).then(|| self.instance.id.clone()),
             TargetKind::Address => self.instance.address.clone(),
@@ -86,8 +103,26 @@ impl Member {
         self.failures = 0;
         if self.is_leaving() {
             self.leaving_since.get_or_insert(now);
-        } else {
-            self.registered_at = Some(now);
+        }
+    }
+
+    /// Takes over what became of the registration that was under way.
+    pub(super) fn registered(&mut self, answer: Result<(), &CloudError>, now: Duration) {
+        if self.registration == Registration::UnderWay {
+            self.registration = match answer {
+                Ok(()) => Registration::Taken(now),
+                Err(error) if error.class == ErrorClass::NoAnswer => Registration::Unanswered,
+                Err(_) => Registration::None,
+            };
+        }
+    }
+
+    /// Whether it may be registered though its group does not show it: a registration takes a while to show.
+    pub(super) fn may_appear(&self, timing: &Timing, now: Duration) -> bool {
+        match self.registration {
+            Registration::None => false,
+            Registration::UnderWay | Registration::Unanswered => true,
+            Registration::Taken(at) => now < at + timing.target_poll * 3,
         }
     }
 

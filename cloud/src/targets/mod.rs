@@ -52,6 +52,7 @@ impl Targets {
         wish: Wish,
         now: Duration,
     ) -> Vec<Standing> {
+        self.drop_unnamed(machine, targets);
         let timing = self.timing;
         let mut want = |target: &ControlPlaneTarget| {
             let group = Group::of(target)?;
@@ -62,6 +63,18 @@ impl Targets {
             Some(state.want(machine, instance, target.port, wish, &timing, now))
         };
         targets.iter().filter_map(&mut want).collect()
+    }
+
+    /// Ends a machine's interest in what it no longer names.
+    fn drop_unnamed(&mut self, machine: &MachineKey, targets: &[ControlPlaneTarget]) {
+        for (group, state) in &mut self.groups {
+            let of_group = targets
+                .iter()
+                .filter(|target| Group::of(target).as_ref() == Some(group));
+            let ports = of_group.map(|target| target.port).collect();
+            state.keep(machine, &ports);
+        }
+        self.groups.retain(|_, state| state.busy || !state.is_empty());
     }
 
     /// Ends a machine's interest. What is registered stays so.
@@ -84,6 +97,7 @@ impl Targets {
                 return Some(GroupCall {
                     group: group.clone(),
                     question,
+                    urgent: state.is_urgent(),
                 });
             }
         }

@@ -117,10 +117,17 @@ pub enum Wish {
 pub enum Standing {
     /// The group was not looked at yet.
     Unknown,
+    /// The group was not looked at yet, because AWS does not show it.
+    Unreadable(CloudError),
     /// It is about to be registered.
     Registering,
     /// It is registered.
-    Registered(Health),
+    Registered {
+        /// How it is.
+        health: Health,
+        /// Whether this process has registered it.
+        by_us: bool,
+    },
     /// It is about to be deregistered, or drains.
     Leaving,
     /// It is not registered and gets no traffic.
@@ -129,8 +136,15 @@ pub enum Standing {
     Overdue,
     /// The group takes targets of this type, and no instances.
     Unsuitable(String),
-    /// The last call that it hangs on failed; that is repeated.
+    /// The last write that it hangs on failed, or its group does not exist; that is repeated.
     Failed(CloudError),
+}
+
+impl Standing {
+    /// Whether the instance is registered and gets traffic.
+    pub fn is_healthy(&self) -> bool {
+        matches!(self, Self::Registered { health, .. } if health.state == TargetState::Healthy)
+    }
 }
 
 /// A call about a group. Its answer goes to [`super::Targets::ended`].
@@ -140,6 +154,8 @@ pub struct GroupCall {
     pub group: Group,
     /// What is asked.
     pub question: Question,
+    /// Whether an instance is only terminated once the group has let go of it.
+    pub urgent: bool,
 }
 
 impl GroupCall {
@@ -162,6 +178,7 @@ impl GroupCall {
     /// The turn that it waits for. What ends goes first.
     pub fn turn(&self) -> Turn {
         let priority = match self.question {
+            _ if self.urgent => Priority::Terminate,
             Question::Deregister(_) => Priority::Terminate,
             Question::Register(_) => Priority::Launch,
             Question::Facts | Question::Health | Question::Delay => Priority::Describe,

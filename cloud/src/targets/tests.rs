@@ -1,3 +1,5 @@
+mod departures;
+
 use capa_api::common::ControlPlaneTarget;
 
 use super::*;
@@ -49,6 +51,14 @@ fn target(id: &str) -> Target {
 fn health(state: TargetState) -> Health {
     let reason = (state == TargetState::Unhealthy).then(|| "Target.FailedHealthChecks".to_owned());
     Health { state, reason }
+}
+
+/// How an instance stands that somebody else has registered.
+fn found(state: TargetState) -> Standing {
+    Standing::Registered {
+        health: health(state),
+        by_us: false,
+    }
 }
 
 fn facts(kind: TargetKind) -> GroupAnswer {
@@ -134,10 +144,10 @@ fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_heal
     assert_eq!(scene.want("one", Wish::Registered), Standing::Registering);
     scene.window();
     scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    let initial = Standing::Registered(Health {
-        state: TargetState::Initial,
-        reason: None,
-    });
+    let initial = Standing::Registered {
+        health: health(TargetState::Initial),
+        by_us: true,
+    };
     assert_eq!(scene.want("one", Wish::Registered), initial);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.targets.take_woken();
@@ -154,9 +164,25 @@ fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_heal
 fn what_is_registered_already_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
-    let healthy = Standing::Registered(health(TargetState::Healthy));
+    let healthy = found(TargetState::Healthy);
     assert_eq!(scene.want("one", Wish::Registered), healthy);
     scene.quiet_until(SECOND * 600);
+}
+
+#[test]
+fn a_group_that_aws_does_not_show_is_told_from_one_that_does_not_exist() {
+    for (error, expected) in [
+        (refused("Throttling"), Standing::Unreadable(refused("Throttling"))),
+        (
+            refused("TargetGroupNotFound"),
+            Standing::Failed(refused("TargetGroupNotFound")),
+        ),
+    ] {
+        let mut scene = Scene::new();
+        scene.want("one", Wish::Registered);
+        scene.answer(&Question::Facts, Err(error));
+        assert_eq!(scene.want("one", Wish::Registered), expected);
+    }
 }
 
 #[test]
@@ -208,7 +234,7 @@ fn a_registration_that_does_not_show_at_once_is_not_repeated_at_once() {
 fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
     let seen = [("i-one", TargetState::Unhealthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
-    let unhealthy = Standing::Registered(health(TargetState::Unhealthy));
+    let unhealthy = found(TargetState::Unhealthy);
     assert_eq!(scene.want("one", Wish::Registered), unhealthy);
     let mut looks = 0;
     while scene.now < SECOND * 3600 {
@@ -353,7 +379,7 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
     scene.window();
     scene.answer(&Question::Register(vec![target("i-bad")]), Err(refusal.clone()));
     assert_eq!(scene.want("bad", Wish::Registered), Standing::Failed(refusal));
-    assert!(matches!(scene.want("a", Wish::Registered), Standing::Registered(_)));
+    assert!(matches!(scene.want("a", Wish::Registered), Standing::Registered { .. }));
 }
 
 #[test]
@@ -361,7 +387,6 @@ fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
     let mut scene = Scene::new();
     scene.want("one", Wish::Forgotten);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
-    scene.shows(&[("i-one", TargetState::Draining)]);
     assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
     scene.quiet_until(SECOND * 600);
 

@@ -82,7 +82,7 @@ pub(super) async fn facts(
     match (&facts.identity, &facts.lookup) {
         (Ok(()), Lookup::Kept(..)) => world.looks.forget(uid),
         // It was not asked: there is nothing to remember.
-        (_, Lookup::Failed(error)) if error.retry_after.is_some() => {}
+        (_, lookup) if lookup.turn().is_some() => {}
         _ => world.looks.remember(uid, question, now, &facts),
     }
     Ok(facts)
@@ -150,14 +150,17 @@ async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: St
             found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
         }
     }
-    found.load_balancer = match load_balancer::wanted(spec) {
-        None => None,
-        Some(Wanted::Classic(name)) if cloud.classic_load_balancer(name).await? => Some(Seen::Classic),
-        Some(Wanted::Classic(_)) => Some(Seen::Nothing),
-        Some(Wanted::Version2(name)) => {
-            let shown = cloud.load_balancer(name).await?;
-            Some(shown.map_or(Seen::Nothing, Seen::Version2))
-        }
-    };
+    if let Some(wanted) = load_balancer::wanted(spec) {
+        // Only control planes need it: what else was found counts all the same.
+        found.load_balancer = Some(show(cloud, wanted).await.unwrap_or_else(Seen::Unreadable));
+    }
     Ok(Lookup::Found(Box::new(found)))
+}
+
+async fn show(cloud: &dyn ClusterCloud, wanted: Wanted<'_>) -> Result<Seen, CloudError> {
+    Ok(match wanted {
+        Wanted::Classic(name) if cloud.classic_load_balancer(name).await? => Seen::Classic,
+        Wanted::Classic(_) => Seen::Nothing,
+        Wanted::Version2(name) => cloud.load_balancer(name).await?.map_or(Seen::Nothing, Seen::Version2),
+    })
 }

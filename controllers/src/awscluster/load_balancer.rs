@@ -4,7 +4,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
-use capa_cloud::ApiLoadBalancer;
+use capa_cloud::{ApiLoadBalancer, CloudError};
 
 use super::problems::Problems;
 
@@ -25,12 +25,23 @@ pub(super) enum Wanted<'a> {
 /// What AWS showed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
+    /// It did not show, because a call failed.
+    Unreadable(CloudError),
     /// There is none of the name.
     Nothing,
     /// A classic one.
     Classic,
     /// A network or application load balancer.
     Version2(ApiLoadBalancer),
+}
+
+/// The targets of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Targets {
+    /// All there are.
+    Known(Vec<ControlPlaneTarget>),
+    /// They are behind this, and not known yet.
+    Pending(String),
 }
 
 /// The load balancer that the spec names. Without a name the block means nothing here: other tools store it everywhere.
@@ -58,7 +69,7 @@ pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
 }
 
 /// The targets of the cluster: those of the spec, else those that instances must be in to be reached through the named
-/// load balancer. `seen` is absent where nothing could be looked up, and `known` what was published then.
+/// load balancer. `seen` is absent where nothing could be looked up; then they are those that are `known` of this spec.
 pub(super) fn targets(
     spec: &AWSClusterSpec,
     port: i32,
@@ -66,10 +77,36 @@ pub(super) fn targets(
     known: &[ControlPlaneTarget],
     place: &str,
     problems: &mut Problems,
-) -> Vec<ControlPlaneTarget> {
+) -> Targets {
     let Some((balancer, name)) = named(spec) else {
-        return spec.control_plane_targets.clone();
+        return Targets::Known(spec.control_plane_targets.clone());
     };
+    if balancer.load_balancer_type == LoadBalancerType::Disabled {
+        return Targets::Known(vec![]);
+    }
+    let kind = match balancer.load_balancer_type {
+        LoadBalancerType::Classic => "classic load balancer",
+        _ => "load balancer",
+    };
+    let targets = resolved(spec, (balancer, name, kind), port, seen, known, place, problems);
+    if targets.is_empty() {
+        // No load balancer has so long a name, and the status could not hold it.
+        let name: String = name.chars().take(64).collect();
+        return Targets::Pending(format!("{kind} {name}"));
+    }
+    Targets::Known(targets)
+}
+
+/// The targets behind the load balancer of this name and kind; none where they are not known.
+fn resolved(
+    spec: &AWSClusterSpec,
+    (balancer, name, kind): (&LoadBalancerSpec, &str, &str),
+    port: i32,
+    seen: Option<&Seen>,
+    known: &[ControlPlaneTarget],
+    place: &str,
+    problems: &mut Problems,
+) -> Vec<ControlPlaneTarget> {
     if balancer.load_balancer_type == LoadBalancerType::Elb {
         let message = format!(
             "{PATH}: {name} is said to be a gateway load balancer, which instances cannot serve behind: \
@@ -81,12 +118,12 @@ pub(super) fn targets(
     match seen {
         None if wanted(spec).is_some() => known.to_vec(),
         None => vec![],
+        Some(Seen::Unreadable(error)) => {
+            let message = format!("{kind} {name} could not be looked up, it is tried again: {error}");
+            problems.add(error.class.reason(), message);
+            known.to_vec()
+        }
         Some(Seen::Nothing) => {
-            let kind = if wanted(spec) == Some(Wanted::Classic(name)) {
-                "classic load balancer"
-            } else {
-                "load balancer"
-            };
             let message = format!(
                 "{kind} {name} does not exist in {place}: create it or correct name and loadBalancerType in {PATH}"
             );
@@ -97,7 +134,25 @@ pub(super) fn targets(
             classic_load_balancer_name: Some(name.to_owned()),
             ..ControlPlaneTarget::default()
         }],
-        Some(Seen::Version2(shown)) => behind(shown, name, port, problems),
+        Some(Seen::Version2(shown)) => {
+            if !is_of_type(shown, balancer.load_balancer_type) {
+                let message = format!(
+                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or type",
+                    shown.kind
+                );
+                problems.add(Reason::Conflict, message);
+                return vec![];
+            }
+            behind(shown, name, port, problems)
+        }
+    }
+}
+
+fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
+    match said {
+        LoadBalancerType::Nlb => shown.kind == "network",
+        LoadBalancerType::Alb => shown.kind == "application",
+        LoadBalancerType::Classic | LoadBalancerType::Elb | LoadBalancerType::Disabled => false,
     }
 }
 
@@ -146,13 +201,15 @@ mod tests {
             ..ControlPlaneTarget::default()
         }];
         let targets = targets(&read(spec), 6443, seen, &known, "eu-west-1 of account 1", &mut problems);
-        let names = targets
-            .into_iter()
-            .filter_map(|target| target.target_group_arn.or(target.classic_load_balancer_name));
+        let name = |target: ControlPlaneTarget| target.target_group_arn.or(target.classic_load_balancer_name);
+        let names = match targets {
+            Targets::Known(targets) => targets.into_iter().filter_map(name).collect(),
+            Targets::Pending(pending) => vec![format!("pending: {pending}")],
+        };
         let problem = problems
             .condition()
             .map(|condition| format!("{:?}: {}", condition.reason, condition.message));
-        (names.collect(), problem.unwrap_or_default())
+        (names, problem.unwrap_or_default())
     }
 
     #[test]
@@ -162,19 +219,33 @@ mod tests {
         let several = listening(&[(443, &["arn:b"]), (6443, &["arn:a", "arn:c"])]);
         let one = listening(&[(443, &["arn:b"])]);
         let others = listening(&[(443, &["arn:b"]), (80, &["arn:d"])]);
-        let table: [(&str, Option<&Seen>, &[&str], &str); 9] = [
+        let alb = "controlPlaneLoadBalancer: {name: api, loadBalancerType: alb}";
+        let throttled = Seen::Unreadable(CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly"));
+        let table: [(&str, Option<&Seen>, &[&str], &str); 11] = [
+            (
+                alb,
+                Some(&one),
+                &["pending: load balancer api"],
+                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType does not",
+            ),
+            (
+                nlb,
+                Some(&throttled),
+                &["known"],
+                "Throttled: load balancer api could not be looked up",
+            ),
             (nlb, Some(&several), &["arn:a", "arn:c"], ""),
             (nlb, Some(&one), &["arn:b"], ""),
             (
                 nlb,
                 Some(&others),
-                &[],
+                &["pending: load balancer api"],
                 "NotFound: load balancer api has no listener on port 6443",
             ),
             (
                 nlb,
                 Some(&Seen::Nothing),
-                &[],
+                &["pending: load balancer api"],
                 "NotFound: load balancer api does not exist in eu-west-1 of account 1",
             ),
             (nlb, None, &["known"], ""),
@@ -182,13 +253,13 @@ mod tests {
             (
                 classic,
                 Some(&Seen::Nothing),
-                &[],
+                &["pending: classic load balancer api"],
                 "NotFound: classic load balancer api does not exist",
             ),
             (
                 "controlPlaneLoadBalancer: {name: api, loadBalancerType: elb}",
                 None,
-                &[],
+                &["pending: load balancer api"],
                 "InvalidSpec",
             ),
             (

@@ -4,16 +4,16 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
 use capa_api::cluster::subnet::SubnetSpec;
-use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized, ZoneType};
 use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
 
-use super::load_balancer;
+use super::load_balancer::{self, Targets};
 use super::problems::Problems;
 use crate::tags;
 
@@ -30,6 +30,20 @@ pub(super) enum Lookup {
     Failed(CloudError),
     /// What AWS showed.
     Found(Box<Found>),
+}
+
+impl Lookup {
+    /// When a call that our own limits deferred has its turn.
+    pub(super) fn turn(&self) -> Option<Duration> {
+        match self {
+            Self::Failed(error) => error.retry_after,
+            Self::Found(found) => match &found.load_balancer {
+                Some(load_balancer::Seen::Unreadable(error)) => error.retry_after,
+                _ => None,
+            },
+            Self::NotWanted | Self::NotPossible | Self::Kept(..) => None,
+        }
+    }
 }
 
 /// What AWS showed.
@@ -80,8 +94,8 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
 }
 
 /// Brings spec and lookup together. A problem never hides another: the condition names all of them. What `before`, the
-/// network published last, tells about a subnet or VPC stays true while nothing can be looked up: zones and failure
-/// domains do not vanish because a call was refused.
+/// network published last, tells about a subnet, VPC or load balancer stays true while nothing can be looked up: zones and
+/// failure domains do not vanish because a call was refused.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
@@ -112,6 +126,11 @@ pub(super) fn resolve(
     // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
     let vpc = vpc(spec, region, found, known, &mut problems);
     let subnets = subnets(spec, region, found, known, &mut problems);
+    let (control_plane_targets, pending_control_plane_targets) =
+        match targets(spec, api_port, region, found, before, &mut problems) {
+            Targets::Known(targets) => (targets, None),
+            Targets::Pending(pending) => (vec![], Some(pending)),
+        };
     let mut network = MachineNetwork {
         region: spec.region().map(str::to_owned),
         vpc,
@@ -120,7 +139,8 @@ pub(super) fn resolve(
         cluster_tag: Some(cluster_name.to_owned()),
         ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
         image_lookup: spec.image_lookup(),
-        control_plane_targets: targets(spec, api_port, region, found, known, &mut problems),
+        control_plane_targets,
+        pending_control_plane_targets,
         identity_ref: Some(spec.effective_identity_ref()),
         subnets,
         ..MachineNetwork::default()
@@ -215,7 +235,7 @@ fn targets(
     found: Option<&Found>,
     known: Option<&MachineNetwork>,
     problems: &mut Problems,
-) -> Vec<ControlPlaneTarget> {
+) -> Targets {
     let account_id = found.map_or("", |found| &found.account_id);
     let place = format!("{region} of account {account_id}");
     let seen = found.and_then(|found| found.load_balancer.as_ref());

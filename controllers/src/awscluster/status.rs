@@ -8,6 +8,7 @@ use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::core::{ApiEndpoint, Cluster};
+use capa_api::network::MachineNetwork;
 use capa_api::unsupported::{self, Found, When};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
@@ -74,7 +75,7 @@ pub(super) fn unmanaged(
             owner.spec.control_plane_endpoint.as_ref().map(|endpoint| endpoint.port),
         ),
         &facts.lookup,
-        before.network.as_ref(),
+        known(cluster, &before).as_ref(),
     );
     let identity = identity_condition(facts);
     let network_ill_for = ill_for(&before, &resolution.condition, now);
@@ -101,18 +102,21 @@ pub(super) fn unmanaged(
     };
     let held_back_for = network_ill_for.filter(|_| !provisioned);
     let next = ill_for.map_or(Next::AwaitChange, |ill_for| {
-        let turn = turn(&facts.lookup);
+        let turn = facts.lookup.turn();
         Next::Requeue(turn.unwrap_or_else(|| retry_after(ill_for, held_back_for, timing)))
     });
     (status, next)
 }
 
-/// When a lookup that our own limits deferred has its turn.
-fn turn(lookup: &Lookup) -> Option<Duration> {
-    match lookup {
-        Lookup::Failed(error) => error.retry_after,
-        _ => None,
+/// The network that was published last. Targets are those of a load balancer by its name and are known of that alone: of
+/// another generation of the spec, which may name another, they say nothing.
+fn known(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
+    let mut network = before.network.clone()?;
+    let said = find(&before.conditions, ConditionType::NetworkReady);
+    if said.is_none_or(|condition| condition.observed_generation != cluster.metadata.generation) {
+        network.control_plane_targets.clear();
     }
+    Some(network)
 }
 
 fn identity_condition(facts: &Facts) -> ConditionUpdate {

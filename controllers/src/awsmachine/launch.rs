@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capa_api::common::IdentityReference;
+use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, LaunchRecord, LaunchRequest as RecordedRequest, MachineNetworkInUse};
@@ -179,6 +179,8 @@ async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Resu
         let missing = || Problem::new(Reason::MissingField, message);
         merged.network.region.is_none().then(missing)
     });
+    let is_control_plane = meta::machine_role(&draft.machine.metadata) == MachineRole::ControlPlane;
+    let problem = problem.or_else(|| merged.pending_targets.clone().filter(|_| is_control_plane));
     match problem {
         Some(problem) => Err(Stop::Wait(network_not_ready(&problem), Next::Retry)),
         None => Ok(merged),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use capa_api::common::{ControlPlaneTarget, IdentityReference, Initialization};
+use capa_api::common::{ControlPlaneTarget, IdentityReference, Initialization, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
 use capa_api::machine::{InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse};
 use capa_api::meta;
 use capa_cloud::{Instance, Sighting};
-use capa_network::drift;
+use capa_network::{Problem, drift};
 use capa_runtime::reconcile::{Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -25,6 +25,8 @@ pub(super) struct Whereabouts {
     pub(super) region: String,
     /// The targets that its instance is, or was, registered in.
     pub(super) targets: Vec<ControlPlaneTarget>,
+    /// Why they are not known yet, where a source has them to come.
+    pending_targets: Option<Problem>,
     identity_ref: IdentityReference,
     cluster_name: String,
 }
@@ -43,6 +45,7 @@ pub(super) async fn whereabouts(
     let labelled = || meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
     let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
     let frozen = draft.status.network.clone().unwrap_or_default();
+    let mut pending_targets = None;
     let (region, identity_ref, cluster_tag, targets) = match (frozen.region, owners.cluster.as_deref()) {
         (Some(region), _) => (
             Some(region),
@@ -56,6 +59,8 @@ pub(super) async fn whereabouts(
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
                 return Ok(Err(draft.stop(update, Next::Retry)));
             }
+            let role = meta::machine_role(&draft.machine.metadata);
+            pending_targets = merged.pending_targets.filter(|_| role == MachineRole::ControlPlane);
             (
                 merged.network.region,
                 merged.network.identity_ref,
@@ -87,6 +92,7 @@ pub(super) async fn whereabouts(
                 cluster_tag,
                 region,
                 targets,
+                pending_targets,
                 identity_ref,
                 cluster_name,
             };
@@ -119,6 +125,11 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
                     ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
                     Next::AwaitChange,
                 ));
+            }
+            if let Some(problem) = &whereabouts.pending_targets {
+                // What is recovered is for life.
+                let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
+                return Ok(draft.stop(update, Next::Retry));
             }
             draft
                 .status
@@ -383,6 +394,7 @@ fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &Machine
         draft.next = Next::Requeue(rest);
         return draft;
     }
+    targets::leave(&mut draft, id, None, whereabouts);
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
     );

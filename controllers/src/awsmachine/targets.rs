@@ -1,11 +1,12 @@
 //! The load balancer targets of a control plane machine: in while its instance runs, out before it is terminated.
 
 use capa_api::common::{ControlPlaneTarget, MachineAddressType, MachineRole};
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
+use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
 use capa_api::meta;
 use capa_cloud::targets::{Group, Standing, TargetInstance, TargetState, Wish};
 use capa_cloud::{Instance, InstanceState, MachineAddress, MachineCloud};
 use capa_runtime::reconcile::Notice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Draft;
 use super::observe::Whereabouts;
@@ -89,19 +90,21 @@ pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Wherea
         InstanceState::Running => {
             let standings = stand(&draft, cloud, &target, named, Wish::Registered);
             draft.events.extend(attached(&draft, id, &standings));
-            registration(id, &standings, wrong, was_registered(&draft))
+            registration_or_kept(&draft, id, standings, &wrong)
         }
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
             cloud.forget_targets(&draft.key());
             let message = format!("instance {id} does not run: it gets traffic once it does");
-            ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message)
+            Some(ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message))
         }
         InstanceState::ShuttingDown | InstanceState::Terminated => {
-            let standings = stand(&draft, cloud, &target, named, Wish::Forgotten);
-            departure(id, &standings)
+            leave(&mut draft, id, Some(instance), whereabouts);
+            return draft;
         }
     };
-    draft.say(update);
+    if let Some(update) = update {
+        draft.say(update);
+    }
     draft
 }
 
@@ -114,11 +117,19 @@ pub(super) fn leave(draft: &mut Draft, id: &str, instance: Option<&Instance>, wh
     }
     let lives = instance
         .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
+    let cloud = whereabouts.access.cloud.as_ref();
+    if !lives && said_before(draft).is_some_and(|condition| condition.message == out(id)) {
+        // For good: AWS may have given its address to somebody else.
+        cloud.forget_targets(&draft.key());
+        return true;
+    }
     let wish = if lives { Wish::Deregistered } else { Wish::Forgotten };
     let target = target_instance(draft, id, instance);
-    let standings = stand(draft, whereabouts.access.cloud.as_ref(), &target, named, wish);
+    let standings = stand(draft, cloud, &target, named, wish);
     draft.events.extend(detached(draft, id, &standings));
-    draft.say(departure(id, &standings));
+    if let Some(update) = departure_or_kept(draft, id, &standings) {
+        draft.say(update);
+    }
     standings.iter().all(|(_, standing)| is_over(standing))
 }
 
@@ -127,30 +138,65 @@ fn is_over(standing: &Standing) -> bool {
     matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
 }
 
+/// Whether AWS has shown how the instance stands.
+fn is_read(standing: &Standing) -> bool {
+    !matches!(standing, Standing::Unknown | Standing::Unreadable(_))
+}
+
+/// What was last said of targets.
+fn said_before(draft: &Draft) -> Option<&Condition> {
+    let before = draft.machine.status.as_ref()?;
+    find(&before.conditions, ConditionType::ControlPlaneTargetsReady)
+}
+
+/// What to say of an instance that runs. A process that has just begun to follow it has read nothing yet: what was said
+/// before stands until it has, unless a group that was read stands against it.
+fn registration_or_kept(
+    draft: &Draft,
+    id: &str,
+    standings: Vec<(Group, Standing)>,
+    wrong: &[String],
+) -> Option<ConditionUpdate> {
+    let was_registered = was_registered(draft);
+    let update = registration(id, &standings, wrong, was_registered);
+    let of_all = standings.len();
+    let read: Vec<_> = standings
+        .into_iter()
+        .filter(|(_, standing)| is_read(standing))
+        .collect();
+    let is_about_to_run = [Reason::WaitingForRunning.as_str(), Reason::Deregistering.as_str()];
+    let before = said_before(draft).filter(|condition| !is_about_to_run.contains(&condition.reason.as_str()));
+    let stands = before.is_some_and(|condition| {
+        condition.status != "True" || registration(id, &read, wrong, was_registered).status == ConditionStatus::True
+    });
+    (read.len() == of_all || !stands).then_some(update)
+}
+
+/// What to say of an instance that is to be out, with the same respect for what was said before.
+fn departure_or_kept(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Option<ConditionUpdate> {
+    let is_unknown = standings.iter().any(|(_, standing)| *standing == Standing::Unknown);
+    let was_leaving = said_before(draft).is_some_and(|before| before.reason == Reason::Deregistering.as_str());
+    (!is_unknown || !was_leaving).then(|| departure(id, standings))
+}
+
 /// Whether the instance was said to be registered and healthy, or to be so no more. A target that was never healthy is on
 /// its way, as long as a node takes to boot; one that is no longer is trouble.
 fn was_registered(draft: &Draft) -> bool {
-    let before = draft.machine.status.as_ref();
-    let said = before.and_then(|status| find(&status.conditions, ConditionType::ControlPlaneTargetsReady));
-    said.is_some_and(|condition| condition.status == "True" || condition.reason == Reason::Failed.as_str())
+    said_before(draft)
+        .is_some_and(|condition| condition.status == "True" || condition.reason == Reason::Failed.as_str())
 }
 
 /// `ControlPlaneTargetsReady` of an instance that runs. The first problem gives the reason, the message names all.
-fn registration(
-    id: &str,
-    standings: &[(Group, Standing)],
-    wrong: Vec<String>,
-    was_registered: bool,
-) -> ConditionUpdate {
-    let wrong = wrong.into_iter().map(|message| (Reason::InvalidSpec, message));
+fn registration(id: &str, standings: &[(Group, Standing)], wrong: &[String], was_registered: bool) -> ConditionUpdate {
+    let wrong = wrong.iter().map(|message| (Reason::InvalidSpec, message.clone()));
     let unhealthy = if was_registered {
         Reason::Failed
     } else {
         Reason::Registering
     };
     let problems = standings.iter().filter_map(|(group, standing)| match standing {
-        Standing::Registered(health) if health.state == TargetState::Healthy => None,
-        Standing::Registered(health) => {
+        healthy if healthy.is_healthy() => None,
+        Standing::Registered { health, .. } => {
             let code = health.reason.as_ref().map(|reason| format!(": {reason}"));
             let code = code.unwrap_or_default();
             Some(match health.state {
@@ -176,7 +222,9 @@ fn registration(
             error.class.reason(),
             format!("instance {id} is not registered in {group}, it is tried again: {error}"),
         )),
-        Standing::Unknown | Standing::Registering | Standing::Leaving | Standing::Out | Standing::Overdue => {
+        Standing::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
+        Standing::Unknown => Some((Reason::Registering, unread(id, group))),
+        Standing::Registering | Standing::Leaving | Standing::Out | Standing::Overdue => {
             Some((Reason::Registering, registering(id, group)))
         }
     });
@@ -192,19 +240,18 @@ fn departure(id: &str, standings: &[(Group, Standing)]) -> ConditionUpdate {
             Reason::Failed,
             format!("{group} has not let go of instance {id} in time: it is terminated all the same"),
         )),
-        Standing::Failed(error) => Some((
+        Standing::Failed(error) | Standing::Unreadable(error) => Some((
             error.class.reason(),
             format!("instance {id} is not out of {group}, it is tried again for some minutes: {error}"),
         )),
-        Standing::Unknown | Standing::Registering | Standing::Registered(_) | Standing::Leaving => {
+        Standing::Unknown => Some((Reason::Deregistering, unread(id, group))),
+        Standing::Registering | Standing::Registered { .. } | Standing::Leaving => {
             Some((Reason::Deregistering, leaving(id, group)))
         }
     });
     let problems: Vec<(Reason, String)> = problems.collect();
-    summed_up(&problems).unwrap_or_else(|| {
-        let message = format!("instance {id} is out of its load balancer targets");
-        ConditionType::ControlPlaneTargetsReady.is_false(Reason::Deregistering, message)
-    })
+    summed_up(&problems)
+        .unwrap_or_else(|| ConditionType::ControlPlaneTargetsReady.is_false(Reason::Deregistering, out(id)))
 }
 
 fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
@@ -218,6 +265,10 @@ fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
     Some(ConditionType::ControlPlaneTargetsReady.is_false(*reason, messages.join("; ")))
 }
 
+fn unread(id: &str, group: &Group) -> String {
+    format!("whether instance {id} is registered in {group} is looked up")
+}
+
 fn registering(id: &str, group: &Group) -> String {
     format!("instance {id} is being registered in {group}")
 }
@@ -228,15 +279,18 @@ fn leaving(id: &str, group: &Group) -> String {
 
 /// Whether this was last said of targets.
 fn said(draft: &Draft, text: &str) -> bool {
-    let before = draft.machine.status.as_ref();
-    let said = before.and_then(|status| find(&status.conditions, ConditionType::ControlPlaneTargetsReady));
-    said.is_some_and(|condition| condition.message.contains(text))
+    said_before(draft).is_some_and(|condition| condition.message.contains(text))
 }
 
-/// Tells by events of registrations that took effect since they were said to be under way.
+fn out(id: &str) -> String {
+    format!("instance {id} is out of its load balancer targets")
+}
+
+/// Tells by events of registrations of ours that took effect since the instance was said not to be registered.
 fn attached(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Vec<Notice> {
     let registered = standings.iter().filter(|(group, standing)| {
-        matches!(standing, Standing::Registered(_)) && said(draft, &registering(id, group))
+        matches!(standing, Standing::Registered { by_us: true, .. })
+            && (said(draft, &registering(id, group)) || said(draft, &unread(id, group)))
     });
     let told = registered.map(|(group, _)| {
         Notice::normal(
@@ -263,7 +317,6 @@ fn detached(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Vec<Not
 
 #[cfg(test)]
 mod tests {
-    use capa_api::conditions::ConditionStatus;
     use capa_cloud::CloudError;
     use capa_cloud::targets::Health;
 
@@ -276,10 +329,11 @@ mod tests {
     }
 
     fn shows(state: TargetState, reason: Option<&str>) -> Standing {
-        Standing::Registered(Health {
-            state,
-            reason: reason.map(str::to_owned),
-        })
+        let reason = reason.map(str::to_owned);
+        Standing::Registered {
+            health: Health { state, reason },
+            by_us: false,
+        }
     }
 
     fn told(update: &ConditionUpdate) -> String {
@@ -297,7 +351,13 @@ mod tests {
         let unused = shows(TargetState::Unused, Some("Target.NotInUse"));
         let healthy = shows(TargetState::Healthy, None);
         let table = [
-            (Standing::Unknown, false, "False/Registering", "is being registered in"),
+            (Standing::Unknown, false, "False/Registering", "is looked up"),
+            (
+                Standing::Unreadable(refused.clone()),
+                false,
+                "False/Unauthorized",
+                "is looked up: ",
+            ),
             (
                 Standing::Registering,
                 true,
@@ -334,7 +394,7 @@ mod tests {
         ];
         for (standing, was_registered, expected, message) in table {
             let standings = [(group("good"), healthy.clone()), (group("api"), standing)];
-            let update = told(&registration(ID, &standings, vec![], was_registered));
+            let update = told(&registration(ID, &standings, &[], was_registered));
             assert!(update.starts_with(expected) && update.contains(message), "{update}");
         }
     }
@@ -345,7 +405,7 @@ mod tests {
             (group("one"), Standing::Registering),
             (group("two"), Standing::Unsuitable("alb".into())),
         ];
-        let update = told(&registration(ID, &standings, vec!["arn:x is wrong".to_owned()], false));
+        let update = told(&registration(ID, &standings, &["arn:x is wrong".to_owned()], false));
         assert!(update.starts_with("False/InvalidSpec: arn:x is wrong; "), "{update}");
         assert!(
             update.contains("load balancer one; ") && update.contains("load balancer two"),
@@ -358,7 +418,7 @@ mod tests {
         let refused = CloudError::answered("DeregisterTargets", "AccessDenied", "no");
         let table = [
             (Standing::Leaving, false, "False/Deregistering", "is being taken out of"),
-            (Standing::Unknown, false, "False/Deregistering", "is being taken out of"),
+            (Standing::Unknown, false, "False/Deregistering", "is looked up"),
             (
                 Standing::Failed(refused),
                 false,

@@ -12,19 +12,25 @@ use kube::{Api, ResourceExt};
 use super::machines::counts;
 use super::scenario::{OURS, REGION, Scenario, WITHIN};
 
-const MACHINES: usize = 10;
+/// One of them of the control plane, and registered with a load balancer.
+const MACHINES: usize = 11;
 
 #[tokio::test]
 async fn a_manager_that_comes_back_launches_nothing_and_writes_nothing() -> anyhow::Result<()> {
     let scenario = Scenario::new("restart").await?;
     let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
+    let balancer = scenario.balancer().await?;
+    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+    scenario.cluster_with_targets("dev", &targets).await?;
     scenario.machine_deployment("workers", "dev", 10).await?;
+    scenario.control_plane_machine("first", "dev").await?;
+    scenario.targets_say("first", "True", "Ready").await?;
     scenario.machines_ready(MACHINES).await?;
     settled(&scenario).await?;
     manager.kill().await?;
     let before = settled(&scenario).await?;
-    let mark = scenario.environment.aws().mark();
+    let aws = scenario.environment.aws();
+    let mark = aws.mark();
 
     // With real periods and no second listing: what it calls, it calls because it has started.
     let builder = scenario.environment.manager().flag("--instance-poll-interval=1h");
@@ -35,7 +41,9 @@ async fn a_manager_that_comes_back_launches_nothing_and_writes_nothing() -> anyh
             .metrics()
             .await?
             .sum("capa_instance_store_instances", &[("region", REGION)]);
-        ensure!(listed == Some(10.0), "the store has {listed:?}");
+        let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
+        ensure!(looked == 1, "no look at the targets yet");
+        ensure!(listed == Some(11.0), "the store has {listed:?}");
         let machines = names.iter().map(|name| ("awsmachine", name.as_str()));
         for (controller, name) in machines.chain([("awscluster", "dev")]) {
             ensure!(!manager.looked_at(controller, name)?.is_empty(), "no pass over {name}");
@@ -44,11 +52,18 @@ async fn a_manager_that_comes_back_launches_nothing_and_writes_nothing() -> anyh
     })
     .await?;
     assert_eq!(settled(&scenario).await?, before, "nothing was written");
-    let aws = scenario.environment.aws();
     let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-    let expected = counts(&[("DescribeInstances", 1), ("GetCallerIdentity", 1)]);
+    let expected = counts(&[
+        ("DescribeInstances", 1),
+        ("DescribeTargetGroups", 1),
+        ("DescribeTargetHealth", 1),
+        ("GetCallerIdentity", 1),
+    ]);
     assert_eq!(calls.counts().into_iter().collect::<Vec<_>>(), expected, "{calls}");
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", MACHINES)]));
+    assert_eq!(
+        scenario.mutating(),
+        counts(&[("RegisterTargets", 1), ("RunInstances", MACHINES)])
+    );
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

@@ -399,3 +399,40 @@ async fn what_the_spec_says_of_a_subnet_wins_over_its_routes() {
     let pass = scene.pass(&aws_cluster(&spec)).await;
     assert_eq!(published(&pass).subnets[0].public, Some(true));
 }
+
+#[tokio::test]
+async fn a_load_balancer_that_cannot_be_looked_up_holds_back_control_planes_alone() {
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    let scene = Scene::new();
+    scene.aws.load_balancer("api", 6443, arn);
+    scene.aws.fail_next(
+        "DescribeLoadBalancers",
+        refused("DescribeLoadBalancers", "AccessDenied"),
+    );
+    let spec = |name: &str| format!("{NETWORK}, controlPlaneLoadBalancer: {{name: {name}, loadBalancerType: nlb}}");
+    let pass = scene.pass(&aws_cluster(&spec("api"))).await;
+    assert!(pass.status().provisioned(), "workers go on");
+    assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
+    assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
+    assert!(pass.message(NETWORK_READY).contains("load balancer api could not be"));
+    let pending = Some("load balancer api".to_owned());
+    assert_eq!(published(&pass).pending_control_plane_targets, pending);
+
+    let found = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
+    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+    assert_eq!(published(&found).pending_control_plane_targets, None);
+    assert_eq!(
+        published(&found).control_plane_targets[0].target_group_arn.as_deref(),
+        Some(arn)
+    );
+
+    scene.aws.fail_next(
+        "DescribeLoadBalancers",
+        refused("DescribeLoadBalancers", "AccessDenied"),
+    );
+    let renamed = scene.edited(&found, &spec("other")).await;
+    let targets_of = |pass: &Pass| published(pass).control_plane_targets.clone();
+    assert_eq!(targets_of(&renamed), [], "they are those of another load balancer");
+    let pending = Some("load balancer other".to_owned());
+    assert_eq!(published(&renamed).pending_control_plane_targets, pending);
+}

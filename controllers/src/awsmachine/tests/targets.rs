@@ -1,7 +1,8 @@
 //! Control plane machines and their load balancer targets.
 
 use capa_api::meta::CONTROL_PLANE_LABEL;
-use capa_cloud::targets::{Group, Standing, Wish};
+use capa_cloud::CloudError;
+use capa_cloud::targets::{Group, Health, Standing, TargetState, Wish};
 
 use super::*;
 
@@ -156,6 +157,7 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     });
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.aws.take_wishes();
+    scene.aws.set_standing(Some(Standing::Leaving));
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
@@ -166,11 +168,33 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
         (id.as_str(), address.as_deref(), wish),
         (FIRST, Some("10.0.0.7"), Wish::Forgotten)
     );
-    scene.delete();
-    scene.aws.set_standing(Some(Standing::Leaving));
-    assert!(scene.pass().await.machine.is_some(), "the address is still there");
     scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
+    scene.aws.take_wishes();
+    // Whoever has the address by now keeps it.
+    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.pass().await;
+    scene.delete();
     assert!(scene.pass().await.machine.is_none());
+    assert_eq!(wished(&scene), None);
+}
+
+#[tokio::test]
+async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.aws.remove_instance(FIRST);
+    scene.kubernetes.advance(Timing::default().visibility_age * 2);
+    scene.aws.take_wishes();
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
+    let wish = scene
+        .aws
+        .take_wishes()
+        .into_iter()
+        .next_back()
+        .map(|(_, _, _, wish)| wish);
+    assert_eq!(wish, Some(Wish::Forgotten));
 }
 
 #[tokio::test]
@@ -198,4 +222,87 @@ async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources(
         pass.calls
     );
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+}
+
+#[tokio::test]
+async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
+    let scene = running(&target_group()).await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
+    for unread in [Standing::Unknown, Standing::Unreadable(throttled)] {
+        scene.aws.set_standing(Some(unread));
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(targets), "True/Ready");
+        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    }
+    scene.aws.set_standing(None);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn an_instance_that_somebody_else_has_registered_is_no_news() {
+    let scene = scene(&target_group());
+    scene.pass().await;
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.set_standing(Some(Standing::Unknown));
+    let pass = scene.pass().await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(pass.says(targets), "False/Registering");
+    scene.aws.set_standing(Some(Standing::Registered {
+        health: Health {
+            state: TargetState::Healthy,
+            reason: None,
+        },
+        by_us: false,
+    }));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_worker_does_not() {
+    let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
+    let worker = Scene::new();
+    worker.kubernetes.publish_network("dev", &pending);
+    worker.pass().await;
+    assert_eq!(worker.aws.take_wishes(), []);
+    assert!(
+        worker
+            .pass()
+            .await
+            .status()
+            .launch
+            .as_ref()
+            .unwrap()
+            .instance_id
+            .is_some()
+    );
+
+    let scene = scene("[]");
+    scene.kubernetes.publish_network("dev", &pending);
+    let pass = scene.pass().await;
+    assert!(!pass.calls.contains(&"RunInstances".to_owned()), "{:?}", pass.calls);
+    let network = ConditionType::NetworkReady;
+    assert_eq!(pass.says(network), "False/NotReady");
+    assert!(
+        pass.message(network).contains("load balancer api"),
+        "{}",
+        pass.message(network)
+    );
+    scene.kubernetes.publish_network("dev", NETWORK);
+    assert!(scene.pass().await.calls.contains(&"RunInstances".to_owned()));
+
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.pass().await;
+    scene.kubernetes.publish_network("dev", &pending);
+    scene.edit(|machine| machine.status = None);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(network), "False/NotReady");
+    assert_eq!(pass.status().network, None, "what is recovered is for life");
+    scene.delete();
+    assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
 }

@@ -45,7 +45,10 @@ impl FakeAws {
             reason: None,
         };
         let as_wanted = match wish {
-            Wish::Registered => Standing::Registered(healthy),
+            Wish::Registered => Standing::Registered {
+                health: healthy,
+                by_us: true,
+            },
             Wish::Deregistered | Wish::Forgotten => Standing::Out,
         };
         vec![state.standing.clone().unwrap_or(as_wanted); targets.len()]

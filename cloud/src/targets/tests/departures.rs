@@ -1,0 +1,120 @@
+//! How instances leave, and what is waited for meanwhile.
+
+use super::*;
+use crate::limits::Priority;
+
+#[test]
+fn an_address_that_is_out_is_let_go_for_good() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Forgotten);
+    scene.want("other", Wish::Registered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+    for _ in 0..3 {
+        scene.quiet_until(scene.now + SECOND * 600);
+        scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
+        assert_eq!(
+            scene.want("one", Wish::Forgotten),
+            Standing::Out,
+            "it is somebody else's now"
+        );
+    }
+}
+
+#[test]
+fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show() {
+    let register = Question::Register(vec![target("i-one")]);
+    let deregister = Question::Deregister(vec![target("i-one")]);
+    for answer in [
+        Ok(GroupAnswer::Done),
+        Err(CloudError::no_answer("RegisterTargets", "none")),
+    ] {
+        let is_answered = answer.is_ok();
+        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+        scene.window();
+        let call = scene.targets.begin(scene.now).expect("a registration");
+        assert_eq!(call.question, register);
+        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving, "under way");
+        scene.targets.ended(&call, answer, scene.now);
+        assert_eq!(
+            scene.want("one", Wish::Deregistered),
+            Standing::Leaving,
+            "{is_answered}"
+        );
+        scene.window();
+        scene.answer(&deregister, Ok(GroupAnswer::Done));
+        scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
+        scene.quiet_until(scene.now + SECOND * 10);
+        scene.shows(&[]);
+        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    }
+}
+
+#[test]
+fn a_registration_that_is_taken_and_does_not_show_yet_is_undone_all_the_same() {
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    scene.window();
+    scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.quiet_until(scene.now + SECOND * 10);
+    scene.shows(&[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+}
+
+#[test]
+fn five_minutes_count_from_when_the_machine_began_to_leave() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    scene.window();
+    scene.later(SECOND * 200);
+    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 3600)));
+    let left = scene.targets.next_due().expect("a look or the end");
+    assert!(left <= SECOND * 300, "{left:?}");
+    scene.now = SECOND * 300;
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue);
+}
+
+#[test]
+fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
+    for (wish, priority) in [
+        (Wish::Registered, Priority::Describe),
+        (Wish::Deregistered, Priority::Terminate),
+    ] {
+        let mut scene = Scene::new();
+        scene.want("one", wish);
+        let call = scene.targets.begin(scene.now).unwrap();
+        assert_eq!((&call.question, call.turn().priority), (&Question::Facts, priority));
+    }
+}
+
+#[test]
+fn a_group_that_cannot_be_read_is_left_alone_until_its_time_also_when_all_time_is_over() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Deregistered);
+    scene.answer(&Question::Facts, Err(refused("AccessDenied")));
+    scene.now = SECOND * 400;
+    scene.answer(&Question::Facts, Err(refused("AccessDenied")));
+    assert_eq!(scene.begin(), None);
+    assert!(scene.targets.next_due().is_some_and(|due| due > scene.now));
+}
+
+#[test]
+fn what_a_machine_no_longer_names_is_not_registered_again() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let now = scene.now;
+    let standings = scene
+        .targets
+        .want(&machine("one"), &instance("one"), &[classic()], Wish::Registered, now);
+    assert_eq!(standings, [Standing::Unknown]);
+    while let Some(call) = scene.targets.begin(scene.now + SECOND * 3600) {
+        assert_eq!(call.group, Group::Classic("api".into()));
+        let error = Err(refused("Throttling"));
+        scene.targets.ended(&call, error, scene.now + SECOND * 3600);
+    }
+}
