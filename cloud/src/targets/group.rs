@@ -250,15 +250,18 @@ impl GroupState {
     /// When the time that is waited for a member is over.
     fn wake_at(&self, timing: &Timing) -> Option<Duration> {
         self.leaving()
-            .map(|member| {
-                let drained = member
-                    .leaving_since
-                    .zip(self.delay)
-                    .map(|(since, (delay, _))| since + delay);
-                let limit = member.since + timing.drain_limit;
-                drained.map_or(limit, |drained| drained.min(limit))
+            .map(|member| match member.leaving_since {
+                Some(since) => since + self.drains_for(timing),
+                None => member.since + timing.drain_limit,
             })
             .min()
+    }
+
+    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was waited
+    /// for the call would cut connections off that the group's own delay of five minutes gives.
+    fn drains_for(&self, timing: &Timing) -> Duration {
+        let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
+        delay.min(timing.drain_limit)
     }
 
     fn standing(&self, key: &MemberKey, timing: &Timing, now: Duration) -> Standing {
@@ -310,21 +313,26 @@ impl GroupState {
                     failed().unwrap_or(Standing::Leaving)
                 }
             }
+            // Whoever stood still, or another process meanwhile, may have registered it since the last look.
+            None if self.looked_at < member.since => Standing::Leaving,
             None => Standing::Out,
             Some(_) if self.claimed(facts).contains(&target) => Standing::Out,
             // An instance that is gone has no connections that could end.
             Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
-            Some(health) if health.state == TargetState::Draining => self.drains(member, overdue, now),
+            Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
             Some(_) if overdue => Standing::Overdue,
             Some(_) => failed().unwrap_or(Standing::Leaving),
         }
     }
 
     /// How a member stands that drains. When the delay of its group is over it is drained, whatever is shown.
-    fn drains(&self, member: &Member, overdue: bool, now: Duration) -> Standing {
-        match member.leaving_since.zip(self.delay) {
-            Some((since, (delay, _))) if since + delay <= now => Standing::Out,
-            _ if overdue => Standing::Overdue,
+    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Standing {
+        let Some(since) = member.leaving_since else {
+            return Standing::Leaving;
+        };
+        match self.delay {
+            Some((delay, _)) if since + delay <= now => Standing::Out,
+            _ if since + timing.drain_limit <= now => Standing::Overdue,
             _ => Standing::Leaving,
         }
     }

@@ -66,17 +66,25 @@ fn a_registration_that_is_taken_and_does_not_show_yet_is_undone_all_the_same() {
 }
 
 #[test]
-fn five_minutes_count_from_when_the_machine_began_to_leave() {
+fn five_minutes_count_from_when_aws_began_to_take_the_target_out() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
     scene.window();
     scene.later(SECOND * 200);
     scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 3600)));
-    let left = scene.targets.next_due().expect("a look or the end");
-    assert!(left <= SECOND * 300, "{left:?}");
-    scene.now = SECOND * 300;
+    let begun = scene.now;
+    scene.now = begun + SECOND * 299;
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.now = begun + SECOND * 300;
     assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue);
+}
+
+#[test]
+fn an_instance_is_not_out_by_a_look_from_before_it_began_to_leave() {
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    scene.later(SECOND * 400);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
 }
 
 #[test]
