@@ -16,6 +16,8 @@ use capa_cloud::{
     CloudError, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, Query, RouteTable,
     SecurityGroup, Subnet, Vpc,
 };
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::convert::{self, filters};
 use crate::error::from_sdk;
@@ -40,6 +42,7 @@ pub(crate) struct Api {
     sts: aws_sdk_sts::Client,
     load_balancing: LoadBalancing,
     gate: Arc<Gate>,
+    leads_until: Option<watch::Receiver<Option<Instant>>>,
     controller: &'static str,
 }
 
@@ -50,7 +53,11 @@ struct Page<T> {
 
 impl Api {
     /// Clients on behalf of nobody yet.
-    pub(crate) fn new(clients: Clients, gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(
+        clients: Clients,
+        gate: Arc<Gate>,
+        leads_until: Option<watch::Receiver<Option<Instant>>>,
+    ) -> Self {
         let Clients {
             ec2,
             sts,
@@ -61,6 +68,7 @@ impl Api {
             sts,
             load_balancing,
             gate,
+            leads_until,
             controller: "",
         }
     }
@@ -93,6 +101,13 @@ impl Api {
     /// Whose calls these are, as far as turns are kept for them.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Whether this process leads for certain.
+    pub(crate) fn leads(&self) -> bool {
+        let leads =
+            |until: &watch::Receiver<Option<Instant>>| until.borrow().is_some_and(|until| Instant::now() < until);
+        self.leads_until.as_ref().is_none_or(leads)
     }
 
     /// The clients for load balancers.

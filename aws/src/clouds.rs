@@ -18,6 +18,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use secrecy::SecretString;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
@@ -45,6 +46,9 @@ pub struct Options {
     /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
+    /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing is
+    /// registered with a load balancer: what a process that stood still knows of machines may be long past.
+    pub leads_until: Option<watch::Receiver<Option<Instant>>>,
 }
 
 /// A long-lived access key. `Debug` does not show the secret.
@@ -74,6 +78,7 @@ pub struct Clouds {
 struct Inner {
     setup: Setup,
     limits: Arc<Limits>,
+    leads_until: Option<watch::Receiver<Option<Instant>>>,
     shared: Arc<Shared>,
     clients: Mutex<HashMap<(String, String), Arc<Client>>>,
 }
@@ -101,6 +106,7 @@ impl Clouds {
         let inner = Arc::new(Inner {
             setup,
             limits: Arc::new(limits),
+            leads_until: options.leads_until,
             shared: Arc::new(shared),
             clients: Mutex::default(),
         });
@@ -142,7 +148,10 @@ impl Clouds {
         let client = clients.entry(key).or_insert_with(|| {
             let (of_identity, replacements) = self.inner.setup.clients(&identity.source, region, &identity.key);
             let gate = Arc::new(Gate::new(self.inner.limits.clone(), &identity.key, region));
-            let (api, shared) = (Api::new(of_identity, gate), self.inner.shared.clone());
+            let (api, shared) = (
+                Api::new(of_identity, gate, self.inner.leads_until.clone()),
+                self.inner.shared.clone(),
+            );
             Arc::new(Client::new(region, api, replacements, shared))
         });
         client.touch();

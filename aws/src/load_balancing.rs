@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_elasticloadbalancing as classic;
 use aws_sdk_elasticloadbalancingv2 as elbv2;
+use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
 use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnum};
 use capa_cloud::limits::{Caller, Priority, Turn};
 use capa_cloud::targets::{
@@ -28,9 +29,13 @@ pub(crate) struct LoadBalancing {
 }
 
 impl Api {
-    /// Makes a call about targets, which waits for its turn.
+    /// Makes a call about targets, which waits for its turn. A registration is made by whoever leads for certain, and the
+    /// SDK does not repeat it: after a while it may be wrong, and nobody would undo it.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let permit = self.gate().wait(&call.turn()).await;
+        if matches!(call.question, Question::Register(_)) && !self.leads() {
+            return Err(CloudError::not_leading(permit.action));
+        }
         match &call.group {
             Group::TargetGroup(arn) => self.target_group_call(permit, arn, &call.question).await,
             Group::Classic(name) => self.classic_call(permit, name, &call.question).await,
@@ -48,8 +53,10 @@ impl Api {
             Question::Health => self.target_health(permit, arn).await.map(GroupAnswer::Health),
             Question::Delay => self.deregistration_delay(permit, arn).await.map(GroupAnswer::Delay),
             Question::Register(targets) => {
+                let once = elbv2::config::Config::builder().retry_config(RetryConfig::disabled());
                 let request = self.load_balancing().version_2.register_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
+                let request = request.customize().config_override(once);
                 self.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
             Question::Deregister(targets) => {
@@ -136,8 +143,10 @@ impl Api {
                 Ok(GroupAnswer::Delay(seconds.map_or(USUAL_DELAY, Duration::from_secs)))
             }
             Question::Register(targets) => {
+                let once = classic::config::Config::builder().retry_config(RetryConfig::disabled());
                 let request = client.register_instances_with_load_balancer().load_balancer_name(name);
                 let request = request.set_instances(Some(instances(targets)));
+                let request = request.customize().config_override(once);
                 self.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
             Question::Deregister(targets) => {

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) access_key: &'static str,
     /// How often it was another one than before.
     pub(crate) replacements: u64,
+    /// Another process has taken the lease, and this one has yet to end.
+    pub(crate) overtaken: bool,
 }
 
 impl Manager {
@@ -67,6 +69,7 @@ impl Manager {
             clouds: Clouds::default(),
             access_key,
             replacements: 0,
+            overtaken: false,
         };
         Self {
             state: Arc::new(Mutex::new(state)),

@@ -475,6 +475,9 @@ impl World {
             self.push(after(now, moment), event);
         }
         if self.leader != Some(process) {
+            if let Some(process) = self.processes.get(&process) {
+                process.manager.state().overtaken = true;
+            }
             let grace = Duration::from_millis(self.random.u64(0..3_000));
             self.push(after(now, grace), Event::End(process));
         }

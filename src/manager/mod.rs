@@ -54,11 +54,18 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     info!(%server, "connected to the management cluster");
     let mut registry = Registry::default();
     let runtime = Runtime::new(client.clone(), "capa-rs", &mut registry);
+    let election = if flags.leader_elect {
+        let settings = lease_settings(&flags);
+        Some(LeaderElection::new(client.clone(), settings, &runtime.metrics)?)
+    } else {
+        None
+    };
     let options = capa_aws::Options {
         service_endpoints: flags.service_endpoints.clone(),
         timing: flags.timing(),
         shares: flags.rate_shares(),
         controller_key,
+        leads_until: election.as_ref().map(LeaderElection::leads_until),
     };
     let clouds = Clouds::new(options, &mut registry).await;
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
@@ -78,15 +85,6 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
         clouds: clouds.clone(),
         strays,
         flags: flags.clone(),
-    };
-    let election = if flags.leader_elect {
-        Some(LeaderElection::new(
-            client,
-            lease_settings(&flags),
-            &controllers.runtime.metrics,
-        )?)
-    } else {
-        None
     };
     let leading = lead(election, controllers, tasks.stop());
     tasks.spawn("controllers", leading);

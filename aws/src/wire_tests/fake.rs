@@ -8,7 +8,9 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use capa_cloud::{CloudError, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::sync::lock;
 use crate::{AccessKey, Clouds, Options, actions};
@@ -106,17 +108,26 @@ impl Fake {
     }
 
     pub(super) async fn clouds_and_metrics(&self) -> (Clouds, Registry) {
-        clouds(&self.url, &self.url, fast()).await
+        clouds(options(&self.url, &self.url, fast())).await
     }
 
     /// Clouds with AWS's own timing.
     pub(super) async fn clouds_in_real_time(&self) -> (Clouds, Registry) {
-        clouds(&self.url, &self.url, Timing::default()).await
+        clouds(options(&self.url, &self.url, Timing::default())).await
     }
 
     /// Clouds whose STS does not exist.
     pub(super) async fn clouds_without_sts(&self) -> Clouds {
-        clouds(&self.url, "http://127.0.0.1:1", fast()).await.0
+        clouds(options(&self.url, "http://127.0.0.1:1", fast())).await.0
+    }
+
+    /// Clouds of a process that leads until then.
+    pub(super) async fn clouds_leading(&self, until: watch::Receiver<Option<Instant>>) -> Clouds {
+        let options = Options {
+            leads_until: Some(until),
+            ..options(&self.url, &self.url, fast())
+        };
+        clouds(options).await.0
     }
 }
 
@@ -125,9 +136,8 @@ fn fast() -> Timing {
     Timing::default().divided_by(100)
 }
 
-async fn clouds(ec2: &str, sts: &str, timing: Timing) -> (Clouds, Registry) {
-    let mut registry = Registry::default();
-    let options = Options {
+fn options(ec2: &str, sts: &str, timing: Timing) -> Options {
+    Options {
         service_endpoints: format!("{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts}")
             .parse()
             .unwrap(),
@@ -137,7 +147,11 @@ async fn clouds(ec2: &str, sts: &str, timing: Timing) -> (Clouds, Registry) {
             secret: "controller-secret".to_owned().into(),
         }),
         ..Options::default()
-    };
+    }
+}
+
+async fn clouds(options: Options) -> (Clouds, Registry) {
+    let mut registry = Registry::default();
     (Clouds::new(options, &mut registry).await, registry)
 }
 

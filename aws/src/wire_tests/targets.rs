@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, MachineClouds};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, machine, sts_error};
 use crate::sync::lock;
@@ -133,6 +136,32 @@ async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
         assert_eq!(told, ["api", "i-1"], "{action}");
     }
     assert!(fake.calls_of("DescribeTargetGroups").is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_may_lead_no_more_registers_nothing_and_still_takes_out() {
+    let registered = Arc::new(AtomicBool::new(false));
+    let served = registered.clone();
+    let fake = Fake::start(move |call| serve(&served, call)).await;
+    let until = watch::Sender::new(Some(Instant::now()));
+    let clouds = fake.clouds_leading(until.subscribe()).await;
+    let machines = clouds.machines(&identity("A"), REGION);
+    let stands = |wish| {
+        machines
+            .targets(&machine("one"), &instance(), &[target()], wish)
+            .remove(0)
+    };
+    eventually(
+        "the registration is not made",
+        || matches!(stands(Wish::Registered), Standing::Failed(error) if error.message.contains("another process")),
+    )
+    .await;
+    registered.store(true, Ordering::SeqCst);
+    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
+    assert!(fake.calls_of("RegisterTargets").is_empty());
+    assert_eq!(fake.calls_of("DeregisterTargets").len(), 1);
+    until.send_replace(Some(Instant::now() + Duration::from_mins(1)));
+    eventually("the target is in", || stands(Wish::Registered).is_healthy()).await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::gauge::Gauge;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -115,6 +116,7 @@ pub struct LeaderElection {
     leases: Api<Lease>,
     settings: LeaseSettings,
     leading: Gauge,
+    leads_until: watch::Sender<Option<Instant>>,
 }
 
 /// The result of trying to take a Lease.
@@ -153,7 +155,14 @@ impl LeaderElection {
             leases: Api::namespaced(client, &settings.namespace),
             settings,
             leading,
+            leads_until: watch::Sender::new(None),
         })
+    }
+
+    /// Until when this process leads for certain; none while it does not. A process that stood still goes on before it knows that
+    /// another leads: what must not be done then is done only before this moment.
+    pub fn leads_until(&self) -> watch::Receiver<Option<Instant>> {
+        self.leads_until.subscribe()
     }
 
     /// Waits for the Lease, does `work` while holding it, and gives it up when `work` has ended well, so that the next process need not
@@ -173,12 +182,14 @@ impl LeaderElection {
         let (mut lease, renewed) = claim;
         info!(lease = self.settings.name, identity = self.settings.identity, "leading");
         self.leading.set(1);
+        self.renewed(renewed);
         let result = tokio::select! {
             biased;
             lost = self.hold(&mut lease, renewed) => Err(lost.into()),
             result = work() => result,
         };
         self.leading.set(0);
+        self.leads_until.send_replace(None);
         if result.is_ok() {
             self.release(&lease).await;
         }
@@ -232,7 +243,10 @@ impl LeaderElection {
         loop {
             sleep(*retry_period).await;
             match timeout_at(renewed + *renew_deadline, self.renew(lease)).await {
-                Ok(Ok(started)) => renewed = started,
+                Ok(Ok(started)) => {
+                    renewed = started;
+                    self.renewed(renewed);
+                }
                 Ok(Err(holder)) => {
                     return LeaseError::Taken {
                         name: name.clone(),
@@ -247,6 +261,10 @@ impl LeaderElection {
                 }
             }
         }
+    }
+
+    fn renewed(&self, at: Instant) {
+        self.leads_until.send_replace(Some(at + self.settings.renew_deadline));
     }
 
     /// Renews once, however many tries that takes. Returns when the request was sent that succeeded, or who holds the Lease instead of us.

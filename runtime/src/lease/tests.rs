@@ -176,6 +176,25 @@ async fn a_lease_that_cannot_be_renewed_is_lost_before_others_may_take_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_knows_until_when_it_leads_and_renewals_move_that() {
+    let server = FakeServer::default();
+    let (election, _) = candidate(&server, "me");
+    let until = election.leads_until();
+    assert_eq!(*until.borrow(), None, "it does not lead yet");
+    let leader = start(election);
+    eventually("leadership", || leader.works()).await;
+    let first = until.borrow().unwrap();
+    assert!(Instant::now() < first && first <= Instant::now() + Duration::from_secs(10));
+    eventually("a renewal", || until.borrow().is_some_and(|until| first < until)).await;
+    server.set_fault("PUT", Some(Fault::Hang));
+    let last = until.borrow().unwrap();
+    tokio::time::sleep_until(last - Duration::from_millis(1)).await;
+    assert_eq!(*until.borrow(), Some(last), "what is not renewed is not moved");
+    leader.task.await.unwrap().unwrap_err();
+    assert_eq!(*until.borrow(), None, "it leads no more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_outage_and_a_foreign_edit_do_not_end_leadership() {
     let server = FakeServer::default();
     let (election, _) = candidate(&server, "me");

@@ -7,6 +7,9 @@ use super::CloudClient;
 
 impl CloudClient {
     pub(super) async fn group_call(&self, call: GroupCall) -> Result<GroupAnswer, CloudError> {
+        if matches!(call.question, Question::Register(_)) && self.manager.state().overtaken {
+            return Err(CloudError::not_leading(call.action()));
+        }
         let writes = matches!(call.question, Question::Register(_) | Question::Deregister(_));
         let about = match &call.question {
             Question::Register(targets) | Question::Deregister(targets) => {
