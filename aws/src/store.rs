@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::store::{Batch, Call, Loss, Report, Store};
-use capa_cloud::targets::{GroupAnswer, GroupCall};
+use capa_cloud::targets::{GroupAnswer, GroupCall, GroupReport};
 use capa_cloud::{CloudError, Instance, InstanceState, MachineKey, Query, Timing};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -204,7 +204,9 @@ async fn run(follower: &Follower, aws: &Arc<dyn StoreCalls>, timing: Timing, reg
                 Ended::Termination(batch, answer) => follower.act(|store| store.terminated(batch, answer)),
                 Ended::Targets(call, answer) => {
                     let now = follower.now();
-                    follower.act(|store| store.target_call_ended(&call, answer, now));
+                    if let Some(report) = follower.act(|store| store.target_call_ended(&call, answer, now)) {
+                        report_group(region, &report);
+                    }
                 }
             },
             () = tokio::time::sleep_until(due.unwrap_or(follower.origin)), if due.is_some() => {}
@@ -233,6 +235,15 @@ async fn perform(aws: &dyn StoreCalls, call: &Call, pause: Duration) -> Result<V
         }
         token = page.next;
         tokio::time::sleep(pause).await;
+    }
+}
+
+fn report_group(region: &str, report: &GroupReport) {
+    match report {
+        GroupReport::Failing(group, error) => {
+            tracing::warn!(%region, %group, %error, "load balancer targets cannot be read");
+        }
+        GroupReport::Recovered(group) => tracing::info!(%region, %group, "load balancer targets can be read again"),
     }
 }
 

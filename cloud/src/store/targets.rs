@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use super::Store;
-use crate::targets::{GroupAnswer, GroupCall, Standing, TargetInstance, Wish};
+use crate::targets::{GroupAnswer, GroupCall, GroupReport, Standing, TargetInstance, Wish};
 use crate::{CloudError, MachineKey};
 
 impl Store {
@@ -31,8 +31,13 @@ impl Store {
         self.targets.begin(now)
     }
 
-    /// The answer to a call about targets.
-    pub fn target_call_ended(&mut self, call: &GroupCall, answer: Result<GroupAnswer, CloudError>, now: Duration) {
-        self.targets.ended(call, answer, now);
+    /// The answer to a call about targets, and what is to be logged of it.
+    pub fn target_call_ended(
+        &mut self,
+        call: &GroupCall,
+        answer: Result<GroupAnswer, CloudError>,
+        now: Duration,
+    ) -> Option<GroupReport> {
+        self.targets.ended(call, answer, now)
     }
 }

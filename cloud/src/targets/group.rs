@@ -1,11 +1,14 @@
 //! What is known of one group, and what is to be asked of it next.
 
+mod standing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::member::{Member, Registration};
 use super::model::{
-    Group, GroupAnswer, GroupFacts, Health, Question, Standing, Target, TargetInstance, TargetKind, TargetState, Wish,
+    Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, Standing, Target, TargetInstance,
+    TargetKind, TargetState, Wish,
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
@@ -19,14 +22,21 @@ type MemberKey = (MachineKey, String, Option<i32>);
 pub(super) struct GroupState {
     facts: Option<GroupFacts>,
     seen: Option<BTreeMap<Target, Health>>,
+    /// When the last look began that was answered.
     looked_at: Duration,
+    /// When AWS took the last write.
+    wrote_at: Duration,
+    /// When the call began that is under way, or was the last one.
+    asked_at: Duration,
     delay: Option<(Duration, Duration)>,
     members: BTreeMap<MemberKey, Member>,
     /// A call is under way.
     pub(super) busy: bool,
-    /// What AWS said to the last read.
-    failure: Option<CloudError>,
+    /// What AWS refused, and when the call began, until a read is answered again.
+    failure: Option<(CloudError, Duration)>,
     failures: u32,
+    /// Since when it could not be looked at.
+    failing_since: Option<Duration>,
     /// No read before.
     not_before: Duration,
     /// Until then what is not as it is wished is looked at often.
@@ -48,11 +58,14 @@ impl GroupState {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,
             looked_at: Duration::ZERO,
+            wrote_at: Duration::ZERO,
+            asked_at: Duration::ZERO,
             delay: None,
             members: BTreeMap::new(),
             busy: false,
             failure: None,
             failures: 0,
+            failing_since: None,
             not_before: Duration::ZERO,
             settles_until: Duration::ZERO,
             open_since: None,
@@ -122,6 +135,9 @@ impl GroupState {
         }
         let question = self.next(timing, now);
         self.busy = question.is_some();
+        if self.busy {
+            self.asked_at = now;
+        }
         if let (Some(Question::Register(targets)), Some(facts)) = (&question, &self.facts) {
             for member in self.members.values_mut().filter(|member| !member.is_leaving()) {
                 if member.target(facts).is_some_and(|target| targets.contains(&target)) {
@@ -179,7 +195,7 @@ impl GroupState {
         } else {
             timing.target_interval
         };
-        (self.looked_at + interval).max(self.not_before)
+        (self.looked_at.max(self.wrote_at) + interval).max(self.not_before)
     }
 
     /// The writes that are wanted, each with the time it may not be made before.
@@ -257,83 +273,19 @@ impl GroupState {
             .min()
     }
 
-    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was waited
-    /// for the call would cut connections off that the group's own delay of five minutes gives.
-    fn drains_for(&self, timing: &Timing) -> Duration {
-        let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
-        delay.min(timing.drain_limit)
-    }
-
-    fn standing(&self, key: &MemberKey, timing: &Timing, now: Duration) -> Standing {
-        let Some(member) = self.members.get(key) else {
-            return Standing::Unknown;
-        };
-        let overdue = member.is_leaving() && member.since + timing.drain_limit <= now;
-        let unread = || match &self.failure {
-            // Nothing is registered with what does not exist.
-            Some(error) if member.is_leaving() && matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid) => {
-                Standing::Out
+    /// What an answer has to say to the log.
+    pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
+        let is_look = matches!(call.question, Question::Facts | Question::Health);
+        match answer {
+            Err(error)
+                if is_look
+                    && (self.failing_since.is_none()
+                        || self.failure.as_ref().is_none_or(|(before, _)| before != error)) =>
+            {
+                Some(GroupReport::Failing(call.group.clone(), error.clone()))
             }
-            _ if overdue => Standing::Overdue,
-            Some(error) if matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid) => {
-                Standing::Failed(error.clone())
-            }
-            Some(error) => Standing::Unreadable(error.clone()),
-            None => Standing::Unknown,
-        };
-        let Some(facts) = &self.facts else {
-            return unread();
-        };
-        let Some(target) = member.target(facts) else {
-            return match &facts.kind {
-                _ if member.is_leaving() => Standing::Out,
-                TargetKind::Other(kind) => Standing::Unsuitable(kind.clone()),
-                TargetKind::Instance | TargetKind::Address => Standing::Unknown,
-            };
-        };
-        let Some(seen) = &self.seen else {
-            return unread();
-        };
-        let failed = || member.failure.clone().map(Standing::Failed);
-        let health = seen.get(&target);
-        if !member.is_leaving() {
-            return match health {
-                Some(health) if health.state != TargetState::Draining => Standing::Registered {
-                    health: health.clone(),
-                    by_us: matches!(member.registration, Registration::Taken(_)),
-                },
-                _ => failed().unwrap_or(Standing::Registering),
-            };
-        }
-        match health {
-            None if member.may_appear(timing, now) && !self.claimed(facts).contains(&target) => {
-                if overdue {
-                    Standing::Overdue
-                } else {
-                    failed().unwrap_or(Standing::Leaving)
-                }
-            }
-            // Whoever stood still, or another process meanwhile, may have registered it since the last look.
-            None if self.looked_at < member.since => Standing::Leaving,
-            None => Standing::Out,
-            Some(_) if self.claimed(facts).contains(&target) => Standing::Out,
-            // An instance that is gone has no connections that could end.
-            Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
-            Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
-            Some(_) if overdue => Standing::Overdue,
-            Some(_) => failed().unwrap_or(Standing::Leaving),
-        }
-    }
-
-    /// How a member stands that drains. When the delay of its group is over it is drained, whatever is shown.
-    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Standing {
-        let Some(since) = member.leaving_since else {
-            return Standing::Leaving;
-        };
-        match self.delay {
-            Some((delay, _)) if since + delay <= now => Standing::Out,
-            _ if since + timing.drain_limit <= now => Standing::Overdue,
-            _ => Standing::Leaving,
+            Ok(_) if is_look && self.failing_since.is_some() => Some(GroupReport::Recovered(call.group.clone())),
+            _ => None,
         }
     }
 
@@ -361,13 +313,19 @@ impl GroupState {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
                 }
+                if *question != Question::Delay {
+                    self.failing_since.get_or_insert(now);
+                }
                 self.not_before = now + backoff(self.failures, timing);
                 self.failures = self.failures.saturating_add(1);
-                self.failure = Some(error);
+                self.failure = Some((error, self.asked_at));
             }
             (_, Ok(answer)) => {
                 self.failure = None;
                 self.failures = 0;
+                if *question != Question::Delay {
+                    self.failing_since = None;
+                }
                 self.not_before = now;
                 self.learn(answer, now);
             }
@@ -380,7 +338,7 @@ impl GroupState {
             GroupAnswer::Facts(facts) => self.facts = Some(facts),
             GroupAnswer::Delay(delay) => self.delay = Some((delay, now)),
             GroupAnswer::Health(seen) => {
-                self.looked_at = now;
+                self.looked_at = self.asked_at;
                 self.seen = Some(seen.into_iter().collect());
                 self.note_shown(now);
             }
@@ -446,7 +404,7 @@ impl GroupState {
             && error.class == ErrorClass::NotFound
         {
             self.seen = None;
-            self.failure = Some(error.clone());
+            self.failure = Some((error.clone(), self.asked_at));
             self.not_before = now + backoff(self.failures, timing);
             self.failures = self.failures.saturating_add(1);
         }
@@ -476,7 +434,7 @@ impl GroupState {
             let seen = self.seen.get_or_insert_default();
             let health = Health { state, reason: None };
             seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));
-            self.looked_at = now;
+            self.wrote_at = now;
             self.settles_until = now + timing.target_settling;
         }
     }

@@ -68,12 +68,13 @@ impl Member {
             self.wish = wish;
             if leaves != self.is_leaving() {
                 self.is_done = false;
-                self.since = now;
                 self.leaving_since = None;
-                self.failure = None;
-                self.failures = 0;
-                self.not_before = now;
             }
+            // Also where the instance is gone while it was to be out: what AWS refused until then it may take by now.
+            self.since = now;
+            self.failure = None;
+            self.failures = 0;
+            self.not_before = now;
         }
         renewed
     }
@@ -81,6 +82,11 @@ impl Member {
     /// Whether it is to be out.
     pub(super) fn is_leaving(&self) -> bool {
         self.wish != Wish::Registered
+    }
+
+    /// Whether it is not waited for any longer.
+    pub(super) fn is_overdue(&self, timing: &Timing, now: Duration) -> bool {
+        self.is_leaving() && self.since + timing.drain_limit <= now
     }
 
     /// The target that it is in its group; none where it cannot be one.

@@ -19,8 +19,8 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 use group::GroupState;
 pub use model::{
-    Group, GroupAnswer, GroupCall, GroupFacts, Health, Question, Standing, Target, TargetInstance, TargetKind,
-    TargetState, Wish,
+    Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, Standing, Target, TargetInstance,
+    TargetKind, TargetState, Wish,
 };
 
 use crate::{CloudError, MachineKey, Timing};
@@ -110,16 +110,21 @@ impl Targets {
         idle.filter_map(|state| state.due).min()
     }
 
-    /// The answer to a call.
-    pub fn ended(&mut self, call: &GroupCall, answer: Result<GroupAnswer, CloudError>, now: Duration) {
-        let Some(state) = self.groups.get_mut(&call.group) else {
-            return;
-        };
+    /// The answer to a call, and what is to be logged of it.
+    pub fn ended(
+        &mut self,
+        call: &GroupCall,
+        answer: Result<GroupAnswer, CloudError>,
+        now: Duration,
+    ) -> Option<GroupReport> {
+        let state = self.groups.get_mut(&call.group)?;
+        let report = state.report(call, &answer);
         state.ended(&call.question, answer, &self.timing, now);
         self.woken.extend(state.news(&self.timing, now));
         if state.is_empty() {
             self.groups.remove(&call.group);
         }
+        report
     }
 
     /// The machines to wake since the last call of this function.

@@ -121,6 +121,8 @@ pub enum Standing {
     Unreadable(CloudError),
     /// It is about to be registered.
     Registering,
+    /// AWS has not shown the group for as long as it is looked at once, and not because it was asked too often.
+    Stale(CloudError),
     /// It is registered.
     Registered {
         /// How it is.
@@ -145,6 +147,15 @@ impl Standing {
     pub fn is_healthy(&self) -> bool {
         matches!(self, Self::Registered { health, .. } if health.state == TargetState::Healthy)
     }
+}
+
+/// Something about reading a group that is to be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupReport {
+    /// Reads of the group began to fail, or fail with another error than before.
+    Failing(Group, CloudError),
+    /// They work again.
+    Recovered(Group),
 }
 
 /// A call about a group. Its answer goes to [`super::Targets::ended`].

@@ -223,6 +223,10 @@ fn registration(id: &str, standings: &[(Group, Standing)], wrong: &[String], was
             format!("instance {id} is not registered in {group}, it is tried again: {error}"),
         )),
         Standing::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
+        Standing::Stale(error) => Some((
+            error.class.reason(),
+            format!("how instance {id} stands in {group} is not known any more, it is looked at again: {error}"),
+        )),
         Standing::Unknown => Some((Reason::Registering, unread(id, group))),
         Standing::Registering | Standing::Leaving | Standing::Out | Standing::Overdue => {
             Some((Reason::Registering, registering(id, group)))
@@ -240,7 +244,7 @@ fn departure(id: &str, standings: &[(Group, Standing)]) -> ConditionUpdate {
             Reason::Failed,
             format!("{group} has not let go of instance {id} in time: it is terminated all the same"),
         )),
-        Standing::Failed(error) | Standing::Unreadable(error) => Some((
+        Standing::Failed(error) | Standing::Unreadable(error) | Standing::Stale(error) => Some((
             error.class.reason(),
             format!("instance {id} is not out of {group}, it is tried again for some minutes: {error}"),
         )),
@@ -352,6 +356,12 @@ mod tests {
         let healthy = shows(TargetState::Healthy, None);
         let table = [
             (Standing::Unknown, false, "False/Registering", "is looked up"),
+            (
+                Standing::Stale(refused.clone()),
+                true,
+                "False/Unauthorized",
+                "is not known any more",
+            ),
             (
                 Standing::Unreadable(refused.clone()),
                 false,

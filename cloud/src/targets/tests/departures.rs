@@ -126,3 +126,59 @@ fn what_a_machine_no_longer_names_is_not_registered_again() {
         scene.targets.ended(&call, error, scene.now + SECOND * 3600);
     }
 }
+
+#[test]
+fn what_was_refused_before_an_instance_began_to_leave_says_nothing_of_it() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Registered);
+    scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
+    scene.later(SECOND * 400);
+    assert!(matches!(scene.want("one", Wish::Deregistered), Standing::Unreadable(_)));
+    scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}
+
+#[test]
+fn a_look_that_was_under_way_when_an_instance_began_to_leave_proves_nothing() {
+    let mut scene = Scene::new();
+    scene.want("one", Wish::Registered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    let look = scene.targets.begin(scene.now).expect("a look");
+    scene.later(SECOND);
+    scene.want("one", Wish::Deregistered);
+    let nothing = Ok(GroupAnswer::Health(Vec::new()));
+    scene.targets.ended(&look, nothing, scene.now);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+}
+
+#[test]
+fn what_is_written_of_one_instance_is_no_look_at_another() {
+    let seen = [("10.0.0.5", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Address, "other", Wish::Registered, &seen);
+    scene.later(SECOND * 5);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.want("other", Wish::Deregistered);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("10.0.0.5")]), Ok(GroupAnswer::Done));
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+}
+
+#[test]
+fn an_address_that_could_not_be_taken_out_in_time_is_tried_again_once_the_instance_is_gone() {
+    let seen = [("10.0.0.3", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Address, "one", Wish::Deregistered, &seen);
+    let deregister = Question::Deregister(vec![target("10.0.0.3")]);
+    scene.window();
+    scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
+    scene.later(SECOND * 300);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue);
+    assert_eq!(
+        scene.want("one", Wish::Forgotten),
+        Standing::Leaving,
+        "its time begins anew"
+    );
+    scene.shows(&seen);
+    scene.window();
+    scene.answer(&deregister, Ok(GroupAnswer::Done));
+    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+}
