@@ -262,6 +262,7 @@ impl MachineCloud for MachineClient {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, replaced) = self.client.account_id(&self.api).await?;
         *lock(&self.account_at) = Some(replaced);
+        self.follower.with(|store| store.belongs_to(&account));
         Ok(account)
     }
 

@@ -193,10 +193,9 @@ impl Aws {
             !machine.is_some_and(|machine| unknown.contains(machine))
         });
         let ids: Vec<String> = of_known.map(|(id, _)| id).collect();
-        let left = ids.into_iter().filter(|id| {
-            let traffic = self.region().traffic_of(now, id);
-            traffic.iter().any(|(_, deregistered, _)| deregistered.is_none())
-        });
+        let left = ids
+            .into_iter()
+            .filter(|id| !self.region().registered_in(now, id).is_empty());
         left.collect()
     }
 

@@ -371,7 +371,10 @@ impl CloudClient {
 #[async_trait]
 impl MachineCloud for CloudClient {
     async fn account_id(&self) -> Result<String, CloudError> {
-        self.account().await
+        let account = self.account().await?;
+        let mut state = self.manager.state();
+        state.clouds.client(&self.key).store.belongs_to(&account);
+        Ok(account)
     }
 
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {

@@ -348,7 +348,8 @@ fn deleted(world: &mut World) {
     if !leaked.is_empty() {
         world.invariants.violate(now, format!("leaked: {}", leaked.join(", ")));
     }
-    let unknown = world.invariants.unknown.clone();
+    let invariants = &world.invariants;
+    let unknown = invariants.unknown.union(&invariants.addresses_lost).cloned().collect();
     let left = world.outside.aws.targets_left(now, &unknown);
     if !left.is_empty() {
         let text = format!("leaked: {} in load balancers", left.join(", "));

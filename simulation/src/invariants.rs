@@ -28,6 +28,9 @@ pub(crate) struct Invariants {
     published: BTreeMap<String, String>,
     /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
     pub(crate) unknown: BTreeSet<String>,
+    /// Machines whose statuses were lost with the addresses of their instances, and have not shown them since: what has
+    /// ended shows none.
+    pub(crate) addresses_lost: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
     pub(crate) backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
@@ -50,6 +53,11 @@ impl Invariants {
         self.asked.clear();
     }
 
+    /// A machine's status is about to be lost, or to become an older one.
+    pub(crate) fn loses_status(&mut self, name: &str) {
+        self.addresses_lost.insert(machine_key(name));
+    }
+
     /// A change of an object.
     pub(crate) fn changed(&mut self, change: &Change, outside: &Outside) {
         match change {
@@ -64,6 +72,10 @@ impl Invariants {
         let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
         if let Some(request) = launch.and_then(|launch| launch.request.as_ref()) {
             self.recorded.insert(request.client_token.clone());
+        }
+        let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
+        if !addresses.unwrap_or_default().is_empty() {
+            self.addresses_lost.remove(&machine_key(&machine.name_any()));
         }
         self.said_to_be_gone(machine, outside);
         let uid = machine.metadata.uid.clone().unwrap_or_default();

@@ -214,6 +214,7 @@ fn give_up(server: &mut Server) {
 }
 
 fn lose_status(world: &mut World, number: usize) {
+    world.invariants.loses_status(&machine_name(number));
     let lose = |machine: &mut AWSMachine| machine.status = None;
     world.outside.server.edit(&machine_name(number), lose);
 }
@@ -239,6 +240,7 @@ fn move_machines(world: &mut World) {
     }
     world.invariants.objects_move = true;
     for machine in machines {
+        world.invariants.loses_status(&machine.name_any());
         let mut moved = AWSMachine::clone(&machine);
         moved.status = None;
         server.replace(&machine, moved);
@@ -251,6 +253,9 @@ fn restore(world: &mut World) {
     let Some(snapshot) = world.snapshot.clone() else { return };
     world.invariants.backup_is_restored = true;
     world.invariants.forget_what_was_recorded();
+    for name in snapshot.aws_machines.keys() {
+        world.invariants.loses_status(name);
+    }
     world.outside.server.restore(&snapshot);
     world.settle(Duration::ZERO);
     world.invariants.backup_is_restored = false;

@@ -79,6 +79,14 @@ impl Region {
         traffic
     }
 
+    /// The groups that an instance, or what was its address, is registered with and does not leave.
+    pub fn registered_in(&mut self, now: Timestamp, id: &str) -> Vec<Group> {
+        self.let_go(now);
+        let traffic = self.traffic_of(now, id).into_iter();
+        let stays = traffic.filter(|(_, deregistered, _)| deregistered.is_none());
+        stays.map(|(group, ..)| group).collect()
+    }
+
     pub(super) fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         self.let_go(now);
         let missing = || {

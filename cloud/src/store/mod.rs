@@ -109,6 +109,9 @@ pub struct Store {
     /// How often the credentials have been replaced, and when that was noticed last.
     credentials: u64,
     proofs_since: Epoch,
+    /// Whose account it is, as far as it is known, and since when.
+    account: Option<String>,
+    account_since: Epoch,
 }
 
 impl Store {
@@ -135,6 +138,8 @@ impl Store {
             doubt: Doubt::default(),
             credentials: 0,
             proofs_since: Epoch::default(),
+            account: None,
+            account_since: Epoch::default(),
         }
     }
 
@@ -451,6 +456,9 @@ impl Store {
     }
 
     fn keep(&mut self, id: &str, instance: Kept, at: Epoch) {
+        if at < self.account_since {
+            return;
+        }
         let id = self.shared(id);
         self.records.entry(id.clone()).or_default().saw(instance, at);
         self.settle(&id);

@@ -1,5 +1,6 @@
-//! Proofs of absence hold for the credentials that they were asked with, and for no others.
+//! What is known holds for the account that it was asked in, and proofs of absence for the very credentials.
 
+use super::vanishing::Doubt;
 use super::{Epoch, Store};
 
 impl Store {
@@ -21,6 +22,28 @@ impl Store {
         }
         let ids: Vec<_> = self.records.keys().cloned().collect();
         for id in ids {
+            self.settle(&id);
+        }
+    }
+
+    /// Tells whose account the credentials belong to by now. In another one nothing is known of what the first has shown.
+    pub fn belongs_to(&mut self, account: &str) {
+        let is_another = self.account.as_ref().is_some_and(|before| before != account);
+        self.account = Some(account.to_owned());
+        if !is_another {
+            return;
+        }
+        let now = self.tick();
+        (self.account_since, self.proofs_since) = (now, now);
+        self.doubt = Doubt::default();
+        for watch in self.watches.values_mut() {
+            watch.since = now;
+        }
+        let ids: Vec<_> = self.records.keys().cloned().collect();
+        for id in ids {
+            if let Some(record) = self.records.get_mut(&id) {
+                record.forget();
+            }
             self.settle(&id);
         }
     }

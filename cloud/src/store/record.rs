@@ -75,6 +75,13 @@ impl Record {
         self.doubted = Epoch::default();
     }
 
+    /// Knows nothing of the instance any more.
+    pub(super) fn forget(&mut self) {
+        self.forget_misses();
+        self.instance = None;
+        self.listed = false;
+    }
+
     /// What a machine that watches since `since` may be told.
     pub(super) fn tells(&self, since: Epoch) -> Told {
         match &self.instance {

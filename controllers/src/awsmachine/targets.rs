@@ -80,10 +80,11 @@ fn stand(
 /// Brings the instance of a machine that is wanted in where it runs, and says how it stands there.
 pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Whereabouts) -> Draft {
     let (named, wrong) = named(&draft, whereabouts);
+    let cloud = whereabouts.access.cloud.as_ref();
     if named.is_empty() && wrong.is_empty() {
+        cloud.forget_targets(&draft.key());
         return draft;
     }
-    let cloud = whereabouts.access.cloud.as_ref();
     let target = target_instance(&draft, &instance.id, Some(instance));
     let id = &instance.id;
     let update = match instance.state {

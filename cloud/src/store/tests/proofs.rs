@@ -60,6 +60,34 @@ fn a_listing_and_a_lookup_with_different_credentials_prove_nothing_together() {
 }
 
 #[test]
+fn what_the_credentials_of_one_account_showed_is_not_known_to_those_of_another() {
+    let mut rig = rig();
+    rig.store.belongs_to("111111111111");
+    rig.watch("i-1");
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    rig.store.belongs_to("111111111111");
+    assert_eq!(
+        state(&rig.watch("i-1")),
+        Some(InstanceState::Running),
+        "the same account"
+    );
+    rig.pass(60);
+    let of_the_first = rig.call();
+    rig.woken();
+    rig.store.belongs_to("222222222222");
+    assert_eq!(rig.watch("i-1"), Sighting::Unknown);
+    assert_eq!(rig.woken(), ["i-1"]);
+    rig.end(of_the_first, &[running("i-1")]);
+    assert_eq!(rig.watch("i-1"), Sighting::Unknown, "the call began before");
+    rig.shown(&[]);
+    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    rig.store.belongs_to("111111111111");
+    rig.shown(&[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}
+
+#[test]
 fn calls_under_way_when_credentials_are_replaced_prove_no_absence() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
