@@ -103,11 +103,14 @@ impl Api {
         &self.gate
     }
 
-    /// Whether this process leads for certain.
-    pub(crate) fn leads(&self) -> bool {
-        let leads =
-            |until: &watch::Receiver<Option<Instant>>| until.borrow().is_some_and(|until| Instant::now() < until);
-        self.leads_until.as_ref().is_none_or(leads)
+    /// Fails where another process may lead by now, which knows better what is wanted: what was submitted a while ago is
+    /// written by whoever leads for certain.
+    pub(crate) fn check_leads(&self, operation: &'static str) -> Result<(), CloudError> {
+        let Some(until) = &self.leads_until else {
+            return Ok(());
+        };
+        let leads = until.borrow().is_some_and(|until| Instant::now() < until);
+        leads.then_some(()).ok_or_else(|| CloudError::not_leading(operation))
     }
 
     /// The clients for load balancers.
@@ -333,6 +336,7 @@ impl StoreCalls for Api {
             instances: ids.len() as u64,
         };
         let permit = self.gate.wait(&turn).await;
+        self.check_leads(turn.action)?;
         let request = self.ec2.terminate_instances().set_instance_ids(Some(ids.to_vec()));
         let answer = self.call(permit, request.send()).await?;
         let changes = answer.terminating_instances().iter();

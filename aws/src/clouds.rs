@@ -46,8 +46,8 @@ pub struct Options {
     /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
-    /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing is
-    /// registered with a load balancer: what a process that stood still knows of machines may be long past.
+    /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing that
+    /// machines have submitted is written: what a process that stood still knows of them may be long past.
     pub leads_until: Option<watch::Receiver<Option<Instant>>>,
 }
 

@@ -29,12 +29,12 @@ pub(crate) struct LoadBalancing {
 }
 
 impl Api {
-    /// Makes a call about targets, which waits for its turn. A registration is made by whoever leads for certain, and the
-    /// SDK does not repeat it: after a while it may be wrong, and nobody would undo it.
+    /// Makes a call about targets, which waits for its turn. The SDK does not repeat a registration: after a while it may
+    /// be wrong, and nobody would undo it.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let permit = self.gate().wait(&call.turn()).await;
-        if matches!(call.question, Question::Register(_)) && !self.leads() {
-            return Err(CloudError::not_leading(permit.action));
+        if matches!(call.question, Question::Register(_) | Question::Deregister(_)) {
+            self.check_leads(permit.action)?;
         }
         match &call.group {
             Group::TargetGroup(arn) => self.target_group_call(permit, arn, &call.question).await,

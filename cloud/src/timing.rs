@@ -44,6 +44,9 @@ pub struct Timing {
     pub target_poll: Duration,
     /// How long targets that are not as they should be are looked at that often, counted from the last change.
     pub target_settling: Duration,
+    /// How long after it was asked for a registration may still take effect that got no answer, or whose answer another
+    /// process waited for.
+    pub late_registration: Duration,
     /// The longest time that an instance is kept for the sake of a load balancer that it is to leave.
     pub drain_limit: Duration,
     /// The second of AWS's rates, which are so many calls a second. Terminations and targets are collected for a fifth of it.
@@ -71,6 +74,7 @@ impl Default for Timing {
             target_interval: Duration::from_secs(600),
             target_poll: Duration::from_secs(10),
             target_settling: Duration::from_secs(600),
+            late_registration: Duration::from_secs(60),
             drain_limit: Duration::from_secs(300),
             rate_second: Duration::from_secs(1),
         }
@@ -101,6 +105,7 @@ impl Timing {
             target_interval: self.target_interval / factor,
             target_poll: self.target_poll / factor,
             target_settling: self.target_settling / factor,
+            late_registration: self.late_registration / factor,
             drain_limit: self.drain_limit / factor,
             rate_second: self.rate_second / factor,
         }

@@ -232,6 +232,14 @@ impl CloudClient {
         }
     }
 
+    /// Fails once another process has taken the lease.
+    fn check_leads(&self, operation: &'static str) -> Result<(), CloudError> {
+        if self.manager.state().overtaken {
+            return Err(CloudError::not_leading(operation));
+        }
+        Ok(())
+    }
+
     /// Takes a turn, or says when it comes.
     fn pass(&self, turn: &Turn) -> Result<(), CloudError> {
         let mut state = self.manager.state();
@@ -343,6 +351,7 @@ impl CloudClient {
     }
 
     async fn terminate_all(&self, ids: Vec<String>) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        self.check_leads("TerminateInstances")?;
         let changes = self
             .call("TerminateInstances", true, ids.join(" "), move |outside, _| {
                 outside.aws.manager().terminate_instances(outside.now, &ids)

@@ -74,7 +74,12 @@ impl Invariants {
             self.recorded.insert(request.client_token.clone());
         }
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
-        if !addresses.unwrap_or_default().is_empty() {
+        let recorded = launch.and_then(|launch| launch.instance_id.as_deref());
+        let lives = outside
+            .aws
+            .live(now)
+            .any(|instance| Some(instance.id.as_str()) == recorded);
+        if lives && !addresses.unwrap_or_default().is_empty() {
             self.addresses_lost.remove(&machine_key(&machine.name_any()));
         }
         self.said_to_be_gone(machine, outside);

@@ -21,6 +21,8 @@ use crate::user::Deed;
 const LEASE: Duration = Duration::from_secs(15);
 /// How long a caller waits for an answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long after it was made a slow call takes effect at most.
+const LATEST_EFFECT: Duration = Duration::from_secs(30);
 /// Events of one moment, of which a few dozens are usual. More are a loop that waits for nothing.
 const MOST_AT_ONCE: usize = 10_000;
 /// How soon core reacts.
@@ -360,8 +362,9 @@ impl World {
                 journey.lag = Duration::from_secs(self.random.u64(20..45));
             }
             Some(Fault::Slow(long)) => {
-                effect_after = long / 2;
-                journey.answer_after = Some(long / 2);
+                // AWS does not take a request up minutes after it came: what takes long is its answer.
+                effect_after = (long / 2).min(LATEST_EFFECT);
+                journey.answer_after = Some(long.saturating_sub(effect_after));
             }
             Some(Fault::Frozen(long)) => self.freeze(process, long),
         }

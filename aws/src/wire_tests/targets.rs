@@ -139,7 +139,7 @@ async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
 }
 
 #[tokio::test]
-async fn a_process_that_may_lead_no_more_registers_nothing_and_still_takes_out() {
+async fn a_process_that_may_lead_no_more_writes_nothing_that_was_submitted() {
     let registered = Arc::new(AtomicBool::new(false));
     let served = registered.clone();
     let fake = Fake::start(move |call| serve(&served, call)).await;
@@ -151,17 +151,19 @@ async fn a_process_that_may_lead_no_more_registers_nothing_and_still_takes_out()
             .targets(&machine("one"), &instance(), &[target()], wish)
             .remove(0)
     };
-    eventually(
-        "the registration is not made",
-        || matches!(stands(Wish::Registered), Standing::Failed(error) if error.message.contains("another process")),
-    )
-    .await;
+    let not_made =
+        |standing| matches!(standing, Standing::Failed(error) if error.message.contains("another process may lead"));
+    machines.terminate(&machine("one"), "i-1").await.unwrap();
+    eventually("no registration", || not_made(stands(Wish::Registered))).await;
     registered.store(true, Ordering::SeqCst);
-    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
-    assert!(fake.calls_of("RegisterTargets").is_empty());
-    assert_eq!(fake.calls_of("DeregisterTargets").len(), 1);
+    eventually("no deregistration", || not_made(stands(Wish::Deregistered))).await;
+    for action in ["RegisterTargets", "DeregisterTargets", "TerminateInstances"] {
+        assert!(fake.calls_of(action).is_empty(), "{action}");
+    }
     until.send_replace(Some(Instant::now() + Duration::from_mins(1)));
-    eventually("the target is in", || stands(Wish::Registered).is_healthy()).await;
+    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
+    let terminated = || !fake.calls_of("TerminateInstances").is_empty();
+    eventually("the termination is made", terminated).await;
 }
 
 #[tokio::test]

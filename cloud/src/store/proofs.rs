@@ -36,6 +36,7 @@ impl Store {
         let now = self.tick();
         (self.account_since, self.proofs_since) = (now, now);
         self.doubt = Doubt::default();
+        self.targets.forget_answers();
         for watch in self.watches.values_mut() {
             watch.since = now;
         }

@@ -24,6 +24,8 @@ pub(super) struct GroupState {
     seen: Option<BTreeMap<Target, Health>>,
     /// When the last look began that was answered.
     looked_at: Duration,
+    /// Until then what another process has asked for before may take effect.
+    late_until: Duration,
     /// When AWS took the last write.
     wrote_at: Duration,
     /// When the call began that is under way, or was the last one.
@@ -32,6 +34,8 @@ pub(super) struct GroupState {
     members: BTreeMap<MemberKey, Member>,
     /// A call is under way.
     pub(super) busy: bool,
+    /// What it tells does not count.
+    is_void: bool,
     /// What AWS refused, and when the call began, until a read is answered again.
     failure: Option<(CloudError, Duration)>,
     failures: u32,
@@ -49,7 +53,7 @@ pub(super) struct GroupState {
 }
 
 impl GroupState {
-    pub(super) fn new(group: &Group) -> Self {
+    pub(super) fn new(group: &Group, late_until: Duration) -> Self {
         let classic = GroupFacts {
             kind: TargetKind::Instance,
             port: None,
@@ -58,11 +62,13 @@ impl GroupState {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,
             looked_at: Duration::ZERO,
+            late_until,
             wrote_at: Duration::ZERO,
             asked_at: Duration::ZERO,
             delay: None,
             members: BTreeMap::new(),
             busy: false,
+            is_void: false,
             failure: None,
             failures: 0,
             failing_since: None,
@@ -105,6 +111,15 @@ impl GroupState {
 
     pub(super) fn forget(&mut self, machine: &MachineKey) {
         self.members.retain(|(owner, ..), _| owner != machine);
+    }
+
+    /// Knows nothing of its targets any more, whatever the call that is under way tells.
+    pub(super) fn forget_answers(&mut self) {
+        self.seen = None;
+        (self.failure, self.failures, self.failing_since) = (None, 0, None);
+        self.not_before = Duration::ZERO;
+        self.is_void = self.busy;
+        self.due = Some(Duration::ZERO);
     }
 
     /// Ends a machine's interest in all ports but these.
@@ -299,6 +314,7 @@ impl GroupState {
     ) {
         self.busy = false;
         self.due = Some(Duration::ZERO);
+        let is_void = std::mem::take(&mut self.is_void);
         match (question, answer) {
             (Question::Register(targets) | Question::Deregister(targets), answer) => {
                 self.written(
@@ -309,6 +325,7 @@ impl GroupState {
                     now,
                 );
             }
+            _ if is_void => {}
             (_, Err(error)) => {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
@@ -329,6 +346,9 @@ impl GroupState {
                 self.not_before = now;
                 self.learn(answer, now);
             }
+        }
+        if is_void {
+            (self.seen, self.failure) = (None, None);
         }
         self.note_done(timing, now);
     }
@@ -392,7 +412,7 @@ impl GroupState {
             let answer = answer.as_ref().map(|_| ());
             self.members
                 .values_mut()
-                .for_each(|member| member.registered(answer, now));
+                .for_each(|member| member.registered(answer, timing, now));
         }
         let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
         if split {
@@ -409,18 +429,24 @@ impl GroupState {
             self.failures = self.failures.saturating_add(1);
         }
         let Some(facts) = self.facts.clone() else { return };
-        let concerned = self.members.values_mut().filter(|member| {
-            let target = member.target(&facts);
-            member.is_leaving() == leaving && target.is_some_and(|target| targets.contains(&target))
+        let seen = self.seen.as_ref();
+        let concerned = self.members.values_mut().filter_map(|member| {
+            let target = member.target(&facts).filter(|target| targets.contains(target))?;
+            (member.is_leaving() == leaving).then_some((member, target))
         });
-        for member in concerned {
+        for (member, target) in concerned {
             match answer {
-                Ok(_) => {
-                    member.written(now);
-                    if leaving {
-                        member.registration = Registration::None;
+                Ok(_) if leaving => {
+                    let health = seen.and_then(|seen| seen.get(&target));
+                    let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
+                    // What came back, by a registration that was late or by somebody else, drains anew: but not for ever.
+                    if was_in && !member.is_overdue(timing, now) {
+                        member.leaving_since = None;
                     }
+                    member.written(now);
+                    member.registration = Registration::None;
                 }
+                Ok(_) => member.written(now),
                 Err(error) => member.failed(error, now + backoff(member.failures, timing)),
             }
         }

@@ -30,6 +30,8 @@ pub struct Targets {
     timing: Timing,
     groups: BTreeMap<Group, GroupState>,
     woken: BTreeSet<MachineKey>,
+    /// When the first machine wanted something.
+    began: Option<Duration>,
 }
 
 impl Targets {
@@ -39,6 +41,7 @@ impl Targets {
             timing,
             groups: BTreeMap::new(),
             woken: BTreeSet::new(),
+            began: None,
         }
     }
 
@@ -54,12 +57,13 @@ impl Targets {
     ) -> Vec<Standing> {
         self.drop_unnamed(machine, targets);
         let timing = self.timing;
+        let late_until = *self.began.get_or_insert(now) + timing.late_registration;
         let mut want = |target: &ControlPlaneTarget| {
             let group = Group::of(target)?;
             let state = self
                 .groups
                 .entry(group.clone())
-                .or_insert_with(|| GroupState::new(&group));
+                .or_insert_with(|| GroupState::new(&group, late_until));
             Some(state.want(machine, instance, target.port, wish, &timing, now))
         };
         targets.iter().filter_map(&mut want).collect()
@@ -84,6 +88,13 @@ impl Targets {
             state.forget(machine);
         }
         self.groups.retain(|_, state| state.busy || !state.is_empty());
+    }
+
+    /// Forgets what AWS said of all groups, and what it is about to say: it may have been said to somebody else.
+    pub fn forget_answers(&mut self) {
+        for state in self.groups.values_mut() {
+            state.forget_answers();
+        }
     }
 
     /// The next call that is due; it counts as under way until [`Targets::ended`]. Call it until it gives none.

@@ -70,9 +70,17 @@ fn refused(code: &str) -> CloudError {
 }
 
 impl Scene {
+    /// Of a process that is no longer young, and all of whose registrations are prompt.
     fn new() -> Self {
+        Self::with(Timing {
+            late_registration: Duration::ZERO,
+            ..Timing::default()
+        })
+    }
+
+    fn with(timing: Timing) -> Self {
         Self {
-            targets: Targets::new(Timing::default()),
+            targets: Targets::new(timing),
             now: Duration::ZERO,
         }
     }

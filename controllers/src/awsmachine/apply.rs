@@ -121,7 +121,8 @@ async fn write_record(
             ));
             draft.status.network = Some(prepared.in_use(&draft.machine, request));
             draft = store(draft, world).await?;
-            world.memory.recorded(draft.uid(), token, asked_at);
+            let account_id = &prepared.access.account_id;
+            world.memory.recorded(draft.uid(), token, account_id, asked_at);
         }
         Then::Claim => {
             if let Some(record) = &mut draft.status.launch {

@@ -251,6 +251,7 @@ fn plan(
     let attempt = Attempt {
         progress: apply::progress(draft, &token, world),
         refusal_stored: draft.status.network.is_none(),
+        same_account: remembered.account_id.as_ref() == Some(&prepared.access.account_id),
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
         search: remembered.search,

@@ -7,10 +7,10 @@ use super::CloudClient;
 
 impl CloudClient {
     pub(super) async fn group_call(&self, call: GroupCall) -> Result<GroupAnswer, CloudError> {
-        if matches!(call.question, Question::Register(_)) && self.manager.state().overtaken {
-            return Err(CloudError::not_leading(call.action()));
-        }
         let writes = matches!(call.question, Question::Register(_) | Question::Deregister(_));
+        if writes {
+            self.check_leads(call.action())?;
+        }
         let about = match &call.question {
             Question::Register(targets) | Question::Deregister(targets) => {
                 let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();

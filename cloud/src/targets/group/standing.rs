@@ -87,16 +87,20 @@ impl GroupState {
             let failed = member.failure.clone().map(Standing::Failed);
             failed.unwrap_or(Standing::Leaving)
         };
+        let late_until = member.late_until.max(self.late_until);
         let is_claimed = self.claimed(facts).contains(target);
         match health {
             Some(_) if is_claimed => Standing::Out,
             None if member.may_appear(timing, now) && !is_claimed => not_yet(),
             // Whoever stood still, or another process meanwhile, may have registered it since the last look.
-            None if self.looked_at < member.since => not_yet(),
+            None if self.looked_at < member.since.max(late_until) => not_yet(),
             None => Standing::Out,
             // An instance that is gone has no connections that could end.
             Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
-            Some(health) if health.state == TargetState::Draining => self.drains(member, timing, now),
+            Some(health) if health.state == TargetState::Draining => match self.drains(member, timing, now) {
+                Standing::Out if self.looked_at < late_until => Standing::Leaving,
+                standing => standing,
+            },
             Some(_) => not_yet(),
         }
     }

@@ -182,3 +182,83 @@ fn an_address_that_could_not_be_taken_out_in_time_is_tried_again_once_the_instan
     scene.answer(&deregister, Ok(GroupAnswer::Done));
     assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
 }
+
+#[test]
+fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let deregister = Question::Deregister(vec![target("i-one")]);
+    scene.window();
+    scene.answer(&deregister, Ok(GroupAnswer::Done));
+    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 60)));
+    for again in 1..=10 {
+        scene.quiet_until(scene.now + SECOND * 10);
+        scene.shows(&seen);
+        scene.window();
+        scene.answer(&deregister, Ok(GroupAnswer::Done));
+        scene.later(SECOND * 30);
+        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving, "{again}");
+        scene.shows(&[("i-one", TargetState::Draining)]);
+        if scene.now > SECOND * 300 {
+            break;
+        }
+    }
+    scene.later(SECOND * 60);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}
+
+#[test]
+fn what_was_told_to_the_credentials_of_another_account_is_forgotten() {
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    scene.targets.forget_answers();
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Unknown);
+    let of_the_other = scene.targets.begin(scene.now).expect("a look");
+    scene.targets.forget_answers();
+    let nothing = Err(refused("TargetGroupNotFound"));
+    scene.targets.ended(&of_the_other, nothing, scene.now);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Unknown);
+    scene.shows(&[("i-one", TargetState::Healthy)]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+}
+
+#[test]
+fn in_the_first_minute_of_a_process_what_its_predecessor_asked_for_may_still_come() {
+    let mut scene = Scene::with(Timing::default());
+    scene.want("one", Wish::Deregistered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.quiet_until(SECOND * 10);
+    scene.shows(&[("10.0.0.3", TargetState::Initial)]);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
+    scene.later(SECOND * 49);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.shows(&[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}
+
+#[test]
+fn a_registration_without_an_answer_may_take_effect_for_a_minute() {
+    let mut scene = Scene::with(Timing::default());
+    scene.want("one", Wish::Registered);
+    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[]);
+    scene.later(SECOND * 100);
+    scene.shows(&[]);
+    scene.window();
+    let register = Question::Register(vec![target("10.0.0.3")]);
+    scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
+    scene.want("one", Wish::Deregistered);
+    scene.window();
+    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
+    scene.later(SECOND * 20);
+    scene.shows(&[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    scene.later(SECOND * 40);
+    scene.shows(&[]);
+    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+}

@@ -39,6 +39,8 @@ struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Remembered {
     client_token: String,
+    /// The account that it was made in, where this process has written its record.
+    pub(super) account_id: Option<String>,
     /// How far it has come.
     pub(super) progress: Progress,
     /// When the API server last said that its record stands.
@@ -51,6 +53,7 @@ impl Remembered {
     fn nothing(client_token: &str) -> Self {
         Self {
             client_token: client_token.to_owned(),
+            account_id: None,
             progress: Progress::Unknown,
             confirmed_at: None,
             search: None,
@@ -97,10 +100,11 @@ impl LaunchMemory {
         same.cloned().unwrap_or_else(|| Remembered::nothing(client_token))
     }
 
-    /// This process has written the record of a new attempt; `at` is when it began to.
-    pub(super) fn recorded(&self, uid: &str, client_token: &str, at: Timestamp) {
+    /// This process has written the record of a new attempt in this account; `at` is when it began to.
+    pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Timestamp) {
         self.change(uid, client_token, |attempt| {
             *attempt = Remembered {
+                account_id: Some(account_id.to_owned()),
                 progress: Progress::Recorded,
                 confirmed_at: Some(at),
                 ..Remembered::nothing(client_token)

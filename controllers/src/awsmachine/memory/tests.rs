@@ -102,7 +102,7 @@ fn another_token_is_another_attempt() {
     let now = Timestamp::UNIX_EPOCH;
     memory.called("m", "m-1", Progress::Doubtful, now);
     memory.found_nothing("m", "m-1", now);
-    memory.recorded("m", "m-2", now);
+    memory.recorded("m", "m-2", "111122223333", now);
     let next = memory.attempt("m", "m-2");
     assert_eq!((next.progress, next.search), (Progress::Recorded, None));
     assert_eq!(memory.attempt("m", "m-1").progress, Progress::Unknown);

@@ -103,6 +103,8 @@ pub(in crate::awsmachine) struct Attempt {
     pub(in crate::awsmachine) progress: Progress,
     /// Whether its refusal is stored.
     pub(in crate::awsmachine) refusal_stored: bool,
+    /// Whether this process has made it in the account that the credentials belong to now.
+    pub(in crate::awsmachine) same_account: bool,
     /// Whether the call would be the recorded one.
     pub(in crate::awsmachine) same_parameters: bool,
     /// When this process last knew from the API server that the record stands.
@@ -137,9 +139,9 @@ pub(in crate::awsmachine) fn launch(
         };
     };
     if attempt.progress == Progress::Refused || attempt.refusal_stored {
-        // Somebody else's record may have been restored from a backup: looked up once.
+        // Somebody else's record may have been restored from a backup, and in another account nothing was looked up yet.
         let look_up = match attempt.progress {
-            Progress::Refused => LookUp::No,
+            Progress::Refused if attempt.same_account => LookUp::No,
             _ => LookUp::ByTags,
         };
         return LaunchPlan {

@@ -33,6 +33,7 @@ fn attempt(progress: Progress) -> Attempt {
     Attempt {
         progress,
         refusal_stored: false,
+        same_account: true,
         same_parameters: true,
         confirmed_at: Some(Timestamp::UNIX_EPOCH),
         search: None,
@@ -87,6 +88,15 @@ fn a_refused_attempt_is_followed_by_the_next_and_one_that_another_process_saw_re
         ..attempt(Progress::Unknown)
     };
     assert_eq!(plan(&record(3), &stored), (LookUp::ByTags, Then::Record(4)));
+}
+
+#[test]
+fn an_attempt_that_was_refused_in_another_account_is_followed_by_a_lookup_in_this_one() {
+    let elsewhere = Attempt {
+        same_account: false,
+        ..attempt(Progress::Refused)
+    };
+    assert_eq!(plan(&record(3), &elsewhere), (LookUp::ByTags, Then::Record(4)));
 }
 
 #[test]

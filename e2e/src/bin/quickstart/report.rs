@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use capa_e2e::{TestEnvironment, aws_proxy::Account};
+use capa_e2e::{Metrics, TestEnvironment, aws_proxy::Account};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde_json::Value;
 
@@ -104,6 +104,28 @@ pub(crate) fn show_calls(screen: &Screen, account: &Account) -> anyhow::Result<(
         calls.set_cell_alignment(CellAlignment::Right);
     }
     screen.show(&text(&table))
+}
+
+/// Tells how often AWSMachines were written, as the API server of the management cluster counts it.
+pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machines: usize) -> anyhow::Result<()> {
+    let scraped = kubectl(environment.world().admin_kubeconfig(), &["get", "--raw", "/metrics"])?;
+    let metrics = Metrics::parse(&scraped);
+    let writes = |verb, subresource| {
+        let labels = [
+            ("resource", "awsmachines"),
+            ("verb", verb),
+            ("subresource", subresource),
+        ];
+        let sum = metrics.sum("apiserver_request_total", &labels);
+        sum.with_context(|| format!("the API server counts no {verb} of AWSMachines"))
+    };
+    let machines = u32::try_from(machines).map(f64::from)?;
+    let statuses = writes("PUT", "status")? / machines;
+    let changes = (writes("PATCH", "")? + writes("PUT", "").unwrap_or_default()) / machines;
+    screen.say(&format!(
+        "Of the management cluster: {statuses:.1} writes of a status and {changes:.1} other changes for each AWSMachine, \
+         those of Cluster API among them."
+    ))
 }
 
 /// The lines of a table without the space that comes before the first column.

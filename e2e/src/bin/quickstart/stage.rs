@@ -198,6 +198,7 @@ impl<'a> Stage<'a> {
         report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)?;
         screen.show("")?;
         screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
+        report::show_writes(screen, &self.environment, CONTROL_PLANE + MORE_WORKERS + 1)?;
         let used = self.manager.used()?;
         screen.say(&format!(
             "Its memory: {} MiB at most; its share of one core's time: {:.1} s.",
