@@ -129,7 +129,7 @@ async fn prepare(
     if let Some(update) = request::unsupported(spec).or_else(|| request::invalid(spec)) {
         return Err(Stop::Wait(update, Next::AwaitChange));
     }
-    let merged = network(draft, cluster, world).await?;
+    let merged = network(draft, owner, cluster, world).await?;
     let site = site(draft, &merged, cluster);
     let access = dereference::access(draft, &site.identity_ref, &site.region, &site.cluster_name, world).await?;
     let access = access.map_err(|update| Stop::Wait(update, Next::Retry))?;
@@ -167,7 +167,7 @@ async fn user_data(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &Ma
 }
 
 /// The network of all sources, if a machine may be launched by it.
-async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Result<Merged, Stop> {
+async fn network(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &MachineWorld) -> Result<Merged, Stop> {
     let merged = dereference::network(&draft.machine, cluster, world).await;
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| request::refused_tags(&draft.machine.spec, &merged.network));
@@ -179,7 +179,7 @@ async fn network(draft: &Draft, cluster: &Cluster, world: &MachineWorld) -> Resu
         let missing = || Problem::new(Reason::MissingField, message);
         merged.network.region.is_none().then(missing)
     });
-    let is_control_plane = meta::machine_role(&draft.machine.metadata) == MachineRole::ControlPlane;
+    let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
     let problem = problem.or_else(|| merged.pending_targets.clone().filter(|_| is_control_plane));
     match problem {
         Some(problem) => Err(Stop::Wait(network_not_ready(&problem), Next::Retry)),

@@ -25,6 +25,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use capa_api::common::MachineRole;
 use capa_api::conditions::ConditionUpdate;
 use capa_api::core::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
@@ -61,6 +62,15 @@ pub struct MachineWorld {
 struct Owners {
     machine: Option<Arc<Machine>>,
     cluster: Option<Arc<Cluster>>,
+}
+
+impl Owners {
+    /// Role of the machine. Cluster API marks the Machine, and not every control plane marks what it makes of a template
+    /// too; an AWSMachine whose Machine is gone has nothing but its own mark.
+    fn role(&self, machine: &AWSMachine) -> MachineRole {
+        let owner = self.machine.as_ref().map(|owner| &owner.metadata);
+        meta::machine_role(owner.unwrap_or(&machine.metadata))
+    }
 }
 
 /// A pass under way: the object as the server has it, and what the pass makes of its status.

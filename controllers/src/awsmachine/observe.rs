@@ -23,6 +23,7 @@ pub(super) struct Whereabouts {
     pub(super) access: Access,
     pub(super) cluster_tag: String,
     pub(super) region: String,
+    pub(super) role: MachineRole,
     /// The targets that its instance is, or was, registered in.
     pub(super) targets: Vec<ControlPlaneTarget>,
     /// Why they are not known yet, where a source has them to come.
@@ -59,7 +60,7 @@ pub(super) async fn whereabouts(
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
                 return Ok(Err(draft.stop(update, Next::Retry)));
             }
-            let role = meta::machine_role(&draft.machine.metadata);
+            let role = owners.role(&draft.machine);
             pending_targets = merged.pending_targets.filter(|_| role == MachineRole::ControlPlane);
             (
                 merged.network.region,
@@ -91,6 +92,7 @@ pub(super) async fn whereabouts(
                 access,
                 cluster_tag,
                 region,
+                role: owners.role(&draft.machine),
                 targets,
                 pending_targets,
                 identity_ref,
@@ -158,7 +160,7 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
         // The machine's own subnet won at launch and its spec cannot change.
         merged.network.subnets.clear();
     }
-    let role = meta::machine_role(&draft.machine.metadata);
+    let role = owners.role(&draft.machine);
     let update = match drift(
         &merged.network,
         &draft.machine.spec.additional_security_groups,
@@ -199,7 +201,7 @@ async fn recovered_launch(
 ) -> Option<LaunchRecord> {
     let (machine, spec) = (&draft.machine, &draft.machine.spec);
     let merged = dereference::network(machine, owners.cluster.as_deref()?, world).await;
-    let role = meta::machine_role(&machine.metadata);
+    let role = owners.role(machine);
     let groups = merged.network.security_groups.iter();
     let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
     let additional = spec

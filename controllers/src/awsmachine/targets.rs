@@ -2,7 +2,6 @@
 
 use capa_api::common::{ControlPlaneTarget, MachineAddressType, MachineRole};
 use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
-use capa_api::meta;
 use capa_cloud::targets::{Group, Standing, TargetInstance, TargetState, Wish};
 use capa_cloud::{Instance, InstanceState, MachineAddress, MachineCloud};
 use capa_runtime::reconcile::Notice;
@@ -15,9 +14,9 @@ use super::observe::Whereabouts;
 type Named = Vec<(Group, ControlPlaneTarget)>;
 
 /// What the machine's targets are, and what is wrong with some of them. Workers have none.
-fn named(draft: &Draft, whereabouts: &Whereabouts) -> (Named, Vec<String>) {
+fn named(whereabouts: &Whereabouts) -> (Named, Vec<String>) {
     let (mut usable, mut wrong) = (Vec::new(), Vec::new());
-    if meta::machine_role(&draft.machine.metadata) != MachineRole::ControlPlane {
+    if whereabouts.role != MachineRole::ControlPlane {
         return (usable, wrong);
     }
     for target in &whereabouts.targets {
@@ -65,6 +64,15 @@ fn target_instance(draft: &Draft, id: &str, instance: Option<&Instance>) -> Targ
     }
 }
 
+/// Whether the address of an instance is stored. One that has ended shows none, and nobody else takes the address out of
+/// target groups: what is not stored is not registered.
+fn is_on_record(draft: &Draft, instance: &TargetInstance) -> bool {
+    let stored = draft.machine.status.as_ref().map(|status| status.addresses.as_slice());
+    let mut stored = stored.unwrap_or_default().iter();
+    let address = instance.address.as_ref();
+    address.is_none_or(|address| stored.any(|stored| stored.address == *address))
+}
+
 fn stand(
     draft: &Draft,
     cloud: &dyn MachineCloud,
@@ -79,7 +87,7 @@ fn stand(
 
 /// Brings the instance of a machine that is wanted in where it runs, and says how it stands there.
 pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Whereabouts) -> Draft {
-    let (named, wrong) = named(&draft, whereabouts);
+    let (named, wrong) = named(whereabouts);
     let cloud = whereabouts.access.cloud.as_ref();
     if named.is_empty() && wrong.is_empty() {
         cloud.forget_targets(&draft.key());
@@ -89,7 +97,11 @@ pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Wherea
     let id = &instance.id;
     let update = match instance.state {
         InstanceState::Running => {
-            let standings = stand(&draft, cloud, &target, named, Wish::Registered);
+            let standings = if is_on_record(&draft, &target) {
+                stand(&draft, cloud, &target, named, Wish::Registered)
+            } else {
+                named.into_iter().map(|(group, _)| (group, Standing::Unknown)).collect()
+            };
             draft.events.extend(attached(&draft, id, &standings));
             registration_or_kept(&draft, id, standings, &wrong)
         }
@@ -112,7 +124,7 @@ pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Wherea
 /// Whether the instance is out of its targets, or is not waited for any longer; brings it out where it is not. Says how
 /// it stands there.
 pub(super) fn leave(draft: &mut Draft, id: &str, instance: Option<&Instance>, whereabouts: &Whereabouts) -> bool {
-    let (named, _) = named(draft, whereabouts);
+    let (named, _) = named(whereabouts);
     if named.is_empty() {
         return true;
     }

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::common::MachineAddressType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::targets::{Standing, TargetInstance, Wish};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, Image, Instance, LaunchRequest,
-    MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup, Sighting, Subnet, Vpc,
+    MachineAddress, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup,
+    Sighting, Subnet, Vpc,
 };
 
 use jiff::Timestamp;
@@ -180,6 +182,14 @@ impl FakeAws {
     pub(crate) fn set_instance_state(&self, id: &str, instance_state: InstanceState) {
         let mut state = self.state();
         state.instances.get_mut(id).unwrap().state = instance_state;
+    }
+
+    pub(crate) fn set_address(&self, id: &str, address: &str) {
+        let mut state = self.state();
+        state.instances.get_mut(id).unwrap().addresses = vec![MachineAddress {
+            address_type: MachineAddressType::InternalIP,
+            address: address.to_owned(),
+        }];
     }
 
     /// Says whether the store has ended its first listing; until then it knows nothing of any instance.

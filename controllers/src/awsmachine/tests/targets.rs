@@ -1,21 +1,56 @@
 //! Control plane machines and their load balancer targets.
 
+use capa_api::common::MachineRole;
+use capa_api::core::Machine;
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::CloudError;
 use capa_cloud::targets::{Group, Health, Standing, TargetState, Wish};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
+use crate::awsmachine::Owners;
 
 const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
-/// A control plane machine whose own spec names these targets.
+/// The Machine of a control plane.
+fn control_plane_machine() -> Machine {
+    read(&format!(
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
+          metadata: {{name: m, namespace: team-a, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}, \
+          spec: {{clusterName: dev, bootstrap: {{dataSecretName: boot}}}}}}"
+    ))
+}
+
+/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked.
 fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
-    scene.edit(|machine| {
-        let labels = machine.metadata.labels.get_or_insert_default();
-        labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
-    });
+    scene.kubernetes.put_machine(control_plane_machine());
     scene
+}
+
+#[test]
+fn the_machine_tells_the_role_and_its_aws_machine_only_once_that_is_gone() {
+    let mut marked = Scene::new().machine("m").expect("an AWSMachine");
+    let labels = marked.metadata.labels.get_or_insert_default();
+    labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
+    let unmarked = Scene::new().machine("m").expect("an AWSMachine");
+    let owned_by = |machine: Option<Machine>| Owners {
+        machine: machine.map(Arc::new),
+        cluster: None,
+    };
+    let worker = Machine {
+        metadata: ObjectMeta::default(),
+        ..control_plane_machine()
+    };
+    for (owner, machine, role) in [
+        (Some(control_plane_machine()), &unmarked, MachineRole::ControlPlane),
+        (Some(worker), &marked, MachineRole::Worker),
+        (None, &marked, MachineRole::ControlPlane),
+        (None, &unmarked, MachineRole::Worker),
+    ] {
+        let owner_is_there = owner.is_some();
+        assert_eq!(owned_by(owner).role(machine), role, "{owner_is_there}");
+    }
 }
 
 async fn running(targets: &str) -> Scene {
@@ -61,6 +96,23 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
     assert_eq!(pass.reasons_of_events(), ["SuccessfulAttachControlPlaneELB"]);
+}
+
+#[tokio::test]
+async fn nothing_is_registered_before_its_address_is_on_record() {
+    let scene = scene(&target_group());
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.set_address(FIRST, "10.0.0.7");
+    scene.aws.set_standing(Some(Standing::Registering));
+    let pass = scene.pass().await;
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(wished(&scene), None, "once it has ended nobody could take it out");
+    assert_eq!(pass.says(targets), "False/Registering");
+    assert_eq!(pass.status().addresses[0].address, "10.0.0.7");
+    scene.pass().await;
+    let group = Group::TargetGroup(GROUP.to_owned());
+    assert_eq!(wished(&scene), Some((Wish::Registered, vec![group])));
 }
 
 #[tokio::test]
