@@ -103,14 +103,18 @@ impl Api {
         &self.gate
     }
 
-    /// Fails where another process may lead by now, which knows better what is wanted: what was submitted a while ago is
-    /// written by whoever leads for certain.
-    pub(crate) fn check_leads(&self, operation: &'static str) -> Result<(), CloudError> {
+    /// Waits until this process leads for certain, which is at once unless it has stood still. Where another one leads by
+    /// now, which knows better what is wanted, that never comes, and the process ends: what was submitted a while ago is
+    /// begun by nobody else but the leader.
+    pub(crate) async fn lead(&self) {
         let Some(until) = &self.leads_until else {
-            return Ok(());
+            return;
         };
-        let leads = until.borrow().is_some_and(|until| Instant::now() < until);
-        leads.then_some(()).ok_or_else(|| CloudError::not_leading(operation))
+        let leads = |until: &Option<Instant>| until.is_some_and(|until| Instant::now() < until);
+        if until.clone().wait_for(leads).await.is_err() {
+            // Whoever renewed the lease is gone.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The clients for load balancers.
@@ -336,7 +340,7 @@ impl StoreCalls for Api {
             instances: ids.len() as u64,
         };
         let permit = self.gate.wait(&turn).await;
-        self.check_leads(turn.action)?;
+        self.lead().await;
         let request = self.ec2.terminate_instances().set_instance_ids(Some(ids.to_vec()));
         let answer = self.call(permit, request.send()).await?;
         let changes = answer.terminating_instances().iter();

@@ -331,9 +331,11 @@ impl MachineCloud for MachineClient {
         wish: Wish,
     ) -> Vec<Standing> {
         self.client.shared.owners.claim(machine, &self.follower);
-        let now = self.follower.now();
-        self.follower
-            .with(|store| store.want_targets(machine, instance, targets, wish, now))
+        let (now, replaced) = (self.follower.now(), self.client.replacements.count());
+        self.follower.with(|store| {
+            store.credentials_replaced(replaced);
+            store.want_targets(machine, instance, targets, wish, now)
+        })
     }
 
     fn forget_targets(&self, machine: &MachineKey) {

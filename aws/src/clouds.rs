@@ -47,7 +47,7 @@ pub struct Options {
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
     /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing that
-    /// machines have submitted is written: what a process that stood still knows of them may be long past.
+    /// machines have submitted is begun: what a process that stood still knows of them may be long past.
     pub leads_until: Option<watch::Receiver<Option<Instant>>>,
 }
 

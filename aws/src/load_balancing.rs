@@ -29,12 +29,12 @@ pub(crate) struct LoadBalancing {
 }
 
 impl Api {
-    /// Makes a call about targets, which waits for its turn. The SDK does not repeat a registration: after a while it may
-    /// be wrong, and nobody would undo it.
+    /// Makes a call about targets, which waits for its turn. The SDK does not repeat writes: after a while they may be wrong,
+    /// an address may be somebody else's, and whoever asked for them repeats them.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let permit = self.gate().wait(&call.turn()).await;
         if matches!(call.question, Question::Register(_) | Question::Deregister(_)) {
-            self.check_leads(permit.action)?;
+            self.lead().await;
         }
         match &call.group {
             Group::TargetGroup(arn) => self.target_group_call(permit, arn, &call.question).await,
@@ -53,10 +53,9 @@ impl Api {
             Question::Health => self.target_health(permit, arn).await.map(GroupAnswer::Health),
             Question::Delay => self.deregistration_delay(permit, arn).await.map(GroupAnswer::Delay),
             Question::Register(targets) => {
-                let once = elbv2::config::Config::builder().retry_config(RetryConfig::disabled());
                 let request = self.load_balancing().version_2.register_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
-                let request = request.customize().config_override(once);
+                let request = request.customize().config_override(once());
                 self.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
             Question::Deregister(targets) => {
@@ -66,6 +65,7 @@ impl Api {
                     .deregister_targets()
                     .target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
+                let request = request.customize().config_override(once());
                 self.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
         }
@@ -196,6 +196,11 @@ impl Api {
             answer => Ok(!answer?.load_balancer_descriptions().is_empty()),
         }
     }
+}
+
+/// Without the SDK's own repetitions.
+fn once() -> elbv2::config::Builder {
+    elbv2::config::Config::builder().retry_config(RetryConfig::disabled())
 }
 
 /// The target groups that a listener sends what no rule concerns to, each once.

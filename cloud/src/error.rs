@@ -132,14 +132,6 @@ impl CloudError {
             ..Self::deferred(operation, Duration::from_secs(1))
         }
     }
-
-    /// A call that was not made because another process may lead by now, which knows better what is wanted.
-    pub fn not_leading(operation: &'static str) -> Self {
-        Self {
-            message: "another process may lead by now: this one makes no such call any more".to_owned(),
-            ..Self::deferred(operation, Duration::from_secs(1))
-        }
-    }
 }
 
 impl fmt::Display for CloudError {

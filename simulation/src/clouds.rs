@@ -232,12 +232,12 @@ impl CloudClient {
         }
     }
 
-    /// Fails once another process has taken the lease.
-    fn check_leads(&self, operation: &'static str) -> Result<(), CloudError> {
-        if self.manager.state().overtaken {
-            return Err(CloudError::not_leading(operation));
+    /// Once another process has taken the lease this one begins no such write any more.
+    async fn lead(&self) {
+        let overtaken = self.manager.state().overtaken;
+        if overtaken {
+            std::future::pending::<()>().await;
         }
-        Ok(())
     }
 
     /// Takes a turn, or says when it comes.
@@ -351,7 +351,7 @@ impl CloudClient {
     }
 
     async fn terminate_all(&self, ids: Vec<String>) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        self.check_leads("TerminateInstances")?;
+        self.lead().await;
         let changes = self
             .call("TerminateInstances", true, ids.join(" "), move |outside, _| {
                 outside.aws.manager().terminate_instances(outside.now, &ids)

@@ -262,19 +262,19 @@ fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
     let status = machine.status.clone().unwrap_or_default();
     let ready = find(&status.conditions, ConditionType::Ready).is_some_and(|condition| condition.status == "True");
     let published = machine.spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
+    let reason_of = |condition| find(&status.conditions, condition).map(|condition| condition.reason.as_str());
+    let elsewhere = reason_of(ConditionType::IdentityReady) == Some(Reason::AccountMismatch.as_str());
     match live.as_slice() {
         [id] if ready && status.provisioned() && published == Some(id) => {
             let missing = objects::is_control_plane(&machine.name_any()) && !world.outside.aws.is_served(now, id);
             missing.then(|| format!("is ready, and {id} is not in all its load balancers"))
         }
+        // Neither what was launched nor what may have been in another account can be looked up: only given up.
+        [] if elsewhere => None,
+        [_] if elsewhere && status.has_open_attempt() => None,
         [id] => Some(format!("has {id}, but says {}", said(machine))),
         [] => {
-            let reason_of = |condition| find(&status.conditions, condition).map(|condition| condition.reason.as_str());
             let reason = reason_of(ConditionType::InstanceReady);
-            // What was launched in another account can only be given up.
-            if reason_of(ConditionType::IdentityReady) == Some(Reason::AccountMismatch.as_str()) {
-                return None;
-            }
             let ended = world
                 .outside
                 .aws

@@ -120,7 +120,7 @@ impl Invariants {
     /// The finalizer came off: no instance may be left.
     fn machine_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
         let name = machine_key(&machine.name_any());
-        if self.objects_move {
+        if self.objects_move || self.unknown.contains(&name) {
             return;
         }
         if self.backup_is_restored {

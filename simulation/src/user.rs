@@ -14,7 +14,6 @@ use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, OTHER_GROUP, ZONES, m
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::after;
-use crate::server::Server;
 use crate::world::World;
 
 /// One deed. Machines and zones go by number.
@@ -125,7 +124,7 @@ impl Deed {
                 world.stop(Duration::from_secs(1));
             }
             Self::ReplaceKey(other) => world.replace_key(key(other)),
-            Self::GiveUp => give_up(server),
+            Self::GiveUp => give_up(world),
             Self::Overlook(number, long) => {
                 outside.aws.overlooked = Some((machine_key(&machine_name(number)), after(now, long)));
             }
@@ -184,7 +183,8 @@ fn create_claim(world: &mut World, number: usize) {
 }
 
 /// Whoever has claimed a foreign instance, or launched into another account, has to give it up by hand.
-fn give_up(server: &mut Server) {
+fn give_up(world: &mut World) {
+    let server = &mut world.outside.server;
     let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
     for machine in machines {
         let status = machine.status.clone().unwrap_or_default();
@@ -200,6 +200,10 @@ fn give_up(server: &mut Server) {
             });
         }
         if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
+            if status.has_open_attempt() {
+                // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
+                world.invariants.unknown.insert(machine_key(&machine.name_any()));
+            }
             let launch = status.launch.unwrap_or_default();
             let token = launch.request.map(|request| request.client_token);
             server.edit(&machine.name_any(), |machine: &mut AWSMachine| {

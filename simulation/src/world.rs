@@ -21,8 +21,9 @@ use crate::user::Deed;
 const LEASE: Duration = Duration::from_secs(15);
 /// How long a caller waits for an answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after it was made a slow call takes effect at most.
-const LATEST_EFFECT: Duration = Duration::from_secs(30);
+/// How long after it was made a slow registration takes effect at most: nobody waits for longer than a minute for what may
+/// come late.
+const LATEST_REGISTRATION: Duration = Duration::from_secs(30);
 /// Events of one moment, of which a few dozens are usual. More are a loop that waits for nothing.
 const MOST_AT_ONCE: usize = 10_000;
 /// How soon core reacts.
@@ -362,8 +363,10 @@ impl World {
                 journey.lag = Duration::from_secs(self.random.u64(20..45));
             }
             Some(Fault::Slow(long)) => {
-                // AWS does not take a request up minutes after it came: what takes long is its answer.
-                effect_after = (long / 2).min(LATEST_EFFECT);
+                effect_after = long / 2;
+                if action.name.contains("egister") {
+                    effect_after = effect_after.min(LATEST_REGISTRATION);
+                }
                 journey.answer_after = Some(long.saturating_sub(effect_after));
             }
             Some(Fault::Frozen(long)) => self.freeze(process, long),

@@ -14,6 +14,7 @@ impl Store {
         self.credentials = times;
         let now = self.tick();
         self.proofs_since = now;
+        self.targets.forget_answers();
         for watch in self.watches.values_mut() {
             watch.since = now;
         }

@@ -1,6 +1,7 @@
 //! What is known of one group, and what is to be asked of it next.
 
 mod standing;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,13 +25,15 @@ pub(super) struct GroupState {
     seen: Option<BTreeMap<Target, Health>>,
     /// When the last look began that was answered.
     looked_at: Duration,
-    /// Until then what another process has asked for before may take effect.
+    /// Until then a registration may take effect that nobody waits for any more.
     late_until: Duration,
-    /// When AWS took the last write.
-    wrote_at: Duration,
+    /// When the last look ended, or AWS took the last write.
+    shown_at: Duration,
     /// When the call began that is under way, or was the last one.
     asked_at: Duration,
     delay: Option<(Duration, Duration)>,
+    /// It is not asked for before.
+    delay_not_before: Duration,
     members: BTreeMap<MemberKey, Member>,
     /// A call is under way.
     pub(super) busy: bool,
@@ -63,9 +66,10 @@ impl GroupState {
             seen: None,
             looked_at: Duration::ZERO,
             late_until,
-            wrote_at: Duration::ZERO,
+            shown_at: Duration::ZERO,
             asked_at: Duration::ZERO,
             delay: None,
+            delay_not_before: Duration::ZERO,
             members: BTreeMap::new(),
             busy: false,
             is_void: false,
@@ -183,7 +187,7 @@ impl GroupState {
             .values()
             .any(|member| member.leaving_since.is_some() && !member.is_done);
         let unknown = |(_, read_at): (Duration, Duration)| read_at + timing.target_interval <= now;
-        if leaves && self.delay.is_none_or(unknown) && self.not_before <= now {
+        if leaves && self.delay.is_none_or(unknown) && self.delay_not_before.max(self.not_before) <= now {
             return Some(Question::Delay);
         }
         let look_at = self.next_look(timing, now);
@@ -210,72 +214,7 @@ impl GroupState {
         } else {
             timing.target_interval
         };
-        (self.looked_at.max(self.wrote_at) + interval).max(self.not_before)
-    }
-
-    /// The writes that are wanted, each with the time it may not be made before.
-    fn writes(&self, timing: &Timing, now: Duration) -> Vec<(Duration, bool, Target)> {
-        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
-            return vec![];
-        };
-        let claimed = self.claimed(facts);
-        let wanted = self.members.values().filter_map(|member| {
-            let target = member.target(facts)?;
-            let health = seen.get(&target);
-            let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
-            let leaves = member.is_leaving();
-            let needed = if leaves {
-                let may_appear = health.is_none() && member.may_appear(timing, now);
-                (is_in || may_appear) && !claimed.contains(&target)
-            } else {
-                !is_in
-            };
-            // What was registered a moment ago need not show yet.
-            let shows = match member.registration {
-                Registration::Taken(at) => at + timing.target_poll * 3,
-                Registration::None | Registration::UnderWay | Registration::Unanswered => Duration::ZERO,
-            };
-            let not_before = if leaves {
-                member.not_before
-            } else {
-                member.not_before.max(shows)
-            };
-            needed.then_some((not_before, leaves, target))
-        });
-        wanted.collect()
-    }
-
-    /// Targets that some machine wants to be registered: nobody else takes them out. An address may have been given to
-    /// another instance since.
-    fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
-        let staying = self.members.values().filter(|member| !member.is_leaving());
-        staying.filter_map(|member| member.target(facts)).collect()
-    }
-
-    /// The write that is due: those that leave go first.
-    fn write(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
-        let writes = self
-            .writes(timing, now)
-            .into_iter()
-            .filter(|(not_before, ..)| *not_before <= now);
-        let (leaving, coming): (Vec<_>, Vec<_>) = writes.partition(|(_, leaves, _)| *leaves);
-        if leaving.is_empty() && coming.is_empty() {
-            self.open_since = None;
-            return None;
-        }
-        let since = *self.open_since.get_or_insert(now);
-        if now < since + timing.rate_second / 5 {
-            return None;
-        }
-        let some = |writes: Vec<(Duration, bool, Target)>| {
-            let targets: BTreeSet<Target> = writes.into_iter().map(|(_, _, target)| target).collect();
-            targets.into_iter().take(self.most).collect()
-        };
-        Some(if leaving.is_empty() {
-            Question::Register(some(coming))
-        } else {
-            Question::Deregister(some(leaving))
-        })
+        (self.shown_at + interval).max(self.not_before)
     }
 
     /// When the time that is waited for a member is over.
@@ -292,6 +231,9 @@ impl GroupState {
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
         let is_look = matches!(call.question, Question::Facts | Question::Health);
         match answer {
+            Err(error) if call.question == Question::Delay => {
+                Some(GroupReport::Failing(call.group.clone(), error.clone()))
+            }
             Err(error)
                 if is_look
                     && (self.failing_since.is_none()
@@ -326,13 +268,14 @@ impl GroupState {
                 );
             }
             _ if is_void => {}
+            // The longest time is waited for then; looks go on.
+            (Question::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
+            (Question::Delay, Ok(answer)) => self.learn(answer, now),
             (_, Err(error)) => {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
                 }
-                if *question != Question::Delay {
-                    self.failing_since.get_or_insert(now);
-                }
+                self.failing_since.get_or_insert(now);
                 self.not_before = now + backoff(self.failures, timing);
                 self.failures = self.failures.saturating_add(1);
                 self.failure = Some((error, self.asked_at));
@@ -340,9 +283,7 @@ impl GroupState {
             (_, Ok(answer)) => {
                 self.failure = None;
                 self.failures = 0;
-                if *question != Question::Delay {
-                    self.failing_since = None;
-                }
+                self.failing_since = None;
                 self.not_before = now;
                 self.learn(answer, now);
             }
@@ -358,7 +299,7 @@ impl GroupState {
             GroupAnswer::Facts(facts) => self.facts = Some(facts),
             GroupAnswer::Delay(delay) => self.delay = Some((delay, now)),
             GroupAnswer::Health(seen) => {
-                self.looked_at = self.asked_at;
+                (self.looked_at, self.shown_at) = (self.asked_at, now);
                 self.seen = Some(seen.into_iter().collect());
                 self.note_shown(now);
             }
@@ -385,13 +326,15 @@ impl GroupState {
 
     /// Lets go for good of the addresses of instances that are gone, once they are out: AWS gives them to others.
     fn note_done(&mut self, timing: &Timing, now: Duration) {
-        if self.facts.is_none() {
-            return;
-        }
+        let Some(facts) = &self.facts else { return };
         let is_gone = |(_, member): &(&MemberKey, &Member)| member.wish == Wish::Forgotten;
-        let gone = self.members.iter().filter(is_gone).map(|(key, _)| key);
-        let done = gone.filter(|key| self.standing(key, timing, now) == Standing::Out);
-        let done: Vec<MemberKey> = done.cloned().collect();
+        let gone = self.members.iter().filter(is_gone);
+        let done = gone.filter(|(key, member)| {
+            // An address that no look has missed may be shown to other credentials.
+            let is_proven = self.seen.is_some() || member.target(facts).is_none();
+            is_proven && self.standing(key, timing, now) == Standing::Out
+        });
+        let done: Vec<MemberKey> = done.map(|(key, _)| key.clone()).collect();
         for key in done {
             if let Some(member) = self.members.get_mut(&key) {
                 member.is_done = true;
@@ -409,10 +352,13 @@ impl GroupState {
     ) {
         self.open_since = None;
         if !leaving {
+            if matches!(answer, Err(error) if error.class == ErrorClass::NoAnswer) {
+                self.late_until = now + timing.late_registration;
+            }
             let answer = answer.as_ref().map(|_| ());
             self.members
                 .values_mut()
-                .for_each(|member| member.registered(answer, timing, now));
+                .for_each(|member| member.registered(answer, now));
         }
         let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
         if split {
@@ -460,7 +406,7 @@ impl GroupState {
             let seen = self.seen.get_or_insert_default();
             let health = Health { state, reason: None };
             seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));
-            self.wrote_at = now;
+            self.shown_at = now;
             self.settles_until = now + timing.target_settling;
         }
     }

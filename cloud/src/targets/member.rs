@@ -29,8 +29,6 @@ pub(super) struct Member {
     /// When AWS took the deregistration, or showed it first.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: Registration,
-    /// Until then a registration may take effect that got no answer.
-    pub(super) late_until: Duration,
     /// It was gone, and its address is not in the group: whoever has that next is somebody else.
     pub(super) is_done: bool,
     /// What AWS said to the last write.
@@ -51,7 +49,6 @@ impl Member {
             since: now,
             leaving_since: None,
             registration: Registration::None,
-            late_until: Duration::ZERO,
             is_done: false,
             failure: None,
             failures: 0,
@@ -116,16 +113,13 @@ impl Member {
     }
 
     /// Takes over what became of the registration that was under way.
-    pub(super) fn registered(&mut self, answer: Result<(), &CloudError>, timing: &Timing, now: Duration) {
+    pub(super) fn registered(&mut self, answer: Result<(), &CloudError>, now: Duration) {
         if self.registration != Registration::UnderWay {
             return;
         }
         self.registration = match answer {
             Ok(()) => Registration::Taken(now),
-            Err(error) if error.class == ErrorClass::NoAnswer => {
-                self.late_until = now + timing.late_registration;
-                Registration::Unanswered
-            }
+            Err(error) if error.class == ErrorClass::NoAnswer => Registration::Unanswered,
             Err(_) => Registration::None,
         };
     }

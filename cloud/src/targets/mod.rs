@@ -23,15 +23,15 @@ pub use model::{
     TargetKind, TargetState, Wish,
 };
 
-use crate::{CloudError, MachineKey, Timing};
+use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
 /// The groups that machines have targets in. Time is passed in, counted from any fixed origin.
 pub struct Targets {
     timing: Timing,
     groups: BTreeMap<Group, GroupState>,
     woken: BTreeSet<MachineKey>,
-    /// When the first machine wanted something.
-    began: Option<Duration>,
+    /// Until then registrations may take effect that nobody waits for any more: at first those of another process.
+    late_until: Option<Duration>,
 }
 
 impl Targets {
@@ -41,7 +41,7 @@ impl Targets {
             timing,
             groups: BTreeMap::new(),
             woken: BTreeSet::new(),
-            began: None,
+            late_until: None,
         }
     }
 
@@ -57,7 +57,7 @@ impl Targets {
     ) -> Vec<Standing> {
         self.drop_unnamed(machine, targets);
         let timing = self.timing;
-        let late_until = *self.began.get_or_insert(now) + timing.late_registration;
+        let late_until = *self.late_until.get_or_insert(now + timing.late_registration);
         let mut want = |target: &ControlPlaneTarget| {
             let group = Group::of(target)?;
             let state = self
@@ -128,6 +128,11 @@ impl Targets {
         answer: Result<GroupAnswer, CloudError>,
         now: Duration,
     ) -> Option<GroupReport> {
+        if matches!((&call.question, &answer), (Question::Register(_), Err(error)) if error.class == ErrorClass::NoAnswer)
+        {
+            // Also where its machine and its group are forgotten, and begin anew.
+            self.late_until = Some(now + self.timing.late_registration);
+        }
         let state = self.groups.get_mut(&call.group)?;
         let report = state.report(call, &answer);
         state.ended(&call.question, answer, &self.timing, now);

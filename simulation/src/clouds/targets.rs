@@ -9,7 +9,7 @@ impl CloudClient {
     pub(super) async fn group_call(&self, call: GroupCall) -> Result<GroupAnswer, CloudError> {
         let writes = matches!(call.question, Question::Register(_) | Question::Deregister(_));
         if writes {
-            self.check_leads(call.action())?;
+            self.lead().await;
         }
         let about = match &call.question {
             Question::Register(targets) | Question::Deregister(targets) => {

@@ -87,34 +87,33 @@ impl GroupState {
             let failed = member.failure.clone().map(Standing::Failed);
             failed.unwrap_or(Standing::Leaving)
         };
-        let late_until = member.late_until.max(self.late_until);
         let is_claimed = self.claimed(facts).contains(target);
         match health {
             Some(_) if is_claimed => Standing::Out,
             None if member.may_appear(timing, now) && !is_claimed => not_yet(),
             // Whoever stood still, or another process meanwhile, may have registered it since the last look.
-            None if self.looked_at < member.since.max(late_until) => not_yet(),
+            None if self.looked_at < member.since.max(self.late_until) => not_yet(),
             None => Standing::Out,
             // An instance that is gone has no connections that could end.
             Some(health) if health.state == TargetState::Draining && member.wish == Wish::Forgotten => Standing::Out,
             Some(health) if health.state == TargetState::Draining => match self.drains(member, timing, now) {
-                Standing::Out if self.looked_at < late_until => Standing::Leaving,
-                standing => standing,
+                None => not_yet(),
+                Some(Standing::Out) if self.looked_at < self.late_until => not_yet(),
+                Some(standing) => standing,
             },
             Some(_) => not_yet(),
         }
     }
 
-    /// How a member stands that drains. When the delay of its group is over it is drained, whatever is shown.
-    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Standing {
-        let Some(since) = member.leaving_since else {
-            return Standing::Leaving;
-        };
-        match self.delay {
+    /// How a member stands that drains, where it is known since when. When the delay of its group is over it is drained,
+    /// whatever is shown.
+    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<Standing> {
+        let since = member.leaving_since?;
+        Some(match self.delay {
             Some((delay, _)) if since + delay <= now => Standing::Out,
             _ if since + timing.drain_limit <= now => Standing::Overdue,
             _ => Standing::Leaving,
-        }
+        })
     }
 
     /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was waited

@@ -1,0 +1,76 @@
+//! What is to be registered and taken out of a group.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::member::Registration;
+use super::super::model::{GroupFacts, Question, Target, TargetState};
+use super::GroupState;
+use crate::Timing;
+
+impl GroupState {
+    /// The writes that are wanted, each with the time it may not be made before.
+    pub(super) fn writes(&self, timing: &Timing, now: Duration) -> Vec<(Duration, bool, Target)> {
+        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
+            return vec![];
+        };
+        let claimed = self.claimed(facts);
+        let wanted = self.members.values().filter_map(|member| {
+            let target = member.target(facts)?;
+            let health = seen.get(&target);
+            let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
+            let leaves = member.is_leaving();
+            let needed = if leaves {
+                let may_appear = health.is_none() && member.may_appear(timing, now);
+                (is_in || may_appear) && !claimed.contains(&target)
+            } else {
+                !is_in
+            };
+            // What was registered a moment ago need not show yet.
+            let shows = match member.registration {
+                Registration::Taken(at) => at + timing.target_poll * 3,
+                Registration::None | Registration::UnderWay | Registration::Unanswered => Duration::ZERO,
+            };
+            let not_before = if leaves {
+                member.not_before
+            } else {
+                member.not_before.max(shows)
+            };
+            needed.then_some((not_before, leaves, target))
+        });
+        wanted.collect()
+    }
+
+    /// Targets that some machine wants to be registered: nobody else takes them out. An address may have been given to
+    /// another instance since.
+    pub(super) fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
+        let staying = self.members.values().filter(|member| !member.is_leaving());
+        staying.filter_map(|member| member.target(facts)).collect()
+    }
+
+    /// The write that is due: those that leave go first.
+    pub(super) fn write(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+        let writes = self
+            .writes(timing, now)
+            .into_iter()
+            .filter(|(not_before, ..)| *not_before <= now);
+        let (leaving, coming): (Vec<_>, Vec<_>) = writes.partition(|(_, leaves, _)| *leaves);
+        if leaving.is_empty() && coming.is_empty() {
+            self.open_since = None;
+            return None;
+        }
+        let since = *self.open_since.get_or_insert(now);
+        if now < since + timing.rate_second / 5 {
+            return None;
+        }
+        let some = |writes: Vec<(Duration, bool, Target)>| {
+            let targets: BTreeSet<Target> = writes.into_iter().map(|(_, _, target)| target).collect();
+            targets.into_iter().take(self.most).collect()
+        };
+        Some(if leaving.is_empty() {
+            Question::Register(some(coming))
+        } else {
+            Question::Deregister(some(leaving))
+        })
+    }
+}
