@@ -88,8 +88,9 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools test-go build sim-mutants ## Run `make test`, the long stories and the mutants of the simulation too
+test-all: check-format tools test-go build sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
 	$(call run_tests,--all-targets)
+	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
 SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--seeds $(or $(SEEDS),1000)))

@@ -10,6 +10,10 @@ use crate::stories::scenario::{FASTER, REGION, Scenario};
 
 /// What every cluster of these stories is called.
 pub(super) const NAME: &str = "dev";
+/// How often the manager looks at what it does not watch.
+const SYNC_PERIOD: &str = "--sync-period=10s";
+/// How long its load balancer gives connections to a target that leaves.
+const DRAINING_SECONDS: u32 = 1;
 /// Its Kubernetes version.
 pub(super) const VERSION: &str = "v1.36.3";
 
@@ -29,7 +33,8 @@ impl Installed {
         let scenario = Scenario::in_world(cluster.world(), name).await?;
         scenario.user.create_instance_profiles().await?;
         scenario.environment.aws().set_nodes_report(true);
-        let manager = scenario.manager().await?;
+        let manager = scenario.environment.manager().flag(FASTER).flag(SYNC_PERIOD);
+        let manager = manager.start().await?;
         Ok(Self {
             cluster,
             scenario,
@@ -83,20 +88,27 @@ impl Installed {
             .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
     }
 
-    /// Applies what `clusterctl generate cluster` prints for one control plane machine and one worker behind an endpoint of
-    /// its own, with an identity.
+    /// Applies what `clusterctl generate cluster` prints by default, for one control plane machine behind a load balancer of
+    /// the user's and one worker, with an identity.
     pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
         let arguments = [
             "generate",
             "cluster",
             NAME,
             "--infrastructure=aws-rs",
-            "--flavor=unmanaged-external-endpoint",
             "--worker-machine-count=1",
             "--target-namespace",
             self.scenario.environment.namespace(),
         ];
-        let generated = self.clusterctl()?.run(&arguments).await?;
+        let Scenario { user, network, .. } = &self.scenario;
+        let load_balancer = user.create_network_load_balancer(network, NAME).await?;
+        let group = &load_balancer.target_group_arn;
+        user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
+        let clusterctl = self
+            .clusterctl()?
+            .variable("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", group)
+            .variable("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name);
+        let generated = clusterctl.run(&arguments).await?;
         for mut object in objects::parse(&generated)? {
             if object.types.as_ref().is_some_and(|types| types.kind == "AWSCluster") {
                 object.data["spec"]["identityRef"] = identity.clone();

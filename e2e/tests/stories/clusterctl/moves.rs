@@ -19,6 +19,7 @@ use crate::stories::scenario::{CORE, OURS, WITHIN};
 const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 const IDENTITY_NAMESPACE: &str = "capa-rs-system";
 const IDENTITY: &str = "team-a";
+const ROLE_IDENTITY: &str = "team-a-reader";
 
 impl Installed {
     /// Creates the identity that the cluster works with, and waits until its Secret can move.
@@ -36,9 +37,29 @@ impl Installed {
             "metadata": {"name": IDENTITY, "namespace": IDENTITY_NAMESPACE},
             "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
         });
-        for object in [secret, identity] {
+        let role = json!({
+            "apiVersion": OURS,
+            "kind": "AWSClusterRoleIdentity",
+            "metadata": {"name": ROLE_IDENTITY},
+            "spec": {
+                "roleARN": "arn:aws:iam::111122223333:role/reader",
+                "sourceIdentityRef": {"kind": "AWSClusterStaticIdentity", "name": IDENTITY},
+                "allowedNamespaces": {},
+            },
+        });
+        for object in [secret, identity, role] {
             self.scenario.environment.apply(&object.to_string()).await?;
         }
+        self.owns_secret().await?;
+        let disown = json!({"metadata": {"ownerReferences": null}});
+        self.identity_secrets()
+            .patch(IDENTITY, &PatchParams::default(), &Patch::Merge(&disown))
+            .await?;
+        self.owns_secret().await
+    }
+
+    /// Waits until the Secret is its identity's.
+    async fn owns_secret(&self) -> anyhow::Result<()> {
         eventually(WITHIN, "the Secret to be owned by its identity", async || {
             let secret = self.identity_secret().await?.context("no Secret")?;
             ensure!(!secret.owner_references().is_empty(), "it has no owner");
@@ -47,9 +68,12 @@ impl Installed {
         .await
     }
 
+    fn identity_secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.scenario.environment.client(), IDENTITY_NAMESPACE)
+    }
+
     async fn identity_secret(&self) -> anyhow::Result<Option<Secret>> {
-        let secrets = Api::<Secret>::namespaced(self.scenario.environment.client(), IDENTITY_NAMESPACE);
-        Ok(secrets.get_opt(IDENTITY).await?)
+        Ok(self.identity_secrets().get_opt(IDENTITY).await?)
     }
 
     /// Waits until everything is Ready here, and gives the instances of the two machines.
@@ -168,7 +192,10 @@ impl Installed {
 
 /// Those of the belongings that other namespaces may use too: a move of one namespace takes along a copy.
 fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
-    let of_identities = belongings.iter().filter(|name| name.ends_with(&format!(" {IDENTITY}")));
+    let of_identities = belongings.iter().filter(|name| {
+        let last = name.rsplit(' ').next();
+        last == Some(IDENTITY) || last == Some(ROLE_IDENTITY)
+    });
     of_identities.cloned().collect()
 }
 
@@ -181,6 +208,7 @@ async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances
     let away = home.beside().await?;
     let instances = home.ready().await?;
     assert_eq!(instances.len(), 2);
+    home.is_described().await?;
     assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
 
     home.moves_whole_to(&away).await?;

@@ -1,4 +1,4 @@
-//! `clusterctl upgrade` from one version of ours to the next, `clusterctl describe` before and `clusterctl delete` after it.
+//! `clusterctl upgrade` from one version of ours to the next, and `clusterctl delete` after it.
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::installed::{Installed, NAME};
-use crate::stories::machines::{INLINE, counts, text};
+use crate::stories::machines::{INLINE, counts};
 use crate::stories::scenario::{OURS, WITHIN};
 
 const NAMESPACE: &str = "capa-rs-system";
@@ -18,8 +18,6 @@ const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
 const NEXT_VERSION: &str = "v0.1.1";
 /// A field that only the next version has.
 const NEW_FIELD: &str = "sinceNextVersion";
-/// What `clusterctl describe cluster --show-conditions all` draws.
-const DESCRIBED: &str = include_str!("described.txt");
 
 impl Installed {
     async fn deployment(&self) -> anyhow::Result<Option<Deployment>> {
@@ -38,29 +36,6 @@ impl Installed {
 
     async fn definition(&self) -> anyhow::Result<CustomResourceDefinition> {
         Ok(Api::all(self.scenario.environment.client()).get(MACHINES).await?)
-    }
-
-    /// What `clusterctl describe` draws reads as it always has.
-    async fn is_described(&self) -> anyhow::Result<()> {
-        let namespace = self.scenario.environment.namespace();
-        let machine = self.scenario.get(OURS, "AWSMachine", "one").await?;
-        let instance = text(&machine, "/spec/instanceID");
-        let arguments = [
-            "describe",
-            "cluster",
-            NAME,
-            "--namespace",
-            namespace,
-            "--show-conditions=all",
-            "--echo",
-        ];
-        eventually(WITHIN, "the cluster to be described", async || {
-            let described = self.run(&arguments).await?;
-            let described = comparable(&described, namespace, instance);
-            ensure!(described == DESCRIBED, "it is described so:\n{described}");
-            Ok(())
-        })
-        .await
     }
 
     /// What the rollout of the Deployment would do: clusterctl has made the ServiceAccount anew, so that the token of the
@@ -109,43 +84,12 @@ impl Installed {
     }
 }
 
-/// The tree that clusterctl draws: of our objects with their conditions, of others without, for those come and go. Names
-/// are always the same and ages are left out; all columns keep their places.
-fn comparable(described: &str, namespace: &str, instance: &str) -> String {
-    let mut lines = String::new();
-    let mut shows_conditions = true;
-    for line in described.lines() {
-        let words = line.split_inclusive(' ').map(|word| {
-            let age = word.trim_end();
-            let is_age = age.ends_with(['s', 'm', 'h']) && age.trim_matches(['s', 'm', 'h']).parse::<u32>().is_ok();
-            if is_age {
-                format!("-{}", " ".repeat(word.len() - 1))
-            } else {
-                word.to_owned()
-            }
-        });
-        let line: String = words.collect();
-        let line = line.replace(namespace, "NAMESPACE").replace(instance, "INSTANCE");
-        let name = line.trim_start_matches(['│', '├', '└', '─', ' ']).trim_end();
-        let is_object = name.contains("NAMESPACE/") || ["Workers", "Other"].contains(&name);
-        if is_object {
-            shows_conditions = line.contains("AWS");
-        }
-        if is_object || shows_conditions {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-        }
-    }
-    lines
-}
-
 #[tokio::test]
 async fn an_upgrade_keeps_what_there_is_and_a_deletion_takes_only_the_provider() -> anyhow::Result<()> {
     let home = Installed::begin("upgrades").await?;
     home.scenario.cluster(NAME).await?;
     home.scenario.machine("one", NAME, INLINE).await?;
     let machine = home.scenario.machine_ready("one").await?;
-    home.is_described().await?;
 
     let next = home.cluster.repository().add(NEXT_VERSION)?;
     next.add_field("AWSMachine", NEW_FIELD)?;

@@ -35,7 +35,12 @@ mod long_stories {
             })
             .await?;
         }
+        let user = &story.scenario.user;
+        let group = second.target_group.as_deref().context("no target group")?;
+        let registered = user.targets(group).await?;
+        assert_eq!(registered.len(), 1);
         first.delete().await?;
+        assert_eq!(user.targets(group).await?, registered);
         second.ready(1, 1).await?;
         assert_eq!(story.scenario.user.live_instances().await?.len(), 2);
         second.delete().await?;

@@ -1,6 +1,6 @@
 //! A whole cluster on infrastructure that the user brought: a kubeadm control plane and workers, as stories begin.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -75,14 +75,8 @@ impl Story {
     /// to it is named after it.
     pub(crate) async fn cluster(&self, name: &str) -> anyhow::Result<KubeadmCluster<'_>> {
         let Scenario { user, network, .. } = &self.scenario;
+        let unique = last_word(self.scenario.environment.namespace());
         // Unique in the account, which two namespaces may share.
-        let unique = self
-            .scenario
-            .environment
-            .namespace()
-            .rsplit('-')
-            .next()
-            .unwrap_or_default();
         let load_balancer = user
             .create_network_load_balancer(network, &format!("{name}-{unique}"))
             .await?;
@@ -152,7 +146,34 @@ fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
         strangers.is_empty(),
         "it terminated what it had not launched: {strangers:?}"
     );
+    only_ours_was_registered(journal)
+}
+
+/// What goes in and out of a target group are instances that were launched in the namespace of its cluster.
+fn only_ours_was_registered(journal: &Journal) -> anyhow::Result<()> {
+    let launches = journal.of("RunInstances");
+    let mut namespaces = BTreeMap::new();
+    for launch in launches.calls() {
+        let machine = launch.tags("instance").remove("MachineName").unwrap_or_default();
+        let namespace = machine.split('/').next().unwrap_or_default();
+        namespaces.extend(launch.instance_ids.iter().map(|id| (id.as_str(), last_word(namespace))));
+    }
+    for action in ["RegisterTargets", "DeregisterTargets"] {
+        for call in journal.of(action).calls() {
+            let arn = call.parameter("TargetGroupArn").unwrap_or_default();
+            let group = last_word(arn.split('/').nth(1).unwrap_or_default());
+            let target = |number| call.parameter(&format!("Targets.member.{number}.Id"));
+            let mut targets = (1..).map_while(target);
+            let are_ours = targets.all(|target| namespaces.get(target) == Some(&group));
+            ensure!(are_ours, "a foreign registration was written: {call}");
+        }
+    }
     Ok(())
+}
+
+/// What comes after the last dash.
+fn last_word(name: &str) -> &str {
+    name.rsplit('-').next().unwrap_or_default()
 }
 
 /// A cluster of a story.

@@ -1,0 +1,80 @@
+//! `clusterctl describe`: what users look at first.
+
+use anyhow::ensure;
+use capa_e2e::eventually;
+use kube::ResourceExt;
+use kube::api::ListParams;
+
+use super::installed::{Installed, NAME};
+use crate::stories::scenario::{CORE, WITHIN};
+
+/// What `clusterctl describe cluster --show-conditions all` draws of a cluster that has come up.
+const DESCRIBED: &str = include_str!("described.txt");
+
+impl Installed {
+    /// A cluster that has come up is described as it always was.
+    pub(super) async fn is_described(&self) -> anyhow::Result<()> {
+        let environment = &self.scenario.environment;
+        let machines = environment.api(CORE, "Machine").await?;
+        let machines = machines.list(&ListParams::default()).await?.items;
+        let names: Vec<String> = machines.iter().map(ResourceExt::name_any).collect();
+        let arguments = [
+            "describe",
+            "cluster",
+            NAME,
+            "--namespace",
+            environment.namespace(),
+            "--show-conditions=all",
+            "--echo",
+        ];
+        eventually(WITHIN, "the cluster to be described", async || {
+            let described = self.run(&arguments).await?;
+            let described = comparable(&described, environment.namespace(), &names);
+            ensure!(described == DESCRIBED, "it is described so:\n{described}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The tree that clusterctl draws: of our objects with their conditions, of others without, for those come and go. Random
+/// parts of names are x, and ages are left out; all columns keep their places.
+fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
+    let mut described = described.replace(namespace, &without_random_parts(namespace));
+    for machine in machines {
+        described = described.replace(machine.as_str(), &without_random_parts(machine));
+    }
+    let mut lines = String::new();
+    let mut shows_conditions = true;
+    for line in described.lines() {
+        let words: String = line.split_inclusive(' ').map(without_age).collect();
+        let name = words.trim_start_matches(['│', '├', '└', '─', ' ']).trim_end();
+        let is_object = name.contains('/') || ["Workers", "Other"].contains(&name);
+        if is_object {
+            shows_conditions = name.starts_with("AWS");
+        }
+        if is_object || shows_conditions {
+            lines.push_str(words.trim_end());
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+/// The words of five characters without a vowel in a name: Kubernetes has made them up.
+fn without_random_parts(name: &str) -> String {
+    let is_random = |word: &str| word.len() == 5 && !word.contains(['a', 'e', 'i', 'o', 'u']);
+    let words = name.split('-').map(|word| if is_random(word) { "xxxxx" } else { word });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// A dash where the word, which spaces may follow, is an age.
+fn without_age(word: &str) -> String {
+    let age = word.trim_end();
+    let is_of_age = |character: char| character.is_ascii_digit() || "smhd".contains(character);
+    let starts_with_number = age.starts_with(|first: char| first.is_ascii_digit());
+    if starts_with_number && age.ends_with(['s', 'm', 'h', 'd']) && age.chars().all(is_of_age) {
+        return format!("-{}", " ".repeat(word.len() - 1));
+    }
+    word.to_owned()
+}
