@@ -175,15 +175,16 @@ impl TestEnvironment {
             .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
         self.release_objects().await?;
         std::fs::remove_dir_all(&self.folder)?;
-        self.tell_how_long_it_took()
+        Self::tell_how_long_it_took()
     }
 
     /// For the summary of `make test`. Written to the stream itself, because what a test that succeeds prints is not shown.
-    fn tell_how_long_it_took(&self) -> anyhow::Result<()> {
+    fn tell_how_long_it_took() -> anyhow::Result<()> {
         let thread = std::thread::current();
-        // A test runs on a thread of its name.
-        let story = thread.name().unwrap_or(&self.namespace);
-        writeln!(std::io::stderr(), "took {:7.1} s  {story}", taken().as_secs_f32())?;
+        // A test runs on a thread of its name, and a program on one called main.
+        if let Some(story) = thread.name().filter(|name| *name != "main") {
+            writeln!(std::io::stderr(), "took {:7.1} s  {story}", taken().as_secs_f32())?;
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use capa_e2e::{
     Manager, TestEnvironment,
     clusterctl::{Clusterctl, ManagementCluster},
     detached::Detached,
+    objects::condition,
     user::{LoadBalancer, Network, NetworkPlan, User},
 };
 use kube::{
@@ -133,7 +134,7 @@ impl<'a> Stage<'a> {
         self.user.terminate(instance).await?;
         let name = victim.name_any();
         self.until(screen, "another machine in its place", |seen| {
-            is_up(seen, MORE_WORKERS) && workers(seen).all(|machine| machine.name_any() != name)
+            is_up(seen, MORE_WORKERS) && workers(seen).all(|machine| machine.name_any() != name) && is_available(seen)
         })
         .await?;
         report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)
@@ -278,6 +279,13 @@ fn announce(line: &str) {
 fn is_up(seen: &Seen, wanted: usize) -> bool {
     let machines = seen.get("Machine").map(Vec::as_slice).unwrap_or_default();
     machines.len() == CONTROL_PLANE + wanted && workers(seen).count() == wanted && machines.iter().all(is_ready)
+}
+
+/// Whether Cluster API calls the cluster available, all its machines among that.
+fn is_available(seen: &Seen) -> bool {
+    let clusters = seen.get("Cluster").into_iter().flatten();
+    let available = |cluster| condition(cluster, "Available").is_some_and(|condition| condition.status == "True");
+    clusters.into_iter().all(available)
 }
 
 fn workers(seen: &Seen) -> impl Iterator<Item = &DynamicObject> {
