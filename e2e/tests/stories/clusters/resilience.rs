@@ -79,10 +79,28 @@ async fn comes_back(story: &Story, field: &str, what: fn(&DynamicObject) -> Valu
     let expected = each(&before, what);
     eventually(NODES_WITHIN, &format!("{field} to come back"), async || {
         let now = each(&objects(story, ours).await?, what);
+        if now != expected {
+            wake_owners_of_templates(story).await?;
+        }
         ensure!(now == expected, "they were {expected:#?} and are {now:#?}");
         Ok(())
     })
     .await
+}
+
+/// Cluster API does not watch templates: it looks at one again when something happens to whoever uses it, else once in its
+/// sync period.
+async fn wake_owners_of_templates(story: &Story) -> anyhow::Result<()> {
+    for (api_version, kind) in [(CONTROL_PLANE, "KubeadmControlPlane"), (CORE, "MachineDeployment")] {
+        let api = story.scenario.environment.api(api_version, kind).await?;
+        for object in api.list(&ListParams::default()).await? {
+            let seen = object.resource_version();
+            let touch = json!({"metadata": {"annotations": {"example.org/touched-at": seen}}});
+            api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(touch))
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// A label that is given to the MachineDeployment's machines reaches them without a new machine.
