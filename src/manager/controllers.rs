@@ -21,7 +21,7 @@ use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 
@@ -145,15 +145,11 @@ impl Wiring {
         let infrastructure = world.infrastructure_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            let reference = reference_to(cluster);
-            infrastructure.changed(&namespace, &reference);
-            let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
-            let named_by = clusters.get(&ObjectRef::new(owner).within(&namespace));
-            // Any object can call a Cluster its owner; machines live on the one that the Cluster names.
-            if named_by.is_none_or(|owner| owner.spec.infrastructure_ref.as_ref() != Some(&reference)) {
-                return Vec::new();
-            }
-            references(&machines_of_cluster(&machines, &namespace, owner))
+            infrastructure.changed(&namespace, &reference_to(cluster));
+            let owner = owner_that_names(cluster, &clusters);
+            owner.map_or_else(Vec::new, |owner| {
+                references(&machines_of_cluster(&machines, &namespace, &owner))
+            })
         };
         let seen = self
             .clouds
@@ -192,12 +188,15 @@ impl Wiring {
             references(&templates_of_cluster(&templates, &namespace, &cluster.name_any()))
         };
         let templates = caches.aws_machine_templates.store().clone();
+        let clusters = caches.clusters.store().clone();
         let infrastructure = world.infrastructure_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             infrastructure.changed(&namespace, &reference_to(cluster));
-            let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
-            references(&templates_of_cluster(&templates, &namespace, owner))
+            let owner = owner_that_names(cluster, &clusters);
+            owner.map_or_else(Vec::new, |owner| {
+                references(&templates_of_cluster(&templates, &namespace, &owner))
+            })
         };
         Controller::new(&self.runtime, &caches.aws_machine_templates, reconciler, settings)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
@@ -232,6 +231,14 @@ impl Wiring {
             references(&machines.state_filter(waiting))
         }
     }
+}
+
+/// Name of the Cluster that an AWSCluster calls its owner. Any object can call a Cluster that; machines and templates live
+/// on the one that the Cluster names.
+fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<String> {
+    let owner = meta::owner_cluster_name(&cluster.metadata)?;
+    let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
+    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then(|| owner.to_owned())
 }
 
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
