@@ -11,7 +11,7 @@ help: ## List these targets
 
 .PHONY: tools
 tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
-	@hack/tools/build.sh "$(BIN)"
+	@set -o pipefail; hack/tools/build.sh "$(BIN)" $(TOOLS_OUTPUT)
 
 # Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as
 # the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and linting
@@ -50,9 +50,18 @@ check-format: require-rust
 build: require-rust ## Build everything, tests included, with the lints as errors
 	$(CARGO) build --workspace --all-targets
 
-.PHONY: generate
-generate: require-rust ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
+.PHONY: programs
+programs: require-rust
 	$(CARGO) build --workspace --bins
+
+# Go and Rust are compiled at the same time: neither keeps two cores busy by itself. The tools then say in lines, not in
+# place, how far they are, because they share the terminal with cargo.
+.PHONY: tools-and-programs tools-and-build
+tools-and-programs tools-and-build: tools-and-%:
+	@$(MAKE) --no-print-directory --jobs=2 tools $* TOOLS_OUTPUT='| cat'
+
+.PHONY: generate
+generate: programs ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
@@ -80,7 +89,7 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
 .PHONY: test
-test: check-format tools test-go build ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
 	$(call run_tests,--all-targets,--skip long_stories::)
 
 .PHONY: test-unit
@@ -88,7 +97,7 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools test-go build sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
+test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
 	$(call run_tests,--all-targets)
 	@"$(PROGRAMS)/quickstart"
 
@@ -105,8 +114,7 @@ sim-mutants: require-rust ## Break launch, absence and draining in seven ways an
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
-quickstart: require-rust tools ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
-	@$(CARGO) build --workspace --bins
+quickstart: tools-and-programs ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
 	@"$(PROGRAMS)/quickstart"
 
 .PHONY: clean

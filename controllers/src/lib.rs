@@ -7,6 +7,7 @@ pub mod awsmachine;
 pub mod awsmachinetemplate;
 pub mod identity;
 pub mod kubernetes;
+pub mod kubernetes_api;
 pub mod oversight;
 mod resync;
 mod retry;
@@ -14,4 +15,3 @@ mod tags;
 #[cfg(test)]
 mod testing;
 mod transitions;
-pub mod world;

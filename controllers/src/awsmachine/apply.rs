@@ -5,12 +5,12 @@ use capa_api::core::Machine;
 use capa_api::meta;
 use capa_api::network::NetworkSubnet;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, MachineCloud};
-use capa_runtime::reconcile::{Next, Notice, ReconcileError};
+use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 
 use super::launch::{self, Prepared};
 use super::memory::Place;
 use super::plan::{self, Adoption, LaunchPlan, LookUp, Progress, Then};
-use super::{Draft, MachineWorld, lookup};
+use super::{MachineContext, MachineScope, lookup};
 use crate::retry;
 
 /// What is said of an object that came with our finalizer and without a launch record.
@@ -18,64 +18,64 @@ pub(super) const UNRECORDED: &str =
     "the object came without its launch record (restored or moved): an instance that it may have is looked for first";
 
 pub(super) async fn launch(
-    mut draft: Draft,
+    mut scope: MachineScope,
     owner: &Machine,
     prepared: &Prepared,
     request: LaunchRequest,
     plan: LaunchPlan,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
     if plan.then != Then::LookOnly
-        && let Err(error) = prepared.access.cloud.launch_turn(&draft.key())
+        && let Err(error) = prepared.access.cloud.launch_turn(&scope.key())
     {
         // What waits for its turn is no open attempt: nothing is looked up or recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
-        return Ok(draft.stop(waiting, retry::after(&error)));
+        return Ok(scope.stop(waiting, retry::after(&error)));
     }
     if plan.look_up != LookUp::No {
         let owner_name = owner.metadata.name.as_deref().unwrap_or_default();
-        let tags = lookup::tagged(&prepared.cluster_tag, draft.namespace(), owner_name);
-        let open_token = open_token(&draft).map(str::to_owned);
+        let tags = lookup::tagged(&prepared.cluster_tag, scope.namespace(), owner_name);
+        let open_token = open_token(&scope).map(str::to_owned);
         let token = open_token.as_deref().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
         match lookup::find(prepared.access.cloud.as_ref(), &tags, token).await {
-            Err(error) => return Ok(lookup_failed(draft, &error)),
+            Err(error) => return Ok(lookup_failed(scope, &error)),
             Ok(found) => match plan::adopt(&found, open_token.as_deref()) {
                 Adoption::Nothing => {}
                 Adoption::One(instance) => {
-                    return Box::pin(adopt(draft, &instance, prepared, request, world)).await;
+                    return Box::pin(adopt(scope, &instance, prepared, request, context)).await;
                 }
-                Adoption::Several(ids) => return Ok(conflict(draft, &ids)),
+                Adoption::Several(ids) => return Ok(conflict(scope, &ids)),
             },
         }
     }
     if plan.then == Then::LookOnly {
-        return Ok(unconfirmed(draft, &request, world));
+        return Ok(unconfirmed(scope, &request, context));
     }
-    if !meta::has_annotation(&draft.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
+    if !meta::has_annotation(&scope.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
         // The object may not leave for another management cluster while only this one knows of the attempt.
-        draft.machine = world.kubernetes.block_move(&draft.machine, true).await?;
+        scope.machine = context.kubernetes.block_move(&scope.machine, true).await?;
     }
-    draft = write_record(draft, prepared, &request, plan.then, world).await?;
-    call(draft, &request, prepared, world).await
+    scope = write_record(scope, prepared, &request, plan.then, context).await?;
+    call(scope, &request, prepared, context).await
 }
 
 /// The token of the attempt that may have launched.
-pub(super) fn open_token(draft: &Draft) -> Option<&str> {
-    let record = draft
+pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
+    let record = scope
         .status
         .launch
         .as_ref()
-        .filter(|_| draft.status.has_open_attempt())?;
+        .filter(|_| scope.status.has_open_attempt())?;
     Some(record.request.as_ref()?.client_token.as_str())
 }
 
 /// How far this process knows the attempt to have come. Once another process has claimed the record, its call may have
 /// launched whatever ours came to.
-pub(super) fn progress(draft: &Draft, client_token: &str, world: &MachineWorld) -> Progress {
-    let record = draft.status.launch.as_ref();
+pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
+    let record = scope.status.launch.as_ref();
     let holder = record.and_then(|record| record.holder.as_deref());
-    if holder == Some(world.memory.holder()) {
-        world.memory.attempt(draft.uid(), client_token).progress
+    if holder == Some(context.memory.holder()) {
+        context.memory.attempt(scope.uid(), client_token).progress
     } else {
         Progress::Unknown
     }
@@ -83,99 +83,99 @@ pub(super) fn progress(draft: &Draft, client_token: &str, world: &MachineWorld) 
 
 /// The answer to the call of the recorded attempt that could not be recorded yet. One to an earlier attempt says nothing
 /// of this one: that instance is found by its tags.
-pub(super) fn own_answer(draft: &Draft, world: &MachineWorld) -> Option<Instance> {
-    let answer = world.memory.answer(draft.uid())?;
-    (answer.client_token.as_deref() == open_token(draft)).then_some(answer)
+pub(super) fn own_answer(scope: &MachineScope, context: &MachineContext) -> Option<Instance> {
+    let answer = context.memory.answer(scope.uid())?;
+    (answer.client_token.as_deref() == open_token(scope)).then_some(answer)
 }
 
-fn unconfirmed(draft: Draft, request: &LaunchRequest, world: &MachineWorld) -> Draft {
-    let now = world.kubernetes.now();
-    world.memory.found_nothing(draft.uid(), &request.client_token, now);
-    let message = match draft.status.launch {
+fn unconfirmed(scope: MachineScope, request: &LaunchRequest, context: &MachineContext) -> MachineScope {
+    let now = context.kubernetes.now();
+    context.memory.found_nothing(scope.uid(), &request.client_token, now);
+    let message = match scope.status.launch {
         Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated",
         None => UNRECORDED,
     };
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    draft.stop(unconfirmed, Next::Requeue(launch::lookup_interval(world)))
+    scope.stop(unconfirmed, Next::Requeue(launch::lookup_interval(context)))
 }
 
 /// Makes sure that the API server has the record that the call is made from, and has it from this process. The time that
 /// counts is the one before the server is asked.
 async fn write_record(
-    mut draft: Draft,
+    mut scope: MachineScope,
     prepared: &Prepared,
     request: &LaunchRequest,
     then: Then,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
-    let (asked_at, token) = (world.kubernetes.now(), &request.client_token);
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let (asked_at, token) = (context.kubernetes.now(), &request.client_token);
     match then {
         Then::Record(attempt) => {
-            let before = draft.status.launch.as_ref();
-            draft.status.launch = Some(launch::record(
+            let before = scope.status.launch.as_ref();
+            scope.status.launch = Some(launch::record(
                 attempt,
                 request,
-                world.memory.holder(),
+                context.memory.holder(),
                 asked_at,
                 before,
             ));
-            draft.status.network = Some(prepared.in_use(&draft.machine, request));
-            draft = store(draft, world).await?;
+            scope.status.network = Some(prepared.in_use(&scope.machine, request));
+            scope = store(scope, context).await?;
             let account_id = &prepared.access.account_id;
-            world.memory.recorded(draft.uid(), token, account_id, asked_at);
+            context.memory.recorded(scope.uid(), token, account_id, asked_at);
         }
         Then::Claim => {
-            if let Some(record) = &mut draft.status.launch {
-                record.holder = Some(world.memory.holder().to_owned());
+            if let Some(record) = &mut scope.status.launch {
+                record.holder = Some(context.memory.holder().to_owned());
             }
-            draft = store(draft, world).await?;
-            world.memory.claimed(draft.uid(), token, asked_at);
+            scope = store(scope, context).await?;
+            context.memory.claimed(scope.uid(), token, asked_at);
         }
         Then::Verify => {
-            world.kubernetes.confirm(&draft.machine).await?;
-            world.memory.confirmed(draft.uid(), token, asked_at);
+            context.kubernetes.confirm(&scope.machine).await?;
+            context.memory.confirmed(scope.uid(), token, asked_at);
         }
         Then::Repeat | Then::LookOnly => {}
     }
-    Ok(draft)
+    Ok(scope)
 }
 
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
 /// under way, and the answer may come back in vain because the object has changed meanwhile.
 async fn call(
-    draft: Draft,
+    scope: MachineScope,
     request: &LaunchRequest,
     prepared: &Prepared,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
-    let (uid, token) = (draft.uid().to_owned(), &request.client_token);
-    let before = world.memory.attempt(&uid, token);
-    let now = world.kubernetes.now();
-    if !plan::is_fresh(before.confirmed_at, now, &world.timing) {
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let (uid, token) = (scope.uid().to_owned(), &request.client_token);
+    let before = context.memory.attempt(&uid, token);
+    let now = context.kubernetes.now();
+    if !plan::is_fresh(before.confirmed_at, now, &context.timing) {
         // The process stood still since: another one may have taken over and have decided that nothing was launched.
         let message = "the launch is asked for as soon as its record is known to stand";
         let update = ConditionType::InstanceReady.is_false(Reason::Launching, message);
-        return Ok(draft.stop(update, Next::Retry));
+        return Ok(scope.stop(update, Next::Retry));
     }
-    world.memory.called(&uid, token, Progress::Unanswered, now);
-    match prepared.access.cloud.launch(&draft.key(), request).await {
+    context.memory.called(&uid, token, Progress::Unanswered, now);
+    match prepared.access.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
-            world.memory.answered(&uid, instance.clone());
+            context.memory.answered(&uid, instance.clone());
             let subnet = subnet_of(request, prepared);
-            world.memory.found_capacity(&launch::pool(&draft, prepared), &subnet);
-            Box::pin(answered(draft, &instance, world)).await
+            context.memory.found_capacity(&launch::pool(&scope, prepared), &subnet);
+            Box::pin(answered(scope, &instance, context)).await
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
-            let now = world.kubernetes.now();
-            world.memory.called(&uid, token, progress, now);
+            let now = context.kubernetes.now();
+            context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(request, prepared));
-                world
+                context
                     .memory
-                    .refused_capacity(&launch::pool(&draft, prepared), place, now);
+                    .refused_capacity(&launch::pool(&scope, prepared), place, now);
             }
-            Ok(not_launched(draft, &error, progress, request, prepared))
+            Ok(not_launched(scope, &error, progress, request, prepared))
         }
     }
 }
@@ -200,40 +200,48 @@ fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
 
 /// Stores the id of an instance that this machine's own call has launched, and tells of it: not before it is stored,
 /// because the pass ends where that fails, and the one that repeats it would not tell again.
-pub(super) async fn answered(draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let mut draft = launched(draft, instance, world).await?;
-    draft.events.push(Notice::normal(
+pub(super) async fn answered(
+    scope: MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let mut scope = launched(scope, instance, context).await?;
+    scope.events.push(EventDraft::normal(
         "SuccessfulCreate",
         format!("launched instance {}", instance.id),
     ));
-    Ok(draft)
+    Ok(scope)
 }
 
 /// Stores the id of the attempt's instance.
-async fn launched(mut draft: Draft, instance: &Instance, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    if let Some(record) = &mut draft.status.launch {
+async fn launched(
+    mut scope: MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    if let Some(record) = &mut scope.status.launch {
         record.instance_id = Some(instance.id.clone());
         // A call may have been repeated long after its record was written, and the instance is no older than its launch.
         if let (Some(request), Some(launched_at)) = (&mut record.request, instance.launch_time) {
             request.requested_at.0 = request.requested_at.0.max(launched_at);
         }
     }
-    draft = store(draft, world).await?;
-    world.memory.launched(draft.uid());
-    Ok(draft)
+    scope = store(scope, context).await?;
+    context.memory.launched(scope.uid());
+    Ok(scope)
 }
 
 /// An instance of this machine is there already: that of an attempt whose answer was lost, or one of a restored or moved
 /// object, or one whose record was lost.
 async fn adopt(
-    mut draft: Draft,
+    mut scope: MachineScope,
     instance: &Instance,
     prepared: &Prepared,
     mut request: LaunchRequest,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
-    if open_token(&draft).is_some_and(|token| instance.client_token.as_deref() == Some(token)) {
-        return answered(draft, instance, world).await;
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    if open_token(&scope).is_some_and(|token| instance.client_token.as_deref() == Some(token)) {
+        return answered(scope, instance, context).await;
     }
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     request.client_token = instance
@@ -241,19 +249,25 @@ async fn adopt(
         .clone()
         .filter(|token| !token.is_empty())
         .unwrap_or(request.client_token);
-    let before = draft.status.launch.as_ref();
+    let before = scope.status.launch.as_ref();
     let recorded = before.map_or(0, |record| record.attempt);
-    let attempt = attempt_of(&request.client_token, draft.uid())
+    let attempt = attempt_of(&request.client_token, scope.uid())
         .unwrap_or(recorded)
         .max(1);
-    let since = instance.launch_time.unwrap_or_else(|| world.kubernetes.now());
-    draft.status.launch = Some(launch::record(attempt, &request, world.memory.holder(), since, before));
-    let mut in_use = prepared.in_use(&draft.machine, &request);
+    let since = instance.launch_time.unwrap_or_else(|| context.kubernetes.now());
+    scope.status.launch = Some(launch::record(
+        attempt,
+        &request,
+        context.memory.holder(),
+        since,
+        before,
+    ));
+    let mut in_use = prepared.in_use(&scope.machine, &request);
     in_use.availability_zone = Some(instance.availability_zone.clone());
     // Which groups the instance has is not known here; the wanted ones would be a guess.
     in_use.security_group_ids.clear();
-    draft.status.network = Some(in_use);
-    launched(draft, instance, world).await
+    scope.status.network = Some(in_use);
+    launched(scope, instance, context).await
 }
 
 /// The number of the attempt that a token of this object belongs to.
@@ -261,36 +275,36 @@ pub(super) fn attempt_of(client_token: &str, uid: &str) -> Option<i32> {
     client_token.strip_prefix(uid)?.strip_prefix('-')?.parse().ok()
 }
 
-fn conflict(draft: Draft, ids: &[String]) -> Draft {
+fn conflict(scope: MachineScope, ids: &[String]) -> MachineScope {
     let message = format!(
         "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
         ids.join(", ")
     );
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(Reason::Conflict, message),
         Next::Retry,
     )
 }
 
-fn lookup_failed(draft: Draft, error: &CloudError) -> Draft {
+fn lookup_failed(scope: MachineScope, error: &CloudError) -> MachineScope {
     let reason = error.class.reason();
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(reason, message),
         retry::after(error),
     )
 }
 
 fn not_launched(
-    mut draft: Draft,
+    mut scope: MachineScope,
     error: &CloudError,
     progress: Progress,
     request: &LaunchRequest,
     prepared: &Prepared,
-) -> Draft {
+) -> MachineScope {
     if progress == Progress::Refused {
         // Nothing was launched there, and the record without a network says so from here on.
-        draft.status.network = None;
+        scope.status.network = None;
     }
     let (reason, message) = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, error.to_string()),
@@ -306,7 +320,7 @@ fn not_launched(
         }
         class => (class.reason(), error.to_string()),
     };
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(reason, message),
         retry::after(error),
     )
@@ -314,35 +328,35 @@ fn not_launched(
 
 /// The instance of the recorded attempt ended before it ran: the record stands without id and network, like that of a
 /// refused one.
-pub(super) fn give_up(draft: &mut Draft) {
-    if let Some(record) = &mut draft.status.launch {
+pub(super) fn give_up(scope: &mut MachineScope) {
+    if let Some(record) = &mut scope.status.launch {
         record.instance_id = None;
         record.failed_instances = Some(record.failed_instances.unwrap_or_default().saturating_add(1));
     }
-    draft.status.network = None;
+    scope.status.network = None;
 }
 
-/// Writes the status as the draft has it, refused if the object has changed meanwhile.
-pub(super) async fn store(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    draft.machine = world.kubernetes.write_status(&draft.machine, &draft.status).await?;
-    Ok(draft)
+/// Writes the status as the scope has it, refused if the object has changed meanwhile.
+pub(super) async fn store(mut scope: MachineScope, context: &MachineContext) -> Result<MachineScope, ReconcileError> {
+    scope.machine = context.kubernetes.write_status(&scope.machine, &scope.status).await?;
+    Ok(scope)
 }
 
 /// Has an instance terminated and says so. Should nothing be heard of it, it is submitted again.
 pub(super) async fn terminate(
-    draft: Draft,
+    scope: MachineScope,
     cloud: &dyn MachineCloud,
     instance_id: &str,
-    world: &MachineWorld,
-) -> Draft {
-    match cloud.terminate(&draft.key(), instance_id).await {
-        Ok(()) => draft.stop(
+    context: &MachineContext,
+) -> MachineScope {
+    match cloud.terminate(&scope.key(), instance_id).await {
+        Ok(()) => scope.stop(
             ConditionType::InstanceReady.is_false(Reason::Terminating, submitted(instance_id)),
-            Next::Requeue(world.timing.listing_interval),
+            Next::Requeue(context.timing.listing_interval),
         ),
         Err(error) => {
             let reason = error.class.reason();
-            draft.stop(
+            scope.stop(
                 ConditionType::InstanceReady.is_false(reason, error.to_string()),
                 retry::after(&error),
             )
@@ -351,17 +365,17 @@ pub(super) async fn terminate(
 }
 
 /// Tells by an event that a termination of ours took effect.
-pub(super) fn terminating(mut draft: Draft, instance_id: &str) -> Draft {
-    let conditions = draft.machine.status.as_ref().map(|status| status.conditions.as_slice());
+pub(super) fn terminating(mut scope: MachineScope, instance_id: &str) -> MachineScope {
+    let conditions = scope.machine.status.as_ref().map(|status| status.conditions.as_slice());
     let said = find(conditions.unwrap_or_default(), ConditionType::InstanceReady);
     // More may be said beside it, of an annotation for instance.
     if said.is_some_and(|condition| condition.message.contains(&submitted(instance_id))) {
-        draft.events.push(Notice::normal(
+        scope.events.push(EventDraft::normal(
             "SuccessfulTerminate",
             format!("terminated instance {instance_id}"),
         ));
     }
-    draft
+    scope
 }
 
 fn submitted(instance_id: &str) -> String {

@@ -5,14 +5,14 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_runtime::reconcile::ReconcileError;
 
-use super::MachineWorld;
+use super::MachineContext;
 
 /// Takes the annotation off where no attempt is open, also one that a crash left behind. The status that says so is
 /// stored first.
 pub(super) async fn lift(
     machine: AWSMachine,
     status: &AWSMachineStatus,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Result<AWSMachine, ReconcileError> {
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
     if !blocked || status.has_open_attempt() {
@@ -20,9 +20,9 @@ pub(super) async fn lift(
     }
     let stored = machine.status.as_ref();
     let machine = if stored.is_some_and(AWSMachineStatus::has_open_attempt) {
-        world.kubernetes.write_status(&machine, status).await?
+        context.kubernetes.write_status(&machine, status).await?
     } else {
         machine
     };
-    Ok(world.kubernetes.block_move(&machine, false).await?)
+    Ok(context.kubernetes.block_move(&machine, false).await?)
 }

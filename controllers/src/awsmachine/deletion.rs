@@ -2,60 +2,72 @@
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::meta;
-use capa_cloud::{ErrorClass, Instance, InstanceState, Sighting};
-use capa_runtime::reconcile::{Next, Notice, ReconcileError};
+use capa_cloud::{ErrorClass, Instance, InstanceState, Observation};
+use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 
 use super::abandon::{self, Abandonment};
 use super::observe::{self, Whereabouts};
 use super::plan::{self, DeletionStep};
-use super::{Draft, MachineWorld, Owners, apply, dereference, launch, lookup, targets};
+use super::{MachineContext, MachineScope, Owners, apply, dereference, launch, lookup, targets};
 use crate::retry;
 
-pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    match abandon::abandonment(&draft.machine) {
-        Abandonment::NotAsked => Box::pin(delete(draft, owners, world)).await,
-        Abandonment::Asked(what) => abandoned(draft, &what, world).await,
+pub(super) async fn reconcile(
+    scope: MachineScope,
+    owners: &Owners,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    match abandon::abandonment(&scope.machine) {
+        Abandonment::NotAsked => Box::pin(delete(scope, owners, context)).await,
+        Abandonment::Asked(what) => abandoned(scope, &what, context).await,
         Abandonment::Mismatch(why) => {
-            let draft = Box::pin(delete(draft, owners, world)).await?;
-            Ok(remarked(draft, &why))
+            let scope = Box::pin(delete(scope, owners, context)).await?;
+            Ok(remarked(scope, &why))
         }
     }
 }
 
 /// The user has given the instance up: AWS is not even asked.
-async fn abandoned(mut draft: Draft, what: &str, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+async fn abandoned(
+    mut scope: MachineScope,
+    what: &str,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
     let message = format!(
         "{what} is abandoned as annotation {} asks: what runs of it is not terminated by anybody but you",
         meta::ABANDON_INSTANCE_ANNOTATION
     );
-    draft.events.push(Notice::warning("InstanceAbandoned", message));
-    release(draft, world).await
+    scope.events.push(EventDraft::warning("InstanceAbandoned", message));
+    release(scope, context).await
 }
 
 /// Adds a remark to what holds the deletion up.
-fn remarked(mut draft: Draft, remark: &str) -> Draft {
+fn remarked(mut scope: MachineScope, remark: &str) -> MachineScope {
     let is_held = |update: &&mut ConditionUpdate| update.condition == ConditionType::InstanceReady;
-    if let Some(update) = draft.updates.iter_mut().find(is_held) {
+    if let Some(update) = scope.updates.iter_mut().find(is_held) {
         update.message = format!("{}; {remark}", update.message);
     }
-    draft
+    scope
 }
 
-async fn delete(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let draft = launch::forget_refused(draft, world);
-    let proof = proof_of_absence(&draft, world);
-    let answer = apply::own_answer(&draft, world);
-    let known = dereference::instance_id(&draft.machine).or_else(|| answer.map(|instance| instance.id));
-    let (draft, whereabouts) = match observe::whereabouts(draft, owners, world).await? {
+async fn delete(
+    scope: MachineScope,
+    owners: &Owners,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let scope = launch::forget_refused(scope, context);
+    let proof = proof_of_absence(&scope, context);
+    let answer = apply::own_answer(&scope, context);
+    let known = dereference::instance_id(&scope.machine).or_else(|| answer.map(|instance| instance.id));
+    let (scope, whereabouts) = match observe::whereabouts(scope, owners, context).await? {
         Ok(found) => found,
         Err(stopped) if proof == Proof::Whole && known.is_none() && !is_throttled(&stopped) => {
-            return release(stopped, world).await;
+            return release(stopped, context).await;
         }
         Err(stopped) => return Ok(blocked(stopped)),
     };
     match known {
-        Some(id) => known_instance(draft, &id, &whereabouts, world).await,
-        None => unknown_instance(draft, proof, &whereabouts, world).await,
+        Some(id) => known_instance(scope, &id, &whereabouts, context).await,
+        None => unknown_instance(scope, proof, &whereabouts, context).await,
     }
 }
 
@@ -72,16 +84,16 @@ enum Proof {
     None,
 }
 
-fn proof_of_absence(draft: &Draft, world: &MachineWorld) -> Proof {
-    let Some(record) = &draft.status.launch else {
+fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
+    let Some(record) = &scope.status.launch else {
         return Proof::None;
     };
     let remembered = record.request.as_ref().is_some_and(|request| {
-        record.is_open() && apply::progress(draft, &request.client_token, world).is_proof_of_absence()
+        record.is_open() && apply::progress(scope, &request.client_token, context).is_proof_of_absence()
     });
     if record.attempt == 0 || remembered {
         Proof::Whole
-    } else if record.is_open() && draft.status.network.is_none() {
+    } else if record.is_open() && scope.status.network.is_none() {
         Proof::Refusal
     } else {
         Proof::None
@@ -89,61 +101,63 @@ fn proof_of_absence(draft: &Draft, world: &MachineWorld) -> Proof {
 }
 
 async fn known_instance(
-    mut draft: Draft,
+    mut scope: MachineScope,
     id: &str,
     whereabouts: &Whereabouts,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
-    let sighting = whereabouts.access.cloud.instance(&draft.key(), id);
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let observation = whereabouts.access.cloud.instance(&scope.key(), id);
     // What the spec names is believed only by its tags; a record, and an answer that is not recorded yet, are ours.
-    let believed = draft.status.launch.as_ref().is_some_and(|record| record.attempt > 0);
-    let owner_name = dereference::machine_name(&draft.machine);
-    let foreign = match &sighting {
-        Sighting::Seen(instance) => !lookup::is_ours(instance, &whereabouts.cluster_tag, draft.namespace(), owner_name),
-        Sighting::Unknown | Sighting::Absent => false,
+    let believed = scope.status.launch.as_ref().is_some_and(|record| record.attempt > 0);
+    let owner_name = dereference::machine_name(&scope.machine);
+    let foreign = match &observation {
+        Observation::Seen(instance) => {
+            !lookup::is_ours(instance, &whereabouts.cluster_tag, scope.namespace(), owner_name)
+        }
+        Observation::Unknown | Observation::Absent => false,
     };
     if foreign && !believed {
         let message = format!(
             "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
              correct its tags if it is this machine's"
         );
-        return Ok(draft.stop(
+        return Ok(scope.stop(
             ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
             Next::Retry,
         ));
     }
-    if sighting == Sighting::Absent && !observe::account_is_recorded(&draft) {
+    if observation == Observation::Absent && !observe::account_is_recorded(&scope) {
         let message = observe::unproven(id, whereabouts);
-        return Ok(draft.stop(
+        return Ok(scope.stop(
             ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
             Next::Retry,
         ));
     }
-    if let Sighting::Seen(instance) = &sighting
+    if let Observation::Seen(instance) = &observation
         && plan::has_ended(instance)
     {
-        draft = apply::terminating(draft, id);
+        scope = apply::terminating(scope, id);
     }
-    let youth = observe::youth(&draft, id, whereabouts, world);
-    let is_out = match &sighting {
-        Sighting::Unknown => false,
-        Sighting::Seen(instance) => targets::leave(&mut draft, id, Some(instance), whereabouts),
-        Sighting::Absent => targets::leave(&mut draft, id, None, whereabouts),
+    let youth = observe::youth(&scope, id, whereabouts, context);
+    let is_out = match &observation {
+        Observation::Unknown => false,
+        Observation::Seen(instance) => targets::leave(&mut scope, id, Some(instance), whereabouts),
+        Observation::Absent => targets::leave(&mut scope, id, None, whereabouts),
     };
-    let (message, next) = match plan::delete(&sighting, youth.is_none(), is_out) {
-        DeletionStep::Release => return release(draft, world).await,
+    let (message, next) = match plan::delete(&observation, youth.is_none(), is_out) {
+        DeletionStep::Release => return release(scope, context).await,
         DeletionStep::Terminate => {
             let cloud = whereabouts.access.cloud.as_ref();
-            return Ok(apply::terminate(draft, cloud, id, world).await);
+            return Ok(apply::terminate(scope, cloud, id, context).await);
         }
-        DeletionStep::AwaitDrained => return Ok(draining(draft, id, world)),
+        DeletionStep::AwaitDrained => return Ok(draining(scope, id, context)),
         DeletionStep::AwaitTermination => (format!("instance {id} is being terminated"), Next::AwaitChange),
         DeletionStep::AwaitSighting => (
             format!("instance {id} is looked up before it is terminated"),
             Next::Retry,
         ),
         DeletionStep::AwaitAge => {
-            observe::watch_anew(&draft, id, whereabouts, world);
+            observe::watch_anew(&scope, id, whereabouts, context);
             (
                 format!("instance {id} does not show in AWS, which is no proof while it is this young"),
                 youth.map_or(Next::Retry, Next::Requeue),
@@ -158,32 +172,32 @@ async fn known_instance(
         }
         None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
     };
-    Ok(draft.stop(update, next))
+    Ok(scope.stop(update, next))
 }
 
 /// No id is known: whatever carries the tags of this machine is its instance.
 async fn unknown_instance(
-    mut draft: Draft,
+    mut scope: MachineScope,
     proof: Proof,
     whereabouts: &Whereabouts,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
     let cloud = whereabouts.access.cloud.as_ref();
-    let owner_name = dereference::machine_name(&draft.machine);
-    let query = lookup::tagged(&whereabouts.cluster_tag, draft.namespace(), owner_name);
-    let open_token = apply::open_token(&draft).map(str::to_owned);
+    let owner_name = dereference::machine_name(&scope.machine);
+    let query = lookup::tagged(&whereabouts.cluster_tag, scope.namespace(), owner_name);
+    let open_token = apply::open_token(&scope).map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
     let mut found = match lookup::find(cloud, &query, token).await {
         Ok(found) => found,
         // A lookup that waits for its turn, or comes too soon for AWS, can be made.
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
-            return release(draft, world).await;
+            return release(scope, context).await;
         }
         Err(error) => {
             let reason = error.class.reason();
             let message = format!("whether an instance of this machine exists could not be looked up: {error}");
             let update = ConditionType::InstanceReady.is_false(reason, message);
-            return Ok(blocked(draft.stop(update, retry::after(&error))));
+            return Ok(blocked(scope.stop(update, retry::after(&error))));
         }
     };
     let ended = |instance: &Instance| instance.state == InstanceState::Terminated;
@@ -193,91 +207,95 @@ async fn unknown_instance(
     found.retain(|instance| !ended(instance));
     if found.is_empty() {
         if proven {
-            return release(draft, world).await;
+            return release(scope, context).await;
         }
-        let token = open_token.unwrap_or_else(|| launch::search_token(&draft));
-        return unconfirmed(draft, &token, world).await;
+        let token = open_token.unwrap_or_else(|| launch::search_token(&scope));
+        return unconfirmed(scope, &token, context).await;
     }
     // Another object may carry the name, and with it the tags, by now: then this one is gone.
-    world.kubernetes.confirm(&draft.machine).await?;
+    context.kubernetes.confirm(&scope.machine).await?;
     for instance in &found {
-        let is_out = targets::leave(&mut draft, &instance.id, Some(instance), whereabouts);
-        draft = if !plan::has_ended(instance) && !is_out {
-            draining(draft, &instance.id, world)
+        let is_out = targets::leave(&mut scope, &instance.id, Some(instance), whereabouts);
+        scope = if !plan::has_ended(instance) && !is_out {
+            draining(scope, &instance.id, context)
         } else if !plan::has_ended(instance) {
-            apply::terminate(draft, cloud, &instance.id, world).await
+            apply::terminate(scope, cloud, &instance.id, context).await
         } else {
-            draft = apply::terminating(draft, &instance.id);
+            scope = apply::terminating(scope, &instance.id);
             // The store follows it from here on and wakes the machine.
-            cloud.instance(&draft.key(), &instance.id);
+            cloud.instance(&scope.key(), &instance.id);
             let message = format!("instance {} is being terminated", instance.id);
-            draft.stop(
+            scope.stop(
                 ConditionType::InstanceReady.is_false(Reason::Terminating, message),
                 Next::AwaitChange,
             )
         };
     }
-    if draft.next != Next::Retry {
+    if scope.next != Next::Retry {
         // Of several instances the store follows one.
-        draft.next = Next::Requeue(world.timing.listing_interval);
+        scope.next = Next::Requeue(context.timing.listing_interval);
     }
-    Ok(draft)
+    Ok(scope)
 }
 
 /// The instance still gets traffic. The store wakes the machine; should nothing be heard of it, it is looked at again.
-fn draining(draft: Draft, id: &str, world: &MachineWorld) -> Draft {
+fn draining(scope: MachineScope, id: &str, context: &MachineContext) -> MachineScope {
     let message = format!("instance {id} is terminated once its load balancers have let go of it");
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(Reason::Draining, message),
-        Next::Requeue(world.timing.listing_interval),
+        Next::Requeue(context.timing.listing_interval),
     )
 }
 
 /// A launch may have taken place and does not show: the object goes once that is disproven.
-async fn unconfirmed(draft: Draft, token: &str, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let now = world.kubernetes.now();
-    let rest = |draft: &Draft| {
-        let search = world.memory.attempt(draft.uid(), token).search;
-        search.map(|search| search.rest(now, &world.timing))
+async fn unconfirmed(
+    scope: MachineScope,
+    token: &str,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let now = context.kubernetes.now();
+    let rest = |scope: &MachineScope| {
+        let search = context.memory.attempt(scope.uid(), token).search;
+        search.map(|search| search.rest(now, &context.timing))
     };
-    if rest(&draft).is_some_and(|rest| rest.is_zero()) {
-        return release(draft, world).await;
+    if rest(&scope).is_some_and(|rest| rest.is_zero()) {
+        return release(scope, context).await;
     }
-    world.memory.found_nothing(draft.uid(), token, now);
-    let interval = launch::lookup_interval(world);
-    let next = rest(&draft).map_or(interval, |rest| rest.min(interval));
-    let message = match draft.status.launch {
+    context.memory.found_nothing(scope.uid(), token, now);
+    let interval = launch::lookup_interval(context);
+    let next = rest(&scope).map_or(interval, |rest| rest.min(interval));
+    let message = match scope.status.launch {
         Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up",
         None => apply::UNRECORDED,
     };
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    Ok(draft.stop(update, Next::Requeue(next)))
+    Ok(scope.stop(update, Next::Requeue(next)))
 }
 
 /// Whether the pass ended because AWS was asked too often: it can be asked a little later.
-fn is_throttled(draft: &Draft) -> bool {
-    draft
+fn is_throttled(scope: &MachineScope) -> bool {
+    scope
         .updates
         .last()
         .is_some_and(|update| update.reason == Reason::Throttled)
 }
 
 /// Deletion cannot go on; the condition that says why is there already.
-fn blocked(mut draft: Draft) -> Draft {
-    let why = draft
+fn blocked(mut scope: MachineScope) -> MachineScope {
+    let why = scope
         .updates
         .last()
         .map(|update| update.message.clone())
         .unwrap_or_default();
     let message = format!("the instance of this machine cannot be terminated: {why}");
-    draft.say(ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message));
-    draft
+    scope.say(ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message));
+    scope
 }
 
-async fn release(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    world.kubernetes.remove_finalizer(&draft.machine).await?;
-    world.memory.forget(draft.uid());
-    world.clouds.forget(&draft.key());
-    draft.released = true;
-    Ok(draft)
+async fn release(mut scope: MachineScope, context: &MachineContext) -> Result<MachineScope, ReconcileError> {
+    context.kubernetes.remove_finalizer(&scope.machine).await?;
+    context.memory.forget(scope.uid());
+    context.clouds.forget(&scope.key());
+    scope.released = true;
+    Ok(scope)
 }

@@ -11,9 +11,9 @@ use capa_api::network::{MachineNetwork, NetworkSubnet};
 use capa_cloud::{CloudError, ErrorClass, MachineCloud, Query, Subnet, UserData, zone_type};
 use capa_network::{Merged, Problem, merge};
 
-use super::{Draft, MachineWorld, Owners, bootstrap, request, sources};
+use super::{MachineContext, MachineScope, Owners, bootstrap, request, sources};
 use crate::identity::{self, IdentityRequest};
-use crate::world::{KubernetesError, MachineKubernetes, NetworkKubernetes};
+use crate::kubernetes_api::{KubernetesError, MachineKubernetes, NetworkKubernetes};
 
 /// The owning Machine and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
@@ -122,9 +122,9 @@ pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
 }
 
 /// The network of a machine's sources, with the machine's own subnet filters left aside.
-pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, world: &MachineWorld) -> Merged {
+pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, context: &MachineContext) -> Merged {
     let name = format!("AWSMachine/{}", machine.metadata.name.as_deref().unwrap_or_default());
-    network_of(name, &machine.spec, cluster, world.kubernetes.as_ref()).await
+    network_of(name, &machine.spec, cluster, context.kubernetes.as_ref()).await
 }
 
 /// The network that this machine spec and the cluster's infrastructure object make together; `name` is whose spec it is.
@@ -153,25 +153,25 @@ pub(super) struct Access {
 
 /// Connects, or gives the condition that says why not.
 pub(super) async fn access(
-    draft: &Draft,
+    scope: &MachineScope,
     reference: &IdentityReference,
     region: &str,
     cluster_name: &str,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Result<Result<Access, ConditionUpdate>, KubernetesError> {
     let request = IdentityRequest {
         reference,
-        namespace: draft.namespace(),
+        namespace: scope.namespace(),
         cluster_name,
-        identity_namespace: &world.identity_namespace,
+        identity_namespace: &context.identity_namespace,
     };
-    let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+    let identity = match identity::resolve(context.kubernetes.as_ref(), &request).await? {
         Ok(identity) => identity,
         Err(problem) => return Ok(Err(problem.condition())),
     };
-    let cloud = world.clouds.machines(&identity, region);
+    let cloud = context.clouds.machines(&identity, region);
     Ok(match cloud.account_id().await {
-        Ok(account_id) => match other_account(draft, &account_id) {
+        Ok(account_id) => match other_account(scope, &account_id) {
             None => Ok(Access { cloud, account_id }),
             Some(update) => Err(update),
         },
@@ -190,8 +190,8 @@ pub(super) async fn access(
 }
 
 /// A changed identity or endpoint must never look like a vanished instance.
-fn other_account(draft: &Draft, account_id: &str) -> Option<ConditionUpdate> {
-    let recorded = draft
+fn other_account(scope: &MachineScope, account_id: &str) -> Option<ConditionUpdate> {
+    let recorded = scope
         .status
         .network
         .as_ref()?
@@ -209,9 +209,9 @@ fn other_account(draft: &Draft, account_id: &str) -> Option<ConditionUpdate> {
 
 /// Reads the bootstrap Secret.
 pub(super) async fn user_data(
-    draft: &Draft,
+    scope: &MachineScope,
     owner: &Machine,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Result<Result<UserData, ConditionUpdate>, KubernetesError> {
     let Some(name) = owner.bootstrap_secret_name() else {
         return Ok(Err(ConditionType::BootstrapDataReady.is_false(
@@ -219,8 +219,8 @@ pub(super) async fn user_data(
             "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)",
         )));
     };
-    let secret = world.kubernetes.secret(draft.namespace(), name).await?;
-    Ok(bootstrap::user_data(&draft.machine.spec, secret.as_ref(), name))
+    let secret = context.kubernetes.secret(scope.namespace(), name).await?;
+    Ok(bootstrap::user_data(&scope.machine.spec, secret.as_ref(), name))
 }
 
 /// What AWS alone can tell before a launch.

@@ -16,9 +16,9 @@ use super::dereference::{self, Access, Surroundings, SurroundingsError};
 use super::memory::{Asking, Pool};
 use super::plan::{self, Attempt, LaunchPlan, Progress, Then};
 use super::request::{self, Ingredients};
-use super::{Draft, MachineWorld, Owners, apply, observe};
+use super::{MachineContext, MachineScope, Owners, apply, observe};
+use crate::kubernetes_api::KubernetesError;
 use crate::retry;
-use crate::world::KubernetesError;
 
 /// Everything a launch needs, after every wait is over.
 pub(super) struct Prepared {
@@ -32,74 +32,78 @@ pub(super) struct Prepared {
     user_data: UserData,
 }
 
-pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
+pub(super) async fn reconcile(
+    scope: MachineScope,
+    owners: &Owners,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
     let (Some(owner), Some(cluster)) = (owners.machine.as_deref(), owners.cluster.as_deref()) else {
         let message = "no Machine of an existing Cluster owns this object: nothing is launched";
-        return Ok(draft.stop(
+        return Ok(scope.stop(
             ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message),
             Next::AwaitChange,
         ));
     };
-    if let Some(instance) = apply::own_answer(&draft, world) {
+    if let Some(instance) = apply::own_answer(&scope, context) {
         // The pass that got the answer could not record it: that comes before every wait.
-        let draft = apply::answered(draft, &instance, world).await?;
-        return observe::reconcile(draft, owners, world).await;
+        let scope = apply::answered(scope, &instance, context).await?;
+        return observe::reconcile(scope, owners, context).await;
     }
-    let mut draft = forget_refused(draft, world);
-    let prepared = match prepare(&mut draft, owner, cluster, world).await {
+    let mut scope = forget_refused(scope, context);
+    let prepared = match prepare(&mut scope, owner, cluster, context).await {
         Ok(prepared) => prepared,
-        Err(Stop::Wait(update, next)) => return Ok(draft.stop(update, next)),
+        Err(Stop::Wait(update, next)) => return Ok(scope.stop(update, next)),
         Err(Stop::Failed(error)) => return Err(error),
     };
-    let (plan, recorded) = plan(&draft, owner, &prepared, world);
+    let (plan, recorded) = plan(&scope, owner, &prepared, context);
     let request = match (plan.then, recorded) {
         (Then::Claim | Then::Verify | Then::Repeat | Then::LookOnly, Some(recorded)) => recorded,
-        (Then::Record(_) | Then::LookOnly, _) => match new_placement(&draft, owner, &prepared, world) {
+        (Then::Record(_) | Then::LookOnly, _) => match new_placement(&scope, owner, &prepared, context) {
             Ok(placement) => {
                 let client_token = match plan.then {
-                    Then::Record(attempt) => format!("{}-{attempt}", draft.uid()),
-                    _ => search_token(&draft),
+                    Then::Record(attempt) => format!("{}-{attempt}", scope.uid()),
+                    _ => search_token(&scope),
                 };
-                request(&draft, owner, &prepared, &placement, client_token)
+                request(&scope, owner, &prepared, &placement, client_token)
             }
-            Err(problem) => return Ok(not_placed(draft, &problem, &prepared, world)),
+            Err(problem) => return Ok(not_placed(scope, &problem, &prepared, context)),
         },
-        (Then::Claim | Then::Verify | Then::Repeat, None) => return Ok(draft),
+        (Then::Claim | Then::Verify | Then::Repeat, None) => return Ok(scope),
     };
-    draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
-    let draft = Box::pin(apply::launch(draft, owner, &prepared, request, plan, world)).await?;
-    match dereference::recorded_instance_id(&draft.machine) {
-        Some(_) => observe::reconcile(draft, owners, world).await,
-        None => Ok(draft),
+    scope.say(ConditionType::NetworkReady.is_true(Reason::Ready));
+    let scope = Box::pin(apply::launch(scope, owner, &prepared, request, plan, context)).await?;
+    match dereference::recorded_instance_id(&scope.machine) {
+        Some(_) => observe::reconcile(scope, owners, context).await,
+        None => Ok(scope),
     }
 }
 
 /// What the search for the instance of a machine without a recorded attempt goes by: no attempt has the number 0.
-pub(super) fn search_token(draft: &Draft) -> String {
-    format!("{}-0", draft.uid())
+pub(super) fn search_token(scope: &MachineScope) -> String {
+    format!("{}-0", scope.uid())
 }
 
 /// Number of the first attempt of an object that came without a record. Its status may have been lost, and a token that
 /// was used before must not come back in another zone: attempts are more than a second apart, so the age of the object in
 /// seconds is a number that it has not come to.
-fn first_attempt(draft: &Draft, world: &MachineWorld) -> i32 {
-    let created = draft.machine.metadata.creation_timestamp.as_ref();
+fn first_attempt(scope: &MachineScope, context: &MachineContext) -> i32 {
+    let created = scope.machine.metadata.creation_timestamp.as_ref();
     let age = created.map_or(Duration::ZERO, |created| {
-        observe::age(created.0, world.kubernetes.now())
+        observe::age(created.0, context.kubernetes.now())
     });
     i32::try_from(age.as_secs()).unwrap_or(i32::MAX).max(1)
 }
 
 /// Where nothing was launched nothing is recorded: a corrected identity or region must not be held against the record.
-pub(super) fn forget_refused(mut draft: Draft, world: &MachineWorld) -> Draft {
-    let record = draft.status.launch.as_ref().filter(|record| record.is_open());
+pub(super) fn forget_refused(mut scope: MachineScope, context: &MachineContext) -> MachineScope {
+    let record = scope.status.launch.as_ref().filter(|record| record.is_open());
     let token = record
         .and_then(|record| record.request.as_ref())
         .map(|request| request.client_token.as_str());
-    if token.is_some_and(|token| apply::progress(&draft, token, world) == Progress::Refused) {
-        draft.status.network = None;
+    if token.is_some_and(|token| apply::progress(&scope, token, context) == Progress::Refused) {
+        scope.status.network = None;
     }
-    draft
+    scope
 }
 
 /// Why a launch does not go on.
@@ -118,23 +122,23 @@ impl From<KubernetesError> for Stop {
 
 /// Walks through the waits, each of them a condition.
 async fn prepare(
-    draft: &mut Draft,
+    scope: &mut MachineScope,
     owner: &Machine,
     cluster: &Cluster,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Result<Prepared, Stop> {
-    let user_data = user_data(draft, owner, cluster, world).await?;
-    draft.say(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
-    let spec = &draft.machine.spec;
+    let user_data = user_data(scope, owner, cluster, context).await?;
+    scope.say(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
+    let spec = &scope.machine.spec;
     if let Some(update) = request::unsupported(spec).or_else(|| request::invalid(spec)) {
         return Err(Stop::Wait(update, Next::AwaitChange));
     }
-    let merged = network(draft, owner, cluster, world).await?;
-    let site = site(draft, &merged, cluster);
-    let access = dereference::access(draft, &site.identity_ref, &site.region, &site.cluster_name, world).await?;
+    let merged = network(scope, owner, cluster, context).await?;
+    let site = site(scope, &merged, cluster);
+    let access = dereference::access(scope, &site.identity_ref, &site.region, &site.cluster_name, context).await?;
     let access = access.map_err(|update| Stop::Wait(update, Next::Retry))?;
-    draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
-    let surroundings = surroundings(draft, &merged, &access).await?;
+    scope.say(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let surroundings = surroundings(scope, &merged, &access).await?;
     Ok(Prepared {
         access,
         region: site.region,
@@ -148,7 +152,12 @@ async fn prepare(
 }
 
 /// Bootstrap data, once the cluster's infrastructure is there.
-async fn user_data(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &MachineWorld) -> Result<UserData, Stop> {
+async fn user_data(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<UserData, Stop> {
     if !cluster.infrastructure_provisioned() {
         let message = match &cluster.spec.infrastructure_ref {
             Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
@@ -162,15 +171,20 @@ async fn user_data(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &Ma
         Some(_) => Next::Retry,
         None => Next::AwaitChange,
     };
-    let user_data = dereference::user_data(draft, owner, world).await?;
+    let user_data = dereference::user_data(scope, owner, context).await?;
     user_data.map_err(|update| Stop::Wait(update, next))
 }
 
 /// The network of all sources, if a machine may be launched by it.
-async fn network(draft: &Draft, owner: &Machine, cluster: &Cluster, world: &MachineWorld) -> Result<Merged, Stop> {
-    let merged = dereference::network(&draft.machine, cluster, world).await;
+async fn network(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<Merged, Stop> {
+    let merged = dereference::network(&scope.machine, cluster, context).await;
     let problem = merged.problem.clone();
-    let problem = problem.or_else(|| request::refused_tags(&draft.machine.spec, &merged.network));
+    let problem = problem.or_else(|| request::refused_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
     let problem = problem.or_else(|| request::oversized_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
@@ -196,9 +210,9 @@ struct Site {
 }
 
 /// An open attempt is repeated and looked up where it was made, whatever the sources say by now.
-fn site(draft: &Draft, merged: &Merged, cluster: &Cluster) -> Site {
-    let open = draft.status.launch.as_ref().is_some_and(LaunchRecord::is_open);
-    let frozen = draft.status.network.clone().filter(|_| open).unwrap_or_default();
+fn site(scope: &MachineScope, merged: &Merged, cluster: &Cluster) -> Site {
+    let open = scope.status.launch.as_ref().is_some_and(LaunchRecord::is_open);
+    let frozen = scope.status.network.clone().filter(|_| open).unwrap_or_default();
     let network = &merged.network;
     let cluster_name = cluster.metadata.name.clone().unwrap_or_default();
     let identity_ref = frozen.identity_ref.or_else(|| network.identity_ref.clone());
@@ -211,8 +225,8 @@ fn site(draft: &Draft, merged: &Merged, cluster: &Cluster) -> Site {
     }
 }
 
-async fn surroundings(draft: &Draft, merged: &Merged, access: &Access) -> Result<Surroundings, Stop> {
-    let found = dereference::surroundings(&draft.machine.spec, &merged.network, access.cloud.as_ref()).await;
+async fn surroundings(scope: &MachineScope, merged: &Merged, access: &Access) -> Result<Surroundings, Stop> {
+    let found = dereference::surroundings(&scope.machine.spec, &merged.network, access.cloud.as_ref()).await;
     match found {
         Ok(surroundings) => Ok(surroundings),
         Err(SurroundingsError::Problem(problem)) => Err(Stop::Wait(network_not_ready(&problem), Next::Retry)),
@@ -230,12 +244,12 @@ fn network_not_ready(problem: &Problem) -> ConditionUpdate {
 
 /// What to do, and the recorded call as it would be made now, where there is one.
 fn plan(
-    draft: &Draft,
+    scope: &MachineScope,
     owner: &Machine,
     prepared: &Prepared,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> (LaunchPlan, Option<LaunchRequest>) {
-    let record = draft.status.launch.as_ref();
+    let record = scope.status.launch.as_ref();
     let recorded = record.and_then(|record| record.request.as_ref());
     let repeated = recorded.map(|recorded| {
         let placement = Placement {
@@ -243,28 +257,28 @@ fn plan(
             availability_zone: None,
             security_group_ids: recorded.security_group_ids.clone(),
         };
-        request(draft, owner, prepared, &placement, recorded.client_token.clone())
+        request(scope, owner, prepared, &placement, recorded.client_token.clone())
     });
     let hash = repeated.as_ref().map(LaunchRequest::parameters_hash);
-    let token = recorded.map_or_else(|| search_token(draft), |recorded| recorded.client_token.clone());
-    let remembered = world.memory.attempt(draft.uid(), &token);
+    let token = recorded.map_or_else(|| search_token(scope), |recorded| recorded.client_token.clone());
+    let remembered = context.memory.attempt(scope.uid(), &token);
     let attempt = Attempt {
-        progress: apply::progress(draft, &token, world),
-        refusal_stored: draft.status.network.is_none(),
+        progress: apply::progress(scope, &token, context),
+        refusal_stored: scope.status.network.is_none(),
         same_account: remembered.account_id.as_ref() == Some(&prepared.access.account_id),
         same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
         search: remembered.search,
-        first_number: first_attempt(draft, world),
+        first_number: first_attempt(scope, context),
     };
     (
-        plan::launch(record, &attempt, world.kubernetes.now(), &world.timing),
+        plan::launch(record, &attempt, context.kubernetes.now(), &context.timing),
         repeated,
     )
 }
 
 fn request(
-    draft: &Draft,
+    scope: &MachineScope,
     owner: &Machine,
     prepared: &Prepared,
     placement: &Placement,
@@ -278,34 +292,34 @@ fn request(
         user_data: &prepared.user_data,
         root_device: prepared.surroundings.root_device.as_deref(),
     };
-    request::build(&draft.machine, &ingredients, placement, client_token)
+    request::build(&scope.machine, &ingredients, placement, client_token)
 }
 
 fn new_placement(
-    draft: &Draft,
+    scope: &MachineScope,
     owner: &Machine,
     prepared: &Prepared,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Result<Placement, Problem> {
-    let machines = world
+    let machines = context
         .kubernetes
-        .machines_of_cluster(draft.namespace(), &owner.spec.cluster_name);
+        .machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
     let asking = Asking {
-        uid: draft.uid(),
+        uid: scope.uid(),
         machines: &machines,
-        pool: &pool(draft, prepared),
+        pool: &pool(scope, prepared),
         subnets: &prepared.surroundings.network.subnets,
-        now: world.kubernetes.now(),
-        retry: world.timing.capacity_retry,
+        now: context.kubernetes.now(),
+        retry: context.timing.capacity_retry,
     };
-    world.memory.place(&asking, |machines_by_subnet, subnets_to_avoid| {
+    context.memory.place(&asking, |machines_by_subnet, subnets_to_avoid| {
         place(
             &prepared.surroundings.network,
             &PlacementRequest {
                 role: meta::machine_role(&owner.metadata),
                 failure_domain: owner.requested_failure_domain(),
-                public_ip: draft.machine.spec.public_ip,
-                explicit_subnet: dereference::names_subnet(&draft.machine.spec),
+                public_ip: scope.machine.spec.public_ip,
+                explicit_subnet: dereference::names_subnet(&scope.machine.spec),
                 additional_security_group_ids: &prepared.surroundings.additional_security_group_ids,
                 machines_by_subnet,
                 subnets_to_avoid,
@@ -315,30 +329,35 @@ fn new_placement(
 }
 
 /// Machines that share what is known of a lack of capacity.
-pub(super) fn pool(draft: &Draft, prepared: &Prepared) -> Pool {
+pub(super) fn pool(scope: &MachineScope, prepared: &Prepared) -> Pool {
     Pool {
-        namespace: draft.namespace().to_owned(),
+        namespace: scope.namespace().to_owned(),
         cluster: prepared.cluster_name.clone(),
-        instance_type: draft.machine.spec.instance_type.clone(),
+        instance_type: scope.machine.spec.instance_type.clone(),
     }
 }
 
 /// Says why there is no place for the machine. A lack of capacity passes by itself and is no fault of the network.
-fn not_placed(mut draft: Draft, problem: &Problem, prepared: &Prepared, world: &MachineWorld) -> Draft {
+fn not_placed(
+    mut scope: MachineScope,
+    problem: &Problem,
+    prepared: &Prepared,
+    context: &MachineContext,
+) -> MachineScope {
     if problem.reason != Reason::InsufficientCapacity {
-        return draft.stop(network_not_ready(problem), Next::Retry);
+        return scope.stop(network_not_ready(problem), Next::Retry);
     }
-    draft.say(ConditionType::NetworkReady.is_true(Reason::Ready));
+    scope.say(ConditionType::NetworkReady.is_true(Reason::Ready));
     let message = format!(
         "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may find some",
-        problem.message, draft.machine.spec.instance_type
+        problem.message, scope.machine.spec.instance_type
     );
-    let rest = world.memory.capacity_rest(
-        &pool(&draft, prepared),
-        world.kubernetes.now(),
-        world.timing.capacity_retry,
+    let rest = context.memory.capacity_rest(
+        &pool(&scope, prepared),
+        context.kubernetes.now(),
+        context.timing.capacity_retry,
     );
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message),
         Next::Requeue(rest),
     )
@@ -399,6 +418,6 @@ pub(super) fn record(
 }
 
 /// How long an unconfirmed launch waits before it is looked up again.
-pub(super) fn lookup_interval(world: &MachineWorld) -> Duration {
-    world.timing.transition_interval * 6
+pub(super) fn lookup_interval(context: &MachineContext) -> Duration {
+    context.timing.transition_interval * 6
 }

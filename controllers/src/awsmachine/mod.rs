@@ -31,7 +31,7 @@ use capa_api::core::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{MachineClouds, MachineKey, Timing};
-use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
+use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
 pub use controller::{MachineReconciler, watched_cluster, watched_machine};
 pub(crate) use dereference::{cluster_of, machine_name, network_of};
@@ -40,12 +40,12 @@ pub use phases::count_phases;
 pub(crate) use request::image_id;
 pub(crate) use sources::publishes_network;
 
+use crate::kubernetes_api::MachineKubernetes;
 use crate::transitions;
-use crate::world::MachineKubernetes;
 
 /// What an AWSMachine is reconciled with.
 #[derive(Clone)]
-pub struct MachineWorld {
+pub struct MachineContext {
     /// Kubernetes.
     pub kubernetes: Arc<dyn MachineKubernetes>,
     /// AWS.
@@ -74,7 +74,7 @@ impl Owners {
 }
 
 /// A pass under way: the object as the server has it, and what the pass makes of its status.
-struct Draft {
+struct MachineScope {
     /// The object as the server last answered it.
     machine: AWSMachine,
     /// The status it shall have, conditions aside.
@@ -84,12 +84,12 @@ struct Draft {
     /// When to look again.
     next: Next,
     /// Events to publish.
-    events: Vec<Notice>,
+    events: Vec<EventDraft>,
     /// Our finalizer is off: there is no object left to write to.
     released: bool,
 }
 
-impl Draft {
+impl MachineScope {
     fn new(machine: AWSMachine) -> Self {
         let status = machine.status.clone().unwrap_or_default();
         Self {
@@ -137,65 +137,65 @@ fn key(machine: &AWSMachine) -> MachineKey {
 }
 
 /// Sees to it that the object cannot go before its instance does, also where somebody took our finalizer off.
-async fn hold(mut draft: Draft, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    if meta::has_finalizer(&draft.machine.metadata, meta::MACHINE_FINALIZER) {
-        return Ok(draft);
+async fn hold(mut scope: MachineScope, context: &MachineContext) -> Result<MachineScope, ReconcileError> {
+    if meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER) {
+        return Ok(scope);
     }
-    if dereference::instance_id(&draft.machine).is_none() && draft.status.launch.is_none() {
+    if dereference::instance_id(&scope.machine).is_none() && scope.status.launch.is_none() {
         // Only before our finalizer is on is it known that nothing was launched: the record says so from here on. It is
         // stored first, for an object with the finalizer and without a record counts as one that came from elsewhere.
-        draft.status.launch = Some(LaunchRecord::before_first_attempt());
-        draft = apply::store(draft, world).await?;
+        scope.status.launch = Some(LaunchRecord::before_first_attempt());
+        scope = apply::store(scope, context).await?;
     }
-    draft.machine = world.kubernetes.add_finalizer(&draft.machine).await?;
-    Ok(draft)
+    scope.machine = context.kubernetes.add_finalizer(&scope.machine).await?;
+    Ok(scope)
 }
 
 /// One pass.
-pub async fn reconcile(machine: AWSMachine, world: &MachineWorld) -> Result<Outcome<AWSMachine>, ReconcileError> {
+pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     if meta::is_deleted_for_move(&machine.metadata) {
-        world.clouds.forget(&key(&machine));
+        context.clouds.forget(&key(&machine));
         return Ok(Outcome::done(machine));
     }
-    let owners = dereference::owners(&machine, world.kubernetes.as_ref());
+    let owners = dereference::owners(&machine, context.kubernetes.as_ref());
     let deleting = machine.metadata.deletion_timestamp.is_some();
     if deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER) {
-        world.clouds.forget(&key(&machine));
+        context.clouds.forget(&key(&machine));
         return Ok(Outcome::done(machine));
     }
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
         // The store calls AWS for as long as it follows a machine.
-        world.clouds.forget(&key(&machine));
-        let paused = status::paused(&machine, world.kubernetes.now());
-        let machine = block_move::lift(machine, &paused, world).await?;
+        context.clouds.forget(&key(&machine));
+        let paused = status::paused(&machine, context.kubernetes.now());
+        let machine = block_move::lift(machine, &paused, context).await?;
         return Ok(Outcome::done(machine).with_status(paused));
     }
-    let mut draft = Draft::new(machine);
+    let mut scope = MachineScope::new(machine);
     if !deleting && owners.machine.is_some() && owners.cluster.is_some() {
-        draft = hold(draft, world).await?;
+        scope = hold(scope, context).await?;
     }
-    let draft = if deleting {
-        deletion::reconcile(draft, &owners, world).await?
-    } else if dereference::instance_id(&draft.machine).is_some() {
-        Box::pin(observe::reconcile(draft, &owners, world)).await?
+    let scope = if deleting {
+        deletion::reconcile(scope, &owners, context).await?
+    } else if dereference::instance_id(&scope.machine).is_some() {
+        Box::pin(observe::reconcile(scope, &owners, context)).await?
     } else {
-        Box::pin(launch::reconcile(draft, &owners, world)).await?
+        Box::pin(launch::reconcile(scope, &owners, context)).await?
     };
-    if draft.released {
-        return Ok(Outcome::done(draft.machine).with_events(draft.events));
+    if scope.released {
+        return Ok(Outcome::done(scope.machine).with_events(scope.events));
     }
-    let status = status::summarize(&draft, world.kubernetes.now());
-    let before = draft
+    let status = status::summarize(&scope, context.kubernetes.now());
+    let before = scope
         .machine
         .status
         .as_ref()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
     let warnings = transitions::warnings(before, &status.conditions);
-    let Draft {
+    let MachineScope {
         machine, next, events, ..
-    } = draft;
-    let machine = block_move::lift(machine, &status, world).await?;
+    } = scope;
+    let machine = block_move::lift(machine, &status, context).await?;
     Ok(Outcome::done(machine)
         .with_status(status)
         .with_next(next)

@@ -6,7 +6,7 @@ use capa_api::common::{ControlPlaneTarget, IdentityReference, Initialization, Ma
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
 use capa_api::machine::{InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse};
 use capa_api::meta;
-use capa_cloud::{Instance, Sighting};
+use capa_cloud::{Instance, Observation};
 use capa_network::{Problem, drift};
 use capa_runtime::reconcile::{Next, ReconcileError};
 use jiff::Timestamp;
@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::dereference::{self, Access};
 use super::memory::{Place, Pool};
 use super::plan::{self, Ending};
-use super::{Draft, MachineWorld, Owners, apply, lookup, request, targets};
-use crate::world::KubernetesError;
+use super::{MachineContext, MachineScope, Owners, apply, lookup, request, targets};
+use crate::kubernetes_api::KubernetesError;
 
 /// Where the instance of a machine is looked for.
 pub(super) struct Whereabouts {
@@ -33,19 +33,19 @@ pub(super) struct Whereabouts {
 }
 
 /// Finds the way to the instance: as frozen at launch, else (status lost) as the network sources say. An `Err` carries
-/// the draft with the condition that says why there is none.
+/// the scope with the condition that says why there is none.
 pub(super) async fn whereabouts(
-    mut draft: Draft,
+    mut scope: MachineScope,
     owners: &Owners,
-    world: &MachineWorld,
-) -> Result<Result<(Draft, Whereabouts), Draft>, KubernetesError> {
+    context: &MachineContext,
+) -> Result<Result<(MachineScope, Whereabouts), MachineScope>, KubernetesError> {
     let cluster_name = owners
         .cluster
         .as_ref()
         .and_then(|cluster| cluster.metadata.name.clone());
-    let labelled = || meta::cluster_name_label(&draft.machine.metadata).map(str::to_owned);
+    let labelled = || meta::cluster_name_label(&scope.machine.metadata).map(str::to_owned);
     let cluster_name = cluster_name.or_else(labelled).unwrap_or_default();
-    let frozen = draft.status.network.clone().unwrap_or_default();
+    let frozen = scope.status.network.clone().unwrap_or_default();
     let mut pending_targets = None;
     let (region, identity_ref, cluster_tag, targets) = match (frozen.region, owners.cluster.as_deref()) {
         (Some(region), _) => (
@@ -55,12 +55,12 @@ pub(super) async fn whereabouts(
             frozen.control_plane_targets,
         ),
         (None, Some(cluster)) => {
-            let merged = dereference::network(&draft.machine, cluster, world).await;
+            let merged = dereference::network(&scope.machine, cluster, context).await;
             if let Some(problem) = merged.problem {
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message);
-                return Ok(Err(draft.stop(update, Next::Retry)));
+                return Ok(Err(scope.stop(update, Next::Retry)));
             }
-            let role = owners.role(&draft.machine);
+            let role = owners.role(&scope.machine);
             pending_targets = merged.pending_targets.filter(|_| role == MachineRole::ControlPlane);
             (
                 merged.network.region,
@@ -70,60 +70,64 @@ pub(super) async fn whereabouts(
             )
         }
         (None, None) => (
-            draft.machine.spec.region.clone(),
-            draft.machine.spec.identity_ref.clone(),
+            scope.machine.spec.region.clone(),
+            scope.machine.spec.identity_ref.clone(),
             None,
-            draft.machine.spec.control_plane_targets.clone(),
+            scope.machine.spec.control_plane_targets.clone(),
         ),
     };
     let Some(region) = region else {
         let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
-        return Ok(Err(draft.stop(
+        return Ok(Err(scope.stop(
             ConditionType::NetworkReady.is_false(Reason::MissingField, message),
             Next::Retry,
         )));
     };
     let identity_ref = identity_ref.unwrap_or_else(IdentityReference::controller_default);
     let cluster_tag = cluster_tag.unwrap_or_else(|| cluster_name.clone());
-    match dereference::access(&draft, &identity_ref, &region, &cluster_name, world).await? {
+    match dereference::access(&scope, &identity_ref, &region, &cluster_name, context).await? {
         Ok(access) => {
-            draft.say(ConditionType::IdentityReady.is_true(Reason::Ready));
+            scope.say(ConditionType::IdentityReady.is_true(Reason::Ready));
             let whereabouts = Whereabouts {
                 access,
                 cluster_tag,
                 region,
-                role: owners.role(&draft.machine),
+                role: owners.role(&scope.machine),
                 targets,
                 pending_targets,
                 identity_ref,
                 cluster_name,
             };
-            Ok(Ok((draft, whereabouts)))
+            Ok(Ok((scope, whereabouts)))
         }
-        Err(update) => Ok(Err(draft.stop(update, Next::Retry))),
+        Err(update) => Ok(Err(scope.stop(update, Next::Retry))),
     }
 }
 
-pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorld) -> Result<Draft, ReconcileError> {
-    let Some(id) = dereference::instance_id(&draft.machine) else {
-        return Ok(draft);
+pub(super) async fn reconcile(
+    scope: MachineScope,
+    owners: &Owners,
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
+    let Some(id) = dereference::instance_id(&scope.machine) else {
+        return Ok(scope);
     };
-    let (mut draft, whereabouts) = match whereabouts(draft, owners, world).await? {
+    let (mut scope, whereabouts) = match whereabouts(scope, owners, context).await? {
         Ok(found) => found,
         Err(stopped) => return Ok(stopped),
     };
-    match whereabouts.access.cloud.instance(&draft.key(), &id) {
+    match whereabouts.access.cloud.instance(&scope.key(), &id) {
         // The store wakes us with its first listing; until then what was last known stands.
-        Sighting::Unknown => Ok(unseen(draft, &id, &whereabouts)),
-        Sighting::Absent => Ok(absent(draft, &id, &whereabouts, world)),
-        Sighting::Seen(instance) => {
-            let believed = dereference::recorded_instance_id(&draft.machine).is_some();
-            let owner_name = dereference::machine_name(&draft.machine);
-            if !believed && !lookup::is_ours(&instance, &whereabouts.cluster_tag, draft.namespace(), owner_name) {
+        Observation::Unknown => Ok(unseen(scope, &id, &whereabouts)),
+        Observation::Absent => Ok(absent(scope, &id, &whereabouts, context)),
+        Observation::Seen(instance) => {
+            let believed = dereference::recorded_instance_id(&scope.machine).is_some();
+            let owner_name = dereference::machine_name(&scope.machine);
+            if !believed && !lookup::is_ours(&instance, &whereabouts.cluster_tag, scope.namespace(), owner_name) {
                 let message = format!(
                     "instance {id}, which the spec names, does not carry the tags of this machine: it is left alone"
                 );
-                return Ok(draft.stop(
+                return Ok(scope.stop(
                     ConditionType::InstanceReady.is_false(Reason::NotOwned, message),
                     Next::AwaitChange,
                 ));
@@ -131,39 +135,39 @@ pub(super) async fn reconcile(draft: Draft, owners: &Owners, world: &MachineWorl
             if let Some(problem) = &whereabouts.pending_targets {
                 // What is recovered is for life.
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
-                return Ok(draft.stop(update, Next::Retry));
+                return Ok(scope.stop(update, Next::Retry));
             }
-            draft
+            scope
                 .status
                 .network
                 .get_or_insert_with(|| recovered(&instance, &whereabouts));
-            if draft.status.launch.as_ref().is_none_or(|record| record.attempt == 0) {
-                draft.status.launch = recovered_launch(&draft, &instance, owners, world).await;
+            if scope.status.launch.as_ref().is_none_or(|record| record.attempt == 0) {
+                scope.status.launch = recovered_launch(&scope, &instance, owners, context).await;
             }
-            let draft = up_to_date(draft, owners, world).await;
-            seen(draft, &instance, &whereabouts, world).await
+            let scope = up_to_date(scope, owners, context).await;
+            seen(scope, &instance, &whereabouts, context).await
         }
     }
 }
 
 /// Tells whether the sources still say what the machine was launched with. A source that cannot be read now says nothing.
-async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> Draft {
-    let (Some(cluster), Some(in_use)) = (&owners.cluster, &draft.status.network) else {
-        return draft;
+async fn up_to_date(mut scope: MachineScope, owners: &Owners, context: &MachineContext) -> MachineScope {
+    let (Some(cluster), Some(in_use)) = (&owners.cluster, &scope.status.network) else {
+        return scope;
     };
-    let mut merged = dereference::network(&draft.machine, cluster, world).await;
+    let mut merged = dereference::network(&scope.machine, cluster, context).await;
     // A source that cannot be read now may not keep a pass from following its instance.
     if merged.problem.is_some() {
-        return draft;
+        return scope;
     }
-    if dereference::names_subnet(&draft.machine.spec) {
+    if dereference::names_subnet(&scope.machine.spec) {
         // The machine's own subnet won at launch and its spec cannot change.
         merged.network.subnets.clear();
     }
-    let role = owners.role(&draft.machine);
+    let role = owners.role(&scope.machine);
     let update = match drift(
         &merged.network,
-        &draft.machine.spec.additional_security_groups,
+        &scope.machine.spec.additional_security_groups,
         in_use,
         role,
     ) {
@@ -173,8 +177,8 @@ async fn up_to_date(mut draft: Draft, owners: &Owners, world: &MachineWorld) -> 
             ConditionType::NetworkUpToDate.is_false(Reason::Drifted, message)
         }
     };
-    draft.say(update);
-    draft
+    scope.say(update);
+    scope
 }
 
 /// What can be told of the network of an instance whose status was lost.
@@ -194,13 +198,13 @@ fn recovered(instance: &Instance, whereabouts: &Whereabouts) -> MachineNetworkIn
 /// The record of the launch of an instance whose status was lost, as far as it can be told: image, type and groups are
 /// those that the spec and the sources name, and nothing is called from it any more. `None` where no group is known.
 async fn recovered_launch(
-    draft: &Draft,
+    scope: &MachineScope,
     instance: &Instance,
     owners: &Owners,
-    world: &MachineWorld,
+    context: &MachineContext,
 ) -> Option<LaunchRecord> {
-    let (machine, spec) = (&draft.machine, &draft.machine.spec);
-    let merged = dereference::network(machine, owners.cluster.as_deref()?, world).await;
+    let (machine, spec) = (&scope.machine, &scope.machine.spec);
+    let merged = dereference::network(machine, owners.cluster.as_deref()?, context).await;
     let role = owners.role(machine);
     let groups = merged.network.security_groups.iter();
     let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
@@ -210,7 +214,7 @@ async fn recovered_launch(
         .filter_map(|group| group.id.as_ref());
     let security_group_ids: Vec<String> = groups.chain(additional).cloned().collect();
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
-    let first_token = || format!("{}-1", draft.uid());
+    let first_token = || format!("{}-1", scope.uid());
     let request = LaunchRequest {
         client_token: token.unwrap_or_else(first_token),
         subnet_id: instance.subnet_id.clone()?,
@@ -221,11 +225,11 @@ async fn recovered_launch(
         requested_at: Time(instance.launch_time?),
     };
     (!request.security_group_ids.is_empty()).then(|| LaunchRecord {
-        attempt: apply::attempt_of(&request.client_token, draft.uid())
+        attempt: apply::attempt_of(&request.client_token, scope.uid())
             .unwrap_or(1)
             .max(1),
         request: Some(request),
-        holder: Some(world.memory.holder().to_owned()),
+        holder: Some(context.memory.holder().to_owned()),
         failed_instances: None,
         instance_id: Some(instance.id.clone()),
     })
@@ -233,8 +237,8 @@ async fn recovered_launch(
 
 /// Whether the instance has ever run, as far as the object shows it: then nothing is ever launched in its place. An id of
 /// another instance in the spec has ended the pass before.
-fn has_run(draft: &Draft) -> bool {
-    let before = draft.machine.status.as_ref();
+fn has_run(scope: &MachineScope) -> bool {
+    let before = scope.machine.status.as_ref();
     let left_pending = before.and_then(|status| status.instance_state).is_some_and(|state| {
         matches!(
             state,
@@ -244,8 +248,8 @@ fn has_run(draft: &Draft) -> bool {
     // What was said once stays so while the instance goes from state to state.
     let said = before.and_then(|status| find(&status.conditions, ConditionType::InstanceReady));
     left_pending
-        || draft.status.provisioned()
-        || draft
+        || scope.status.provisioned()
+        || scope
             .machine
             .spec
             .provider_id
@@ -255,30 +259,30 @@ fn has_run(draft: &Draft) -> bool {
 }
 
 async fn seen(
-    mut draft: Draft,
+    mut scope: MachineScope,
     instance: &Instance,
     whereabouts: &Whereabouts,
-    world: &MachineWorld,
-) -> Result<Draft, ReconcileError> {
+    context: &MachineContext,
+) -> Result<MachineScope, ReconcileError> {
     let running = instance.state == InstanceState::Running;
-    if let Some((field, named)) = dereference::names_another(&draft.machine.spec, &instance.id) {
+    if let Some((field, named)) = dereference::names_another(&scope.machine.spec, &instance.id) {
         let message = format!(
             "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and cannot \
              be changed; delete the Machine to replace it",
             instance.id
         );
-        draft.status.instance_state = Some(instance.state);
+        scope.status.instance_state = Some(instance.state);
         let update = ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message);
-        return Ok(draft.stop(update, Next::AwaitChange));
+        return Ok(scope.stop(update, Next::AwaitChange));
     }
-    if running && draft.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
+    if running && scope.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
         let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
-        draft.machine = world
+        scope.machine = context
             .kubernetes
-            .publish_ids(&draft.machine, &provider_id, &instance.id)
+            .publish_ids(&scope.machine, &provider_id, &instance.id)
             .await?;
     }
-    let status = &mut draft.status;
+    let status = &mut scope.status;
     status.instance_state = Some(instance.state);
     status.failure_domain = Some(instance.availability_zone.clone());
     if !instance.addresses.is_empty() {
@@ -291,12 +295,17 @@ async fn seen(
     }
     status.ready = Some(status.provisioned());
     for condition in [ConditionType::BootstrapDataReady, ConditionType::NetworkReady] {
-        draft.say(condition.is_true(Reason::Ready));
+        scope.say(condition.is_true(Reason::Ready));
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    let has_run = has_run(&draft);
+    let has_run = has_run(&scope);
     if ended && !has_run {
-        return Ok(ended_before_running(draft, instance, &whereabouts.cluster_name, world));
+        return Ok(ended_before_running(
+            scope,
+            instance,
+            &whereabouts.cluster_name,
+            context,
+        ));
     }
     let mut update = instance_ready(instance);
     if instance.state == InstanceState::Pending
@@ -304,26 +313,31 @@ async fn seen(
     {
         update.message = format!("{}, and AWS does not show what becomes of it: {error}", update.message);
     }
-    draft.say(update);
-    Ok(targets::follow(draft, instance, whereabouts))
+    scope.say(update);
+    Ok(targets::follow(scope, instance, whereabouts))
 }
 
 /// Of a machine that was seen before, what was last known stands. The first look must not be waited for in silence.
-fn unseen(draft: Draft, id: &str, whereabouts: &Whereabouts) -> Draft {
+fn unseen(scope: MachineScope, id: &str, whereabouts: &Whereabouts) -> MachineScope {
     match whereabouts.access.cloud.reading_failure() {
-        Some(error) if !draft.status.provisioned() => {
+        Some(error) if !scope.status.provisioned() => {
             let message = format!("instance {id} cannot be looked up: {error}");
             let update = ConditionType::InstanceReady.is_unknown(error.class.reason(), message);
-            draft.stop(update, Next::AwaitChange)
+            scope.stop(update, Next::AwaitChange)
         }
-        _ => draft,
+        _ => scope,
     }
 }
 
 /// An instance that died in `pending` is a failed attempt: final if the request is to blame, else another one follows.
-fn ended_before_running(mut draft: Draft, instance: &Instance, cluster_name: &str, world: &MachineWorld) -> Draft {
-    let now = world.kubernetes.now();
-    let ending = plan::ended_before_running(instance, draft.status.launch.as_ref(), now, &world.timing);
+fn ended_before_running(
+    mut scope: MachineScope,
+    instance: &Instance,
+    cluster_name: &str,
+    context: &MachineContext,
+) -> MachineScope {
+    let now = context.kubernetes.now();
+    let ending = plan::ended_before_running(instance, scope.status.launch.as_ref(), now, &context.timing);
     let why = instance.state_reason.as_ref();
     let mut message = format!("instance {} ended before it ran", instance.id);
     if let Some(reason) = why {
@@ -332,28 +346,28 @@ fn ended_before_running(mut draft: Draft, instance: &Instance, cluster_name: &st
     let failed = |what: &str| ConditionType::InstanceReady.is_false(Reason::Failed, format!("{message}: {what}"));
     match ending {
         Ending::Final => {
-            draft.say(failed("delete the Machine to replace it"));
-            draft
+            scope.say(failed("delete the Machine to replace it"));
+            scope
         }
         Ending::Awaited => {
-            draft.say(failed("another one is launched once it is terminated"));
-            draft
+            scope.say(failed("another one is launched once it is terminated"));
+            scope
         }
         Ending::NextAttempt(rest) if rest.is_zero() => {
             if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
                 let pool = Pool {
-                    namespace: draft.namespace().to_owned(),
+                    namespace: scope.namespace().to_owned(),
                     cluster: cluster_name.to_owned(),
-                    instance_type: draft.machine.spec.instance_type.clone(),
+                    instance_type: scope.machine.spec.instance_type.clone(),
                 };
                 let zone = Place::Zone(instance.availability_zone.clone());
-                world.memory.refused_capacity(&pool, zone, now);
+                context.memory.refused_capacity(&pool, zone, now);
             }
-            apply::give_up(&mut draft);
-            world.clouds.forget(&draft.key());
-            draft.stop(failed("another one is launched"), Next::Requeue(Duration::ZERO))
+            apply::give_up(&mut scope);
+            context.clouds.forget(&scope.key());
+            scope.stop(failed("another one is launched"), Next::Requeue(Duration::ZERO))
         }
-        Ending::NextAttempt(rest) => draft.stop(failed("another one is launched"), Next::Requeue(rest)),
+        Ending::NextAttempt(rest) => scope.stop(failed("another one is launched"), Next::Requeue(rest)),
     }
 }
 
@@ -383,38 +397,38 @@ fn instance_ready(instance: &Instance) -> ConditionUpdate {
 
 /// Not found is not gone: a young instance may simply not show yet, and without a recorded account it may be another
 /// account that was asked.
-fn absent(mut draft: Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) -> Draft {
-    if !account_is_recorded(&draft) {
+fn absent(mut scope: MachineScope, id: &str, whereabouts: &Whereabouts, context: &MachineContext) -> MachineScope {
+    if !account_is_recorded(&scope) {
         let message = unproven(id, whereabouts);
-        return draft.stop(
+        return scope.stop(
             ConditionType::InstanceReady.is_unknown(Reason::NotFound, message),
             Next::Retry,
         );
     }
-    if let Some(rest) = youth(&draft, id, whereabouts, world) {
-        watch_anew(&draft, id, whereabouts, world);
-        draft.next = Next::Requeue(rest);
-        return draft;
+    if let Some(rest) = youth(&scope, id, whereabouts, context) {
+        watch_anew(&scope, id, whereabouts, context);
+        scope.next = Next::Requeue(rest);
+        return scope;
     }
-    targets::leave(&mut draft, id, None, whereabouts);
+    targets::leave(&mut scope, id, None, whereabouts);
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
     );
-    draft.stop(
+    scope.stop(
         ConditionType::InstanceReady.is_false(Reason::NotFound, message),
         Next::AwaitChange,
     )
 }
 
 /// What AWS did not show of a young instance is no proof when that is older either: AWS may not have been asked since.
-pub(super) fn watch_anew(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) {
-    world.clouds.forget(&draft.key());
-    whereabouts.access.cloud.instance(&draft.key(), id);
+pub(super) fn watch_anew(scope: &MachineScope, id: &str, whereabouts: &Whereabouts, context: &MachineContext) {
+    context.clouds.forget(&scope.key());
+    whereabouts.access.cloud.instance(&scope.key(), id);
 }
 
 /// Whether it is known in which account the instance lives; [`dereference::access`] has compared it then.
-pub(super) fn account_is_recorded(draft: &Draft) -> bool {
-    let network = draft.status.network.as_ref();
+pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
+    let network = scope.status.network.as_ref();
     network.is_some_and(|network| network.account_id.is_some())
 }
 
@@ -437,11 +451,16 @@ pub(super) fn age(since: Timestamp, now: Timestamp) -> Duration {
 
 /// How long until AWS's not showing the instance counts: it must have been old enough when it was looked for, which may
 /// be long ago where AWS could not be asked or the process stood still. An instance without our record is old.
-pub(super) fn youth(draft: &Draft, id: &str, whereabouts: &Whereabouts, world: &MachineWorld) -> Option<Duration> {
-    let requested_at = draft.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
-    let age = age(requested_at, world.kubernetes.now());
+pub(super) fn youth(
+    scope: &MachineScope,
+    id: &str,
+    whereabouts: &Whereabouts,
+    context: &MachineContext,
+) -> Option<Duration> {
+    let requested_at = scope.status.launch.as_ref()?.request.as_ref()?.requested_at.0;
+    let age = age(requested_at, context.kubernetes.now());
     let when_looked_for = age.saturating_sub(whereabouts.access.cloud.absence_age(id));
-    world
+    context
         .timing
         .visibility_age
         .checked_sub(when_looked_for)

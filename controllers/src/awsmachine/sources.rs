@@ -8,7 +8,7 @@ use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet};
 use capa_network::{Contribution, Problem, Source, Trust, trust_of};
 use serde_json::Value;
 
-use crate::world::Infrastructure;
+use crate::kubernetes_api::Infrastructure;
 
 /// What the machine, or the template of machines, itself says: region, identity, targets, subnet by id, and security groups
 /// by role.

@@ -2,12 +2,12 @@
 
 use capa_api::common::{ControlPlaneTarget, MachineAddressType, MachineRole};
 use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
-use capa_cloud::targets::{Group, Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::targets::{Desired, Group, RegistrationState, TargetInstance, TargetState};
 use capa_cloud::{Instance, InstanceState, MachineAddress, MachineCloud};
-use capa_runtime::reconcile::Notice;
+use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Draft;
+use super::MachineScope;
 use super::observe::Whereabouts;
 
 /// The targets of a machine, each with the group that it names.
@@ -49,7 +49,7 @@ fn elsewhere(group: &Group, whereabouts: &Whereabouts) -> Option<String> {
         .then(|| format!("{group} belongs to another account than the machine's identity, {own_account}"))
 }
 
-fn target_instance(draft: &Draft, id: &str, instance: Option<&Instance>) -> TargetInstance {
+fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) -> TargetInstance {
     let private = |addresses: &[MachineAddress]| {
         let internal = addresses
             .iter()
@@ -60,70 +60,78 @@ fn target_instance(draft: &Draft, id: &str, instance: Option<&Instance>) -> Targ
     TargetInstance {
         id: id.to_owned(),
         // An instance that is gone shows none.
-        address: shown.or_else(|| private(&draft.status.addresses)),
+        address: shown.or_else(|| private(&scope.status.addresses)),
     }
 }
 
 /// Whether the address of an instance is stored. One that has ended shows none, and nobody else takes the address out of
 /// target groups: what is not stored is not registered.
-fn is_on_record(draft: &Draft, instance: &TargetInstance) -> bool {
-    let stored = draft.machine.status.as_ref().map(|status| status.addresses.as_slice());
+fn is_on_record(scope: &MachineScope, instance: &TargetInstance) -> bool {
+    let stored = scope.machine.status.as_ref().map(|status| status.addresses.as_slice());
     let mut stored = stored.unwrap_or_default().iter();
     let address = instance.address.as_ref();
     address.is_none_or(|address| stored.any(|stored| stored.address == *address))
 }
 
 fn stand(
-    draft: &Draft,
+    scope: &MachineScope,
     cloud: &dyn MachineCloud,
     instance: &TargetInstance,
     named: Named,
-    wish: Wish,
-) -> Vec<(Group, Standing)> {
+    desired: Desired,
+) -> Vec<(Group, RegistrationState)> {
     let (groups, targets): (Vec<_>, Vec<_>) = named.into_iter().unzip();
-    let standings = cloud.targets(&draft.key(), instance, &targets, wish);
-    groups.into_iter().zip(standings).collect()
+    let states = cloud.targets(&scope.key(), instance, &targets, desired);
+    groups.into_iter().zip(states).collect()
 }
 
 /// Brings the instance of a machine that is wanted in where it runs, and says how it stands there.
-pub(super) fn follow(mut draft: Draft, instance: &Instance, whereabouts: &Whereabouts) -> Draft {
+pub(super) fn follow(mut scope: MachineScope, instance: &Instance, whereabouts: &Whereabouts) -> MachineScope {
     let (named, wrong) = named(whereabouts);
     let cloud = whereabouts.access.cloud.as_ref();
     if named.is_empty() && wrong.is_empty() {
-        cloud.forget_targets(&draft.key());
-        return draft;
+        cloud.forget_targets(&scope.key());
+        return scope;
     }
-    let target = target_instance(&draft, &instance.id, Some(instance));
+    let target = target_instance(&scope, &instance.id, Some(instance));
     let id = &instance.id;
     let update = match instance.state {
         InstanceState::Running => {
-            let standings = if is_on_record(&draft, &target) {
-                stand(&draft, cloud, &target, named, Wish::Registered)
+            let states = if is_on_record(&scope, &target) {
+                stand(&scope, cloud, &target, named, Desired::Registered)
             } else {
-                named.into_iter().map(|(group, _)| (group, Standing::Unknown)).collect()
+                named
+                    .into_iter()
+                    .map(|(group, _)| (group, RegistrationState::Unknown))
+                    .collect()
             };
-            draft.events.extend(attached(&draft, id, &standings));
-            registration_or_kept(&draft, id, standings, &wrong)
+            scope.events.extend(attached(&scope, id, &states));
+            registration_or_kept(&scope, id, states, &wrong)
         }
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
-            cloud.forget_targets(&draft.key());
+            cloud.forget_targets(&scope.key());
             let message = format!("instance {id} does not run: it gets traffic once it does");
             Some(ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message))
         }
         InstanceState::ShuttingDown | InstanceState::Terminated => {
-            leave(&mut draft, id, Some(instance), whereabouts);
-            return draft;
+            leave(&mut scope, id, Some(instance), whereabouts);
+            return scope;
         }
     };
     if let Some(update) = update {
-        draft.say(update);
+        scope.say(update);
     }
-    draft
+    scope
 }
 
 /// Whether the instance is out of its targets, or is not waited for any longer; brings it out where it is not. Says how
 /// it stands there.
-pub(super) fn leave(draft: &mut Draft, id: &str, instance: Option<&Instance>, whereabouts: &Whereabouts) -> bool {
+pub(super) fn leave(
+    scope: &mut MachineScope,
+    id: &str,
+    instance: Option<&Instance>,
+    whereabouts: &Whereabouts,
+) -> bool {
     let (named, _) = named(whereabouts);
     if named.is_empty() {
         return true;
@@ -131,54 +139,58 @@ pub(super) fn leave(draft: &mut Draft, id: &str, instance: Option<&Instance>, wh
     let lives = instance
         .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
     let cloud = whereabouts.access.cloud.as_ref();
-    if !lives && said_before(draft).is_some_and(|condition| condition.message == out(id)) {
+    if !lives && said_before(scope).is_some_and(|condition| condition.message == out(id)) {
         // For good: AWS may have given its address to somebody else.
-        cloud.forget_targets(&draft.key());
+        cloud.forget_targets(&scope.key());
         return true;
     }
-    let wish = if lives { Wish::Deregistered } else { Wish::Forgotten };
-    let target = target_instance(draft, id, instance);
-    let standings = stand(draft, cloud, &target, named, wish);
-    draft.events.extend(detached(draft, id, &standings));
-    if let Some(update) = departure_or_kept(draft, id, &standings) {
-        draft.say(update);
+    let desired = if lives {
+        Desired::Deregistered
+    } else {
+        Desired::Forgotten
+    };
+    let target = target_instance(scope, id, instance);
+    let states = stand(scope, cloud, &target, named, desired);
+    scope.events.extend(detached(scope, id, &states));
+    if let Some(update) = departure_or_kept(scope, id, &states) {
+        scope.say(update);
     }
-    standings.iter().all(|(_, standing)| is_over(standing))
+    states.iter().all(|(_, state)| is_over(state))
 }
 
 /// Whether nothing is waited for any more.
-fn is_over(standing: &Standing) -> bool {
-    matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+fn is_over(state: &RegistrationState) -> bool {
+    matches!(
+        state,
+        RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+    )
 }
 
 /// Whether AWS has shown how the instance stands.
-fn is_read(standing: &Standing) -> bool {
-    !matches!(standing, Standing::Unknown | Standing::Unreadable(_))
+fn is_read(state: &RegistrationState) -> bool {
+    !matches!(state, RegistrationState::Unknown | RegistrationState::Unreadable(_))
 }
 
 /// What was last said of targets.
-fn said_before(draft: &Draft) -> Option<&Condition> {
-    let before = draft.machine.status.as_ref()?;
+fn said_before(scope: &MachineScope) -> Option<&Condition> {
+    let before = scope.machine.status.as_ref()?;
     find(&before.conditions, ConditionType::ControlPlaneTargetsReady)
 }
 
 /// What to say of an instance that runs. A process that has just begun to follow it has read nothing yet: what was said
 /// before stands until it has, unless a group that was read stands against it.
 fn registration_or_kept(
-    draft: &Draft,
+    scope: &MachineScope,
     id: &str,
-    standings: Vec<(Group, Standing)>,
+    states: Vec<(Group, RegistrationState)>,
     wrong: &[String],
 ) -> Option<ConditionUpdate> {
-    let was_registered = was_registered(draft);
-    let update = registration(id, &standings, wrong, was_registered);
-    let of_all = standings.len();
-    let read: Vec<_> = standings
-        .into_iter()
-        .filter(|(_, standing)| is_read(standing))
-        .collect();
+    let was_registered = was_registered(scope);
+    let update = registration(id, &states, wrong, was_registered);
+    let of_all = states.len();
+    let read: Vec<_> = states.into_iter().filter(|(_, state)| is_read(state)).collect();
     let is_about_to_run = [Reason::WaitingForRunning.as_str(), Reason::Deregistering.as_str()];
-    let before = said_before(draft).filter(|condition| !is_about_to_run.contains(&condition.reason.as_str()));
+    let before = said_before(scope).filter(|condition| !is_about_to_run.contains(&condition.reason.as_str()));
     let stands = before.is_some_and(|condition| {
         condition.status != "True" || registration(id, &read, wrong, was_registered).status == ConditionStatus::True
     });
@@ -186,30 +198,35 @@ fn registration_or_kept(
 }
 
 /// What to say of an instance that is to be out, with the same respect for what was said before.
-fn departure_or_kept(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Option<ConditionUpdate> {
-    let is_unknown = standings.iter().any(|(_, standing)| *standing == Standing::Unknown);
-    let was_leaving = said_before(draft).is_some_and(|before| before.reason == Reason::Deregistering.as_str());
-    (!is_unknown || !was_leaving).then(|| departure(id, standings))
+fn departure_or_kept(scope: &MachineScope, id: &str, states: &[(Group, RegistrationState)]) -> Option<ConditionUpdate> {
+    let is_unknown = states.iter().any(|(_, state)| *state == RegistrationState::Unknown);
+    let was_leaving = said_before(scope).is_some_and(|before| before.reason == Reason::Deregistering.as_str());
+    (!is_unknown || !was_leaving).then(|| departure(id, states))
 }
 
 /// Whether the instance was said to be registered and healthy, or to be so no more. A target that was never healthy is on
 /// its way, as long as a node takes to boot; one that is no longer is trouble.
-fn was_registered(draft: &Draft) -> bool {
-    said_before(draft)
+fn was_registered(scope: &MachineScope) -> bool {
+    said_before(scope)
         .is_some_and(|condition| condition.status == "True" || condition.reason == Reason::Failed.as_str())
 }
 
 /// `ControlPlaneTargetsReady` of an instance that runs. The first problem gives the reason, the message names all.
-fn registration(id: &str, standings: &[(Group, Standing)], wrong: &[String], was_registered: bool) -> ConditionUpdate {
+fn registration(
+    id: &str,
+    states: &[(Group, RegistrationState)],
+    wrong: &[String],
+    was_registered: bool,
+) -> ConditionUpdate {
     let wrong = wrong.iter().map(|message| (Reason::InvalidSpec, message.clone()));
     let unhealthy = if was_registered {
         Reason::Failed
     } else {
         Reason::Registering
     };
-    let problems = standings.iter().filter_map(|(group, standing)| match standing {
+    let problems = states.iter().filter_map(|(group, state)| match state {
         healthy if healthy.is_healthy() => None,
-        Standing::Registered { health, .. } => {
+        RegistrationState::Registered { health, .. } => {
             let code = health.reason.as_ref().map(|reason| format!(": {reason}"));
             let code = code.unwrap_or_default();
             Some(match health.state {
@@ -227,42 +244,45 @@ fn registration(id: &str, standings: &[(Group, Standing)], wrong: &[String], was
                 ),
             })
         }
-        Standing::Unsuitable(kind) => Some((
+        RegistrationState::Unsuitable(kind) => Some((
             Reason::InvalidSpec,
             format!("{group} takes targets of type {kind}, not instances: name one of type instance or ip"),
         )),
-        Standing::Failed(error) => Some((
+        RegistrationState::Failed(error) => Some((
             error.class.reason(),
             format!("instance {id} is not registered in {group}, it is tried again: {error}"),
         )),
-        Standing::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
-        Standing::Stale(error) => Some((
+        RegistrationState::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
+        RegistrationState::Stale(error) => Some((
             error.class.reason(),
             format!("how instance {id} stands in {group} is not known any more, it is looked at again: {error}"),
         )),
-        Standing::Unknown => Some((Reason::Registering, unread(id, group))),
-        Standing::Registering | Standing::Leaving | Standing::Out | Standing::Overdue => {
-            Some((Reason::Registering, registering(id, group)))
-        }
+        RegistrationState::Unknown => Some((Reason::Registering, unread(id, group))),
+        RegistrationState::Registering
+        | RegistrationState::Leaving
+        | RegistrationState::Out
+        | RegistrationState::Overdue => Some((Reason::Registering, registering(id, group))),
     });
     let problems: Vec<(Reason, String)> = wrong.chain(problems).collect();
     summed_up(&problems).unwrap_or_else(|| ConditionType::ControlPlaneTargetsReady.is_true(Reason::Ready))
 }
 
 /// `ControlPlaneTargetsReady` of an instance that is to be out.
-fn departure(id: &str, standings: &[(Group, Standing)]) -> ConditionUpdate {
-    let problems = standings.iter().filter_map(|(group, standing)| match standing {
-        Standing::Out | Standing::Unsuitable(_) => None,
-        Standing::Overdue => Some((
+fn departure(id: &str, states: &[(Group, RegistrationState)]) -> ConditionUpdate {
+    let problems = states.iter().filter_map(|(group, state)| match state {
+        RegistrationState::Out | RegistrationState::Unsuitable(_) => None,
+        RegistrationState::Overdue => Some((
             Reason::Failed,
             format!("{group} has not let go of instance {id} in time: it is terminated all the same"),
         )),
-        Standing::Failed(error) | Standing::Unreadable(error) | Standing::Stale(error) => Some((
-            error.class.reason(),
-            format!("instance {id} is not out of {group}, it is tried again for some minutes: {error}"),
-        )),
-        Standing::Unknown => Some((Reason::Deregistering, unread(id, group))),
-        Standing::Registering | Standing::Registered { .. } | Standing::Leaving => {
+        RegistrationState::Failed(error) | RegistrationState::Unreadable(error) | RegistrationState::Stale(error) => {
+            Some((
+                error.class.reason(),
+                format!("instance {id} is not out of {group}, it is tried again for some minutes: {error}"),
+            ))
+        }
+        RegistrationState::Unknown => Some((Reason::Deregistering, unread(id, group))),
+        RegistrationState::Registering | RegistrationState::Registered { .. } | RegistrationState::Leaving => {
             Some((Reason::Deregistering, leaving(id, group)))
         }
     });
@@ -295,8 +315,8 @@ fn leaving(id: &str, group: &Group) -> String {
 }
 
 /// Whether this was last said of targets.
-fn said(draft: &Draft, text: &str) -> bool {
-    said_before(draft).is_some_and(|condition| condition.message.contains(text))
+fn said(scope: &MachineScope, text: &str) -> bool {
+    said_before(scope).is_some_and(|condition| condition.message.contains(text))
 }
 
 fn out(id: &str) -> String {
@@ -304,13 +324,13 @@ fn out(id: &str) -> String {
 }
 
 /// Tells by events of registrations of ours that took effect since the instance was said not to be registered.
-fn attached(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Vec<Notice> {
-    let registered = standings.iter().filter(|(group, standing)| {
-        matches!(standing, Standing::Registered { by_us: true, .. })
-            && (said(draft, &registering(id, group)) || said(draft, &unread(id, group)))
+fn attached(scope: &MachineScope, id: &str, states: &[(Group, RegistrationState)]) -> Vec<EventDraft> {
+    let registered = states.iter().filter(|(group, state)| {
+        matches!(state, RegistrationState::Registered { by_us: true, .. })
+            && (said(scope, &registering(id, group)) || said(scope, &unread(id, group)))
     });
     let told = registered.map(|(group, _)| {
-        Notice::normal(
+        EventDraft::normal(
             "SuccessfulAttachControlPlaneELB",
             format!("registered instance {id} in {group}"),
         )
@@ -319,12 +339,12 @@ fn attached(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Vec<Not
 }
 
 /// The same of deregistrations.
-fn detached(draft: &Draft, id: &str, standings: &[(Group, Standing)]) -> Vec<Notice> {
-    let out = standings
+fn detached(scope: &MachineScope, id: &str, states: &[(Group, RegistrationState)]) -> Vec<EventDraft> {
+    let out = states
         .iter()
-        .filter(|(group, standing)| *standing == Standing::Out && said(draft, &leaving(id, group)));
+        .filter(|(group, state)| *state == RegistrationState::Out && said(scope, &leaving(id, group)));
     let told = out.map(|(group, _)| {
-        Notice::normal(
+        EventDraft::normal(
             "SuccessfulDetachControlPlaneELB",
             format!("took instance {id} out of {group}"),
         )
@@ -345,9 +365,9 @@ mod tests {
         Group::Classic(name.to_owned())
     }
 
-    fn shows(state: TargetState, reason: Option<&str>) -> Standing {
+    fn shows(state: TargetState, reason: Option<&str>) -> RegistrationState {
         let reason = reason.map(str::to_owned);
-        Standing::Registered {
+        RegistrationState::Registered {
             health: Health { state, reason },
             by_us: false,
         }
@@ -368,21 +388,21 @@ mod tests {
         let unused = shows(TargetState::Unused, Some("Target.NotInUse"));
         let healthy = shows(TargetState::Healthy, None);
         let table = [
-            (Standing::Unknown, false, "False/Registering", "is looked up"),
+            (RegistrationState::Unknown, false, "False/Registering", "is looked up"),
             (
-                Standing::Stale(refused.clone()),
+                RegistrationState::Stale(refused.clone()),
                 true,
                 "False/Unauthorized",
                 "is not known any more",
             ),
             (
-                Standing::Unreadable(refused.clone()),
+                RegistrationState::Unreadable(refused.clone()),
                 false,
                 "False/Unauthorized",
                 "is looked up: ",
             ),
             (
-                Standing::Registering,
+                RegistrationState::Registering,
                 true,
                 "False/Registering",
                 "is being registered in",
@@ -402,33 +422,33 @@ mod tests {
             (failed, true, "False/Failed", "not healthy: Target.FailedHealthChecks"),
             (unused, false, "False/Registering", "gets no traffic: Target.NotInUse"),
             (
-                Standing::Unsuitable("lambda".into()),
+                RegistrationState::Unsuitable("lambda".into()),
                 false,
                 "False/InvalidSpec",
                 "of type lambda",
             ),
             (
-                Standing::Failed(refused),
+                RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
                 "AccessDenied: no",
             ),
             (healthy.clone(), false, "True/Ready", ""),
         ];
-        for (standing, was_registered, expected, message) in table {
-            let standings = [(group("good"), healthy.clone()), (group("api"), standing)];
-            let update = told(&registration(ID, &standings, &[], was_registered));
+        for (state, was_registered, expected, message) in table {
+            let states = [(group("good"), healthy.clone()), (group("api"), state)];
+            let update = told(&registration(ID, &states, &[], was_registered));
             assert!(update.starts_with(expected) && update.contains(message), "{update}");
         }
     }
 
     #[test]
     fn what_needs_somebody_gives_the_reason_and_every_target_is_named() {
-        let standings = [
-            (group("one"), Standing::Registering),
-            (group("two"), Standing::Unsuitable("alb".into())),
+        let states = [
+            (group("one"), RegistrationState::Registering),
+            (group("two"), RegistrationState::Unsuitable("alb".into())),
         ];
-        let update = told(&registration(ID, &standings, &["arn:x is wrong".to_owned()], false));
+        let update = told(&registration(ID, &states, &["arn:x is wrong".to_owned()], false));
         assert!(update.starts_with("False/InvalidSpec: arn:x is wrong; "), "{update}");
         assert!(
             update.contains("load balancer one; ") && update.contains("load balancer two"),
@@ -440,22 +460,27 @@ mod tests {
     fn an_instance_that_leaves_says_what_keeps_it() {
         let refused = CloudError::answered("DeregisterTargets", "AccessDenied", "no");
         let table = [
-            (Standing::Leaving, false, "False/Deregistering", "is being taken out of"),
-            (Standing::Unknown, false, "False/Deregistering", "is looked up"),
             (
-                Standing::Failed(refused),
+                RegistrationState::Leaving,
+                false,
+                "False/Deregistering",
+                "is being taken out of",
+            ),
+            (RegistrationState::Unknown, false, "False/Deregistering", "is looked up"),
+            (
+                RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
                 "AccessDenied: no",
             ),
-            (Standing::Overdue, true, "False/Failed", "in time"),
-            (Standing::Out, true, "False/Deregistering", "is out of"),
+            (RegistrationState::Overdue, true, "False/Failed", "in time"),
+            (RegistrationState::Out, true, "False/Deregistering", "is out of"),
         ];
-        for (standing, over, expected, message) in table {
-            assert_eq!(is_over(&standing), over, "{standing:?}");
+        for (state, over, expected, message) in table {
+            assert_eq!(is_over(&state), over, "{state:?}");
             let update = told(&departure(
                 ID,
-                &[(group("good"), Standing::Out), (group("api"), standing)],
+                &[(group("good"), RegistrationState::Out), (group("api"), state)],
             ));
             assert!(update.starts_with(expected) && update.contains(message), "{update}");
         }

@@ -7,8 +7,8 @@ use std::sync::PoisonError;
 use capa_cloud::{Image, InstanceType, ResolvedIdentity};
 
 use super::*;
+use crate::kubernetes_api::{Infrastructure, Kubernetes};
 use crate::testing::{FakeKubernetes, Journal, read};
-use crate::world::{Infrastructure, Kubernetes};
 
 /// AWS with one instance type, `t3.large`, and one image, `ami-00000001`; answers with the errors it is given first.
 #[derive(Clone)]
@@ -127,12 +127,12 @@ impl Scene {
 
     /// A pass and the status that it leaves; `None` where it writes none.
     async fn pass(&mut self) -> Option<Pass> {
-        let world = TemplateWorld {
+        let context = TemplateContext {
             kubernetes: self.kubernetes.clone(),
             clouds: Arc::new(self.aws.clone()),
             identity_namespace: "capa-rs-system".to_owned(),
         };
-        let outcome = reconcile(self.template.clone(), &world).await.unwrap();
+        let outcome = reconcile(self.template.clone(), &context).await.unwrap();
         let status = outcome.status?;
         self.template.status = Some(status.clone());
         assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
@@ -286,7 +286,7 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let deferred = scene.written().await;
     assert_eq!(
         (deferred.says.as_str(), deferred.next),
-        ("Unknown/Throttled", Next::Turn(turn))
+        ("Unknown/Throttled", Next::RateLimited(turn))
     );
     let known = scene.written().await;
     assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));

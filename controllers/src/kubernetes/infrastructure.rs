@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::failed;
 use crate::awsmachine::publishes_network;
-use crate::world::{Infrastructure, KubernetesError};
+use crate::kubernetes_api::{Infrastructure, KubernetesError};
 
 /// How long what is known of a kind is good; a 404 drops it at once.
 const KIND_AGE: Duration = Duration::from_secs(600);

@@ -1,7 +1,7 @@
 //! The steps of a deletion.
 
 use capa_api::machine::InstanceState;
-use capa_cloud::{Instance, Sighting};
+use capa_cloud::{Instance, Observation};
 
 /// What to do for a machine that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub(in crate::awsmachine) enum DeletionStep {
 
 /// Deletion of a machine whose instance is known by id. `is_out`: nothing of it is left in load balancer targets, or that
 /// is waited for no longer. An address stays registered when its instance is gone.
-pub(in crate::awsmachine) fn delete(sighting: &Sighting, old_enough: bool, is_out: bool) -> DeletionStep {
-    let step = match sighting {
-        Sighting::Seen(instance) => delete_seen(instance),
-        Sighting::Absent if old_enough => DeletionStep::Release,
-        Sighting::Absent => DeletionStep::AwaitAge,
-        Sighting::Unknown => DeletionStep::AwaitSighting,
+pub(in crate::awsmachine) fn delete(observation: &Observation, old_enough: bool, is_out: bool) -> DeletionStep {
+    let step = match observation {
+        Observation::Seen(instance) => delete_seen(instance),
+        Observation::Absent if old_enough => DeletionStep::Release,
+        Observation::Absent => DeletionStep::AwaitAge,
+        Observation::Unknown => DeletionStep::AwaitSighting,
     };
     match step {
         DeletionStep::Terminate | DeletionStep::Release if !is_out => DeletionStep::AwaitDrained,

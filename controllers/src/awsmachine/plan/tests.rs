@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::machine::{InstanceState, LaunchRecord, LaunchRequest};
-use capa_cloud::{ErrorClass, Instance, Sighting, StateReason, Timing};
+use capa_cloud::{ErrorClass, Instance, Observation, StateReason, Timing};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -297,19 +297,19 @@ fn attempts_after_a_death_come_later_each_time_and_end_at_the_fifth_death() {
 
 #[test]
 fn absence_alone_is_no_proof_while_the_instance_is_young() {
-    assert_eq!(delete(&Sighting::Absent, false, true), DeletionStep::AwaitAge);
-    assert_eq!(delete(&Sighting::Absent, true, true), DeletionStep::Release);
-    assert_eq!(delete(&Sighting::Unknown, true, true), DeletionStep::AwaitSighting);
+    assert_eq!(delete(&Observation::Absent, false, true), DeletionStep::AwaitAge);
+    assert_eq!(delete(&Observation::Absent, true, true), DeletionStep::Release);
+    assert_eq!(delete(&Observation::Unknown, true, true), DeletionStep::AwaitSighting);
 }
 
 #[test]
 fn what_is_left_in_targets_holds_up_termination_and_release_and_nothing_else() {
-    let seen = |state| Sighting::Seen(Arc::new(instance("i-a", state, "dev", "team-a/m")));
+    let seen = |state| Observation::Seen(Arc::new(instance("i-a", state, "dev", "team-a/m")));
     for state in [InstanceState::Running, InstanceState::Stopped, InstanceState::Pending] {
         assert_eq!(delete(&seen(state), true, false), DeletionStep::AwaitDrained, "{state}");
         assert_eq!(delete(&seen(state), true, true), DeletionStep::Terminate, "{state}");
     }
-    assert_eq!(delete(&Sighting::Absent, true, false), DeletionStep::AwaitDrained);
+    assert_eq!(delete(&Observation::Absent, true, false), DeletionStep::AwaitDrained);
     assert_eq!(
         delete(&seen(InstanceState::Terminated), true, false),
         DeletionStep::AwaitDrained
@@ -322,5 +322,5 @@ fn what_is_left_in_targets_holds_up_termination_and_release_and_nothing_else() {
         delete(&seen(InstanceState::ShuttingDown), true, false),
         DeletionStep::AwaitTermination
     );
-    assert_eq!(delete(&Sighting::Unknown, true, false), DeletionStep::AwaitSighting);
+    assert_eq!(delete(&Observation::Unknown, true, false), DeletionStep::AwaitSighting);
 }

@@ -100,7 +100,7 @@ async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claim
     let mut scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
-    let former = (scene.machine("m").unwrap(), scene.world.clone());
+    let former = (scene.machine("m").unwrap(), scene.context.clone());
     scene.restart();
     scene.refused_with("InsufficientInstanceCapacity").await;
     scene
@@ -108,7 +108,7 @@ async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claim
         .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     let woken = Box::pin(super::reconcile(former.0, &former.1)).await.unwrap();
     let status = woken.status.unwrap();
-    let written = scene.world.kubernetes.write_status(&woken.object, &status).await;
+    let written = scene.context.kubernetes.write_status(&woken.object, &status).await;
     assert!(written.is_err(), "{written:?}");
 }
 
@@ -120,7 +120,7 @@ async fn a_leader_that_was_frozen_asks_whether_its_record_stands_before_it_calls
     let frozen = scene.machine("m").unwrap();
     scene.edit(|machine| machine.status.as_mut().unwrap().launch.as_mut().unwrap().holder = Some("another".into()));
     scene.kubernetes.advance(Duration::from_secs(31));
-    assert!(Box::pin(super::reconcile(frozen, &scene.world)).await.is_err());
+    assert!(Box::pin(super::reconcile(frozen, &scene.context)).await.is_err());
     assert_eq!(scene.tokens(), ["uid-m-1"], "another process holds the record");
 }
 
@@ -163,7 +163,7 @@ async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
 async fn an_attempt_that_another_process_saw_refused_is_followed_only_after_a_lookup() {
     let mut scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
-    scene.world.memory = LaunchMemory::new("another");
+    scene.context.memory = LaunchMemory::new("another");
     let next = scene.pass().await;
     assert!(next.calls.contains(&"DescribeInstances".to_owned()), "{:?}", next.calls);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);

@@ -115,9 +115,9 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     }
     let first = scene.pass().await;
     assert_eq!(first.says(INSTANCE_READY), "False/Launching");
-    assert_eq!(first.next, Next::Turn(turn));
+    assert_eq!(first.next, Next::RateLimited(turn));
     let second = scene.pass().await;
-    assert_eq!(second.next, Next::Turn(turn));
+    assert_eq!(second.next, Next::RateLimited(turn));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
     assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
@@ -131,7 +131,7 @@ async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_laun
     scene.aws.defer_launch(turn);
     let waiting = scene.pass().await;
     assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
-    assert_eq!((waiting.next, waiting.launch().attempt), (Next::Turn(turn), 0));
+    assert_eq!((waiting.next, waiting.launch().attempt), (Next::RateLimited(turn), 0));
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
     let launched = scene.pass().await;

@@ -7,8 +7,8 @@ use capa_api::machine::InstanceState;
 use capa_cloud::Timing;
 
 use super::{FIRST, NETWORK, Scene};
+use crate::kubernetes_api::Infrastructure;
 use crate::testing::instance;
-use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
