@@ -88,9 +88,12 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
+# More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
+THREADS := --test-threads=8
+
 .PHONY: test
 test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
-	$(call run_tests,--all-targets,--skip long_stories::)
+	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
@@ -98,7 +101,7 @@ test-unit: require-rust ## Run the tests that need no local world
 
 .PHONY: test-all
 test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
-	$(call run_tests,--all-targets)
+	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
