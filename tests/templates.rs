@@ -31,7 +31,10 @@ fn cluster_templates_equal_what_their_parts_render() {
     let output = Command::new(script).arg(&rendered).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    let (rendered, kept) = (cluster_templates(&rendered), cluster_templates(&repository.join("templates")));
+    let (rendered, kept) = (
+        cluster_templates(&rendered),
+        cluster_templates(&repository.join("templates")),
+    );
     assert_eq!(
         kept.keys().collect::<Vec<_>>(),
         rendered.keys().collect::<Vec<_>>(),
