@@ -51,8 +51,8 @@ fn section(Group { first, names }: &Group) -> String {
     };
     let what = sentence(&format!("{heading}{happens}"));
     let instead = sentence(first.instead);
-    let fields: String = names.iter().map(|name| format!("- {name}\n")).collect();
-    format!("**What happens:** {what}\\\n**Instead:** {instead}\n\n{fields}\n")
+    let fields = names.join("\n- ");
+    format!("**What happens:** {what}\\\n**Instead:** {instead}\n\n- {fields}\n\n")
 }
 
 /// The words as a sentence.
