@@ -66,6 +66,7 @@ generate: programs ## Write config/crd, a policy and the tables in README.md and
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
 	hack/release/templates.sh templates
+	hack/docs/files.sh docs/architecture.md
 
 # What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
 # without a host.

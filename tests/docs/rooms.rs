@@ -1,58 +1,35 @@
-//! The tables of docs/architecture.md against the files of the crates.
+//! The tables of files in docs/architecture.md against the sources.
 
-use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
-use crate::{markdown, names_in, read};
+use crate::{markdown, read, repository};
 
-/// The folders that have a table, with the names in its first column. A table names its folder in its first header.
-fn tables() -> BTreeMap<String, Vec<String>> {
-    let page = read("docs/architecture.md");
-    let mut tables = BTreeMap::new();
-    let mut open: Option<(String, Vec<String>)> = None;
-    for line in page.lines().chain([""]) {
-        if let Some(cells) = markdown::cells(line) {
-            let names = cells[0].split(", ").map(|name| name.trim_matches('`').to_owned());
-            match &mut open {
-                Some((_, rows)) => rows.extend(names),
-                None => open = Some((cells[0].trim_matches('`').to_owned(), Vec::new())),
-            }
-        } else if !line.starts_with('|')
-            && let Some((folder, rows)) = open.take()
-        {
-            tables.insert(folder, rows);
-        }
-    }
-    tables.retain(|folder, _| folder.contains("/src/") || folder.ends_with("/src"));
-    tables
-}
+const PAGE: &str = "docs/architecture.md";
 
-/// What a folder holds, files without their ending and folders with a slash; test modules aside.
-fn rooms(folder: &str) -> Vec<String> {
-    let names = names_in(folder).into_iter();
-    let rooms = names.filter_map(|name| match name.strip_suffix(".rs") {
-        Some("lib" | "mod" | "tests") => None,
-        Some(_) => Some(name),
-        None if name == "tests" => None,
-        // A module that has a file and a folder of one name is one room.
-        None => Some(format!("{name}/")),
-    });
-    let rooms: Vec<String> = rooms.collect();
-    let is_folder_of_file = |room: &String| {
-        room.strip_suffix('/')
-            .is_some_and(|name| rooms.contains(&format!("{name}.rs")))
-    };
-    let mut rooms: Vec<String> = rooms.iter().filter(|room| !is_folder_of_file(room)).cloned().collect();
-    rooms.sort();
-    rooms
+#[test]
+fn the_tables_of_files_equal_the_sources() {
+    let copy = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("architecture.md");
+    fs::write(&copy, read(PAGE)).unwrap();
+    let script = repository("hack/docs/files.sh");
+    let output = Command::new(script).arg(&copy).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        fs::read_to_string(copy).unwrap() == read(PAGE),
+        "{PAGE} is not up to date: run `make generate`"
+    );
 }
 
 #[test]
-fn the_tables_of_rooms_name_every_file() {
-    let tables = tables();
-    assert!(tables.len() >= 5, "{:?}", tables.keys());
-    for (folder, mut named) in tables {
-        named.sort();
-        named.retain(|name| name != "mod.rs");
-        assert_eq!(named, rooms(&folder), "the table of {folder} in docs/architecture.md");
+fn every_file_in_a_table_says_what_it_holds() {
+    let page = read(PAGE);
+    let tables = page.split("<!-- files of ").skip(1).filter(|part| part.contains("| --- | --- |"));
+    let mut files = 0;
+    for row in tables.flat_map(str::lines).filter(|line| line.starts_with("| `")) {
+        let cells = markdown::cells(row).unwrap_or_else(|| panic!("a file without a description: {row}"));
+        assert_eq!(cells.len(), 2, "{row}");
+        files += 1;
     }
+    assert!(files > 50, "only {files} files");
 }
