@@ -13,15 +13,15 @@ help: ## List these targets
 tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
 	@set -o pipefail; hack/tools/build.sh "$(BIN)" $(TOOLS_OUTPUT)
 
-# Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as
-# the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and linting
-# costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
+# Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver
+# as the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and
+# linting costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
 CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings cargo
 # Where cargo puts programs; asked only when a recipe needs it.
 PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 # Integration tests that need no local world: all but the stories of e2e/.
 UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))) \
-  $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard */tests/*/main.rs)))))
+  $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard tests/*/main.rs */tests/*/main.rs)))))
 
 # What failed, and the summary that each test program printed, unless it has no tests.
 export define SUMMARY
@@ -63,8 +63,10 @@ tools-and-programs tools-and-build: tools-and-%:
 .PHONY: generate
 generate: programs ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
-	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
+	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
+	hack/release/templates.sh templates
+	hack/docs/files.sh docs/architecture.md
 
 # What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
 # without a host.
@@ -88,9 +90,12 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
+# More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
+THREADS := --test-threads=8
+
 .PHONY: test
 test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
-	$(call run_tests,--all-targets,--skip long_stories::)
+	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
@@ -98,7 +103,7 @@ test-unit: require-rust ## Run the tests that need no local world
 
 .PHONY: test-all
 test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
-	$(call run_tests,--all-targets)
+	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
@@ -116,6 +121,16 @@ sim-mutants: require-rust ## Break launch, absence and draining in seven ways an
 .PHONY: quickstart
 quickstart: tools-and-programs ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
 	@"$(PROGRAMS)/quickstart"
+
+.PHONY: docs
+docs: ## Build the documentation as a book into target/book (needs mdbook)
+	@hack/tools/require.sh mdbook
+	mdbook build
+
+.PHONY: deny
+deny: ## Check licences, banned crates and sources of all dependencies (needs cargo-deny)
+	@hack/tools/require.sh cargo cargo-deny
+	cargo deny check licenses bans sources
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the caches outside it stay)
