@@ -55,10 +55,10 @@ struct State {
     launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     load_balancers: BTreeMap<String, ApiLoadBalancer>,
-    /// How every instance stands with every target; as it is wanted where absent.
+    /// The state of every instance in every target; as desired where absent.
     registration: Option<RegistrationState>,
-    /// What was last wanted of the instances in targets.
-    wishes: Vec<TargetRequest>,
+    /// The requests about targets, in order.
+    requests: Vec<TargetRequest>,
 }
 
 struct Failure {
@@ -463,7 +463,7 @@ impl MachineCloud for FakeAws {
         targets: &[ControlPlaneTarget],
         desired: Desired,
     ) -> Vec<RegistrationState> {
-        self.stand(instance, targets, desired)
+        self.registration_states(instance, targets, desired)
     }
 
     fn forget_targets(&self, _: &MachineKey) {}

@@ -316,7 +316,7 @@ async fn a_target_that_refuses_or_is_missing_is_named_and_strands_no_deletion() 
     }
     scenario.gone(OURS, "AWSMachine", &["lost"]).await?;
     let told = scenario.targets_say("refused", "False", "Unauthorized").await?;
-    assert!(told.contains("is not out of target group api/"), "{told}");
+    assert!(told.contains("has not left target group api/"), "{told}");
     scenario.gone(OURS, "AWSMachine", &["refused"]).await?;
     assert!(user.live_instances().await?.is_empty());
     assert!(manager.stop().await?.success());

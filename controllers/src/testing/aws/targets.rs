@@ -30,11 +30,11 @@ impl FakeAws {
     }
 
     /// What was wanted of instances in targets since this was last asked.
-    pub(crate) fn take_wishes(&self) -> Vec<TargetRequest> {
-        std::mem::take(&mut self.state().wishes)
+    pub(crate) fn take_target_requests(&self) -> Vec<TargetRequest> {
+        std::mem::take(&mut self.state().requests)
     }
 
-    pub(super) fn stand(
+    pub(super) fn registration_states(
         &self,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
@@ -43,7 +43,7 @@ impl FakeAws {
         let mut state = self.state();
         let groups = targets.iter().filter_map(Group::of).collect();
         state
-            .wishes
+            .requests
             .push((instance.id.clone(), instance.address.clone(), groups, desired));
         let healthy = Health {
             state: TargetState::Healthy,
