@@ -1,4 +1,4 @@
-//! The sources of a machine's network, in the contract's order. Pure.
+//! The sources of a machine's network, in the order of the network contract. Pure.
 
 use capa_api::conditions::Reason;
 use capa_api::core::ContractReference;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::kubernetes_api::Infrastructure;
 
-/// What the machine, or the template of machines, itself says: region, identity, targets, subnet by id, and security groups
-/// by role.
-pub(super) fn own(name: String, spec: &AWSMachineSpec) -> Source {
+/// The source that the spec of a machine or of a machine template is itself: region, identity, targets, subnet by id, and
+/// security groups by role.
+pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
     let subnet_id = spec
         .subnet
         .as_ref()
@@ -39,8 +39,8 @@ pub(super) fn own(name: String, spec: &AWSMachineSpec) -> Source {
     }
 }
 
-/// What the cluster's infrastructure object says; nothing where its kind does not speak the contract.
-pub(super) fn infrastructure(reference: &ContractReference, read: Infrastructure) -> Option<Source> {
+/// The source that the cluster's infrastructure object is; `None` where its kind does not implement the network contract.
+pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastructure) -> Option<Source> {
     let ContractReference { api_group, kind, name } = reference;
     let described = format!("{kind}/{name}");
     let unusable = |reason, message: String| Contribution::Unusable(Problem::new(reason, message));
@@ -89,8 +89,8 @@ pub(super) fn infrastructure(reference: &ContractReference, read: Infrastructure
     })
 }
 
-/// Reads `status.network` field by field, so that an error can name the path. A value never shows: the object may hold
-/// what its reader should not see.
+/// Reads `status.network` field by field, so that an error can name the path. An error never contains a value: the object
+/// may hold secrets.
 fn parse(value: Value) -> Result<MachineNetwork, String> {
     let Value::Object(fields) = value else {
         return Err(String::new());
@@ -129,19 +129,19 @@ mod tests {
     }
 
     fn problem(read: Infrastructure) -> Problem {
-        match infrastructure(&reference(), read).unwrap().contribution {
+        match from_infrastructure(&reference(), read).unwrap().contribution {
             Contribution::Unusable(problem) => problem,
             Contribution::Network(network) => panic!("usable: {network:?}"),
         }
     }
 
     #[test]
-    fn an_object_that_does_not_speak_the_contract_is_no_error() {
-        assert!(infrastructure(&reference(), Infrastructure::Silent).is_none());
+    fn an_object_without_the_contract_is_no_error() {
+        assert!(from_infrastructure(&reference(), Infrastructure::Silent).is_none());
     }
 
     #[test]
-    fn what_cannot_be_used_says_why_and_what_to_do() {
+    fn an_unusable_object_says_why_and_how_to_mend_it() {
         assert_eq!(problem(Infrastructure::NotFound).reason, Reason::NotFound);
         assert_eq!(problem(Infrastructure::Published(None)).reason, Reason::NotReady);
         assert!(
@@ -172,13 +172,13 @@ mod tests {
     #[test]
     fn a_foreign_kind_is_read_like_our_own_but_trusted_less() {
         let network = json!({"region": "eu-west-1", "subnets": [{"id": "subnet-00000001"}], "unknownField": 1});
-        let foreign = infrastructure(&reference(), Infrastructure::Published(Some(network.clone()))).unwrap();
+        let foreign = from_infrastructure(&reference(), Infrastructure::Published(Some(network.clone()))).unwrap();
         let ours = ContractReference {
             api_group: capa_api::meta::GROUP.into(),
             kind: "AWSCluster".into(),
             ..reference()
         };
-        let ours = infrastructure(&ours, Infrastructure::Published(Some(network))).unwrap();
+        let ours = from_infrastructure(&ours, Infrastructure::Published(Some(network))).unwrap();
         assert_eq!((foreign.trust, ours.trust), (Trust::Placement, Trust::Authority));
         assert!(matches!(foreign.contribution, Contribution::Network(_)));
     }

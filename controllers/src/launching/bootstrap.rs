@@ -1,4 +1,4 @@
-//! From the bootstrap Secret to the user data an instance gets. Pure; nothing of the data ever shows.
+//! From the bootstrap Secret to the user data of an instance. Pure. No message contains any of the data.
 
 use std::io::Write;
 
@@ -9,8 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
 
-/// Turns the Secret into user data, or into the condition that says why not.
-pub(super) fn user_data(
+/// Turns the Secret into user data, or into the condition that says why the Secret cannot be used.
+pub(crate) fn user_data(
     spec: &AWSMachineSpec,
     secret: Option<&Secret>,
     name: &str,

@@ -3,14 +3,14 @@
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 
-use super::dereference;
+use crate::awsmachine::spec;
 
 /// Longest part of a value that does not match which is repeated in a condition.
 const SHOWN: usize = 64;
 
 /// What the annotation on a machine that is being deleted asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Abandonment {
+pub(in crate::awsmachine) enum Abandonment {
     /// There is no such annotation.
     NotAsked,
     /// It names what is recorded: the instance, or the attempt that may have launched one.
@@ -20,13 +20,13 @@ pub(super) enum Abandonment {
 }
 
 /// Reads the annotation. Only what is recorded can be given up, so that nobody gives up an instance that they do not know.
-pub(super) fn abandonment(machine: &AWSMachine) -> Abandonment {
+pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
         return Abandonment::NotAsked;
     };
     let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-    let token = || Some(launch?.request.as_ref()?.client_token.clone());
-    let recorded = dereference::instance_id(machine).or_else(token);
+    let token = || Some(launch?.request()?.client_token.clone());
+    let recorded = spec::instance_id(machine).or_else(token);
     match recorded {
         Some(recorded) if recorded == value => Abandonment::Asked(recorded),
         recorded => {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    const REQUEST: &str = "clientToken: uid-1, subnetID: s, imageID: i, instanceType: t, securityGroupIDs: [g], \
+    const REQUEST: &str = "holder: one, clientToken: uid-1, subnetID: s, imageID: i, instanceType: t, securityGroupIDs: [g], \
          parametersHash: h, requestedAt: '2026-01-01T00:00:00Z'";
 
     fn asked(value: &str, spec: &str, launch: &str) -> Abandonment {
@@ -60,11 +60,11 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_instance_or_else_the_recorded_token_can_be_given_up_and_nothing_else() {
+    fn only_the_recorded_instance_or_token_can_be_given_up() {
         let id = "i-0000000000000000a";
         let of_spec = format!(", instanceID: {id}");
-        let open = format!("{{attempt: 1, {REQUEST}}}");
-        let launched = format!("{{attempt: 1, {REQUEST}, instanceID: {id}}}");
+        let open = format!("{{phase: Requested, attempt: 1, {REQUEST}}}");
+        let launched = format!("{{phase: Answered, attempt: 1, {REQUEST}, instanceID: {id}}}");
         let table = [
             (id, "", launched.as_str(), true),
             ("uid-1", "", launched.as_str(), false),
@@ -72,7 +72,7 @@ mod tests {
             ("uid-2", "", open.as_str(), false),
             ("true", "", open.as_str(), false),
             (id, of_spec.as_str(), "null", true),
-            (id, "", "{attempt: 0}", false),
+            (id, "", "{phase: Planned, attempt: 0}", false),
         ];
         for (value, spec, launch, expected) in table {
             let asked = asked(value, spec, launch);
@@ -86,9 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mismatch_names_both_sides_and_does_not_repeat_what_is_long() {
+    fn a_mismatch_names_both_values_and_cuts_a_long_one() {
         let long = "x".repeat(5000);
-        let Abandonment::Mismatch(text) = asked(&long, "", &format!("{{attempt: 1, {REQUEST}}}")) else {
+        let Abandonment::Mismatch(text) = asked(&long, "", &format!("{{phase: Requested, attempt: 1, {REQUEST}}}"))
+        else {
             panic!("no mismatch");
         };
         assert!(text.contains("not uid-1, which is recorded"), "{text}");

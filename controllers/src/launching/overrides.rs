@@ -1,24 +1,24 @@
-//! What is wrong with the security groups by role of a machine. Pure.
+//! Validation of `securityGroupOverrides` of a machine. Pure.
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::machine::AWSMachineSpec;
 
-/// Security groups that the machine would be launched without, or whose role would cost it another.
-pub(super) fn wrong(spec: &AWSMachineSpec) -> Option<String> {
+/// The first override that no machine has, or that would take another security group from the machine.
+pub(crate) fn validate_overrides(spec: &AWSMachineSpec) -> Option<String> {
     let overrides = &spec.security_group_overrides;
     let of_machines = SecurityGroupRole::ALL
         .into_iter()
         .filter(|role| role.concerns_machines());
     let of_machines: Vec<&str> = of_machines.map(SecurityGroupRole::as_str).collect();
-    let named = |role: SecurityGroupRole| overrides.get(role.as_str()).is_some_and(|id| !id.is_empty());
+    let is_set = |role: SecurityGroupRole| overrides.get(role.as_str()).is_some_and(|id| !id.is_empty());
     if let Some(name) = overrides.keys().find(|name| SecurityGroupRole::named(name).is_none()) {
         return Some(format!("{name} is no role: use one of {}", of_machines.join(", ")));
     }
-    let elsewhere = |role: &SecurityGroupRole| !role.concerns_machines() && named(*role);
-    if let Some(role) = SecurityGroupRole::ALL.into_iter().find(elsewhere) {
+    let of_no_machine = |role: &SecurityGroupRole| !role.concerns_machines() && is_set(*role);
+    if let Some(role) = SecurityGroupRole::ALL.into_iter().find(of_no_machine) {
         return Some(format!("{} concerns no machine: leave it out", role.as_str()));
     }
-    let without_node = named(SecurityGroupRole::Lb) && !named(SecurityGroupRole::Node);
+    let without_node = is_set(SecurityGroupRole::Lb) && !is_set(SecurityGroupRole::Node);
     without_node.then(|| "lb and node of a machine replace the cluster's together: name node as well".to_owned())
 }
 
@@ -28,12 +28,12 @@ mod tests {
     use crate::testing::read;
 
     #[test]
-    fn security_groups_of_a_role_that_no_machine_has_are_named_and_not_left_out() {
+    fn an_override_of_a_role_that_no_machine_has_is_refused() {
         let named = |overrides: &str| {
             let spec: AWSMachineSpec = read(&format!(
                 "{{instanceType: t3.large, securityGroupOverrides: {overrides}}}"
             ));
-            wrong(&spec)
+            validate_overrides(&spec)
         };
         for overrides in [
             "{}",

@@ -1,9 +1,9 @@
-//! Which of the instances that a lookup showed is the machine's.
+//! Chooses the instance of a machine among those that a lookup found. Pure.
 
 use capa_api::machine::InstanceState;
 use capa_cloud::Instance;
 
-/// What a lookup comes to.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum Adoption {
     /// There is none.

@@ -1,4 +1,4 @@
-//! Where EC2 had no capacity a moment ago, shared by the machines that would ask for the same there.
+//! Zones and subnets without capacity, as EC2 said a moment ago: shared by the machines that would ask for the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::network::NetworkSubnet;
 use jiff::Timestamp;
 
-use crate::awsmachine::observe::age;
+use crate::awsmachine::time::{age, remaining};
 
 /// A shortage that nobody has asked about for this long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -50,8 +50,8 @@ struct Shortage {
 }
 
 impl Shortage {
-    fn rest(&self, now: Timestamp, retry: Duration) -> Duration {
-        retry.saturating_sub(age(self.at, now))
+    fn remaining(&self, now: Timestamp, retry: Duration) -> Duration {
+        remaining(retry, self.at, now)
     }
 }
 
@@ -84,7 +84,7 @@ impl Shortages {
         };
         let is_short = |subnet: &&NetworkSubnet| {
             let mut there = places.iter().filter(|(place, _)| place.holds(subnet));
-            there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.rest(now, retry).is_zero())
+            there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.remaining(now, retry).is_zero())
         };
         subnets
             .iter()
@@ -94,10 +94,10 @@ impl Shortages {
     }
 
     /// How long until one of the places is tried again.
-    pub(super) fn rest(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
+    pub(super) fn remaining(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
         let places = self.0.get(pool).into_iter().flatten();
-        let rests = places.map(|(_, short)| short.rest(now, retry));
-        rests.filter(|rest| !rest.is_zero()).min().unwrap_or(retry)
+        let remaining = places.map(|(_, short)| short.remaining(now, retry));
+        remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
     /// This machine is about to try this subnet: where it was short, the others wait for what comes of it.
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_left_aside_for_a_while_by_machines_of_the_same_type_only() {
+    fn a_short_zone_is_avoided_by_machines_of_the_same_type() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
         assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
         assert_eq!(
-            shortages.rest(&pool("t3.large"), at(20), RETRY),
+            shortages.remaining(&pool("t3.large"), at(20), RETRY),
             Duration::from_secs(40)
         );
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_machine_tries_again_and_the_others_wait_for_what_comes_of_it() {
+    fn one_machine_tries_a_short_zone_and_the_others_wait() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
         shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_that_tries_again_may_take_several_passes() {
+    fn the_machine_that_tries_may_take_several_passes() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
         shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_that_nobody_asks_about_is_forgotten() {
+    fn an_old_shortage_is_forgotten() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("m5.large"), Place::Zone("a".into()), at(0));
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(3600));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_where_nothing_was_short_makes_nobody_wait() {
+    fn a_try_without_a_shortage_makes_no_machine_wait() {
         let mut shortages = Shortages::default();
         shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);

@@ -1,4 +1,4 @@
-//! What follows when an instance ends before it ever ran.
+//! What follows when an instance ends before it ever ran. Pure.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_cloud::{Instance, Timing};
 use jiff::Timestamp;
 
-use crate::awsmachine::observe::age;
+use crate::awsmachine::time::remaining;
 
 /// The most instances of one machine that may die in `pending`.
-const MOST_FAILED: i32 = 5;
+const MOST_FAILED: u32 = 5;
 
 /// What follows the end of an instance that never ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +31,20 @@ pub(in crate::awsmachine) fn ended_before_running(
     timing: &Timing,
 ) -> Ending {
     let code = instance.state_reason.as_ref().map(|reason| reason.code.as_str());
-    let failed_before = record.map(|record| record.failed_instances.unwrap_or_default());
-    let failed_before = failed_before.filter(|failed| *failed + 1 < MOST_FAILED);
-    let (Some(failed_before), true) = (failed_before, code.is_some_and(is_failed_launch)) else {
+    let Some(LaunchRecord::Answered { attempt, .. }) = record else {
         return Ending::Final;
     };
+    let failed_before = attempt.failed_instances;
+    if failed_before.saturating_add(1) >= MOST_FAILED || !code.is_some_and(is_failed_launch) {
+        return Ending::Final;
+    }
     if instance.state != InstanceState::Terminated {
         return Ending::Awaited;
     }
-    let since = record
-        .and_then(|record| record.request.as_ref())
-        .map(|request| request.requested_at.0);
-    let doublings = u32::try_from(failed_before).unwrap_or_default();
-    let wait = timing.relaunch_backoff.saturating_mul(2_u32.saturating_pow(doublings));
-    Ending::NextAttempt(wait.saturating_sub(since.map_or(Duration::ZERO, |since| age(since, now))))
+    let wait = timing
+        .relaunch_backoff
+        .saturating_mul(2_u32.saturating_pow(failed_before));
+    Ending::NextAttempt(remaining(wait, attempt.request.requested_at.0, now))
 }
 
 /// Whether EC2 says that it failed to launch, and not that it took an instance back that ran
