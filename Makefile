@@ -18,7 +18,8 @@ tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm 
 # linting costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
 CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings cargo
 # Where cargo puts programs; asked only when a recipe needs it.
-PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+TARGET = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+PROGRAMS = $(TARGET)/debug
 # Integration tests that need no local world: all but the stories of e2e/.
 UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))) \
   $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard tests/*/main.rs */tests/*/main.rs)))))
@@ -90,9 +91,12 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
+# More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
+THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
+
 .PHONY: test
 test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
-	$(call run_tests,--all-targets,--skip long_stories::)
+	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
@@ -100,7 +104,7 @@ test-unit: require-rust ## Run the tests that need no local world
 
 .PHONY: test-all
 test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
-	$(call run_tests,--all-targets)
+	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
@@ -108,8 +112,8 @@ SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--
 
 .PHONY: sim
 sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one with its trace
-	@$(CARGO) build --workspace --bins
-	@"$(PROGRAMS)/sim" $(SIM_ARGUMENTS)
+	@$(CARGO) build --profile sim --package capa-simulation --bin sim
+	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
 sim-mutants: require-rust ## Break launch, absence and draining in seven ways and see the simulation find each

@@ -1,10 +1,9 @@
 //! The story over doubles.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use capa_cloud::{Image, InstanceType, ResolvedIdentity};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::kubernetes_api::{Infrastructure, Kubernetes};
@@ -21,8 +20,8 @@ struct Aws {
 impl Aws {
     fn called(&self, call: &str, argument: &str) -> Result<(), CloudError> {
         let entry = format!("{} {call} {argument}", self.client);
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
-        let error = self.errors.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        self.calls.lock().push(entry);
+        let error = self.errors.lock().pop_front();
         error.map_or(Ok(()), Err)
     }
 }
@@ -117,12 +116,12 @@ impl Scene {
     }
 
     fn fail_next(&self, error: CloudError) {
-        let mut errors = self.aws.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.aws.errors.lock();
         errors.push_back(error);
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut *self.aws.calls.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.aws.calls.lock())
     }
 
     /// A pass and the status that it leaves; `None` where it writes none.

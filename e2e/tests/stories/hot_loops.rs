@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
-use capa_e2e::eventually;
+use capa_e2e::{eventually, mostly_waits};
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -131,6 +131,7 @@ mod long_stories {
 
 /// All troubles at the same time: each has an account and a manager of its own, and all are idle nearly all the time.
 async fn all_for(window: Duration) -> anyhow::Result<()> {
+    mostly_waits();
     try_join_all(TROUBLES.map(|trouble| bounded(trouble, window))).await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetState
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
-use crate::awsmachine::Owners;
+use crate::awsmachine::scope::Owners;
 
 const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
@@ -333,7 +333,7 @@ async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_
             .launch
             .as_ref()
             .unwrap()
-            .instance_id
+            .instance_id()
             .is_some()
     );
 

@@ -96,7 +96,7 @@ async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
     let first = scene.pass().await;
     assert_eq!(first.calls, ["write_status", "add_finalizer", "write_status"]);
     assert_eq!(first.machine().finalizers(), [meta::MACHINE_FINALIZER]);
-    assert_eq!(first.launch(), &LaunchRecord::before_first_attempt());
+    assert_eq!(first.launch(), &LaunchRecord::Planned);
 }
 
 #[tokio::test]
