@@ -1,5 +1,5 @@
-//! Objects against the schemas in `config/crd`: types, unknown and missing fields, and bounds. Patterns and rules in CEL
-//! are left to the API server.
+//! Objects against the schemas in `config/crd`: types, unknown and missing fields, and bounds. Patterns and rules in
+//! CEL are left to the API server.
 
 use std::collections::BTreeMap;
 
