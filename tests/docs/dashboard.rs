@@ -1,5 +1,5 @@
-//! The Grafana dashboard and the alerts against the table of docs/metrics.md, which a story of `e2e` holds against what a
-//! manager serves.
+//! The Grafana dashboard and the alerts against the table of docs/metrics.md. A story of `e2e` holds that table against
+//! what a manager serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
