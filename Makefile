@@ -62,7 +62,7 @@ tools-and-programs tools-and-build: tools-and-%:
 	@$(MAKE) --no-print-directory --jobs=2 tools $* TOOLS_OUTPUT='| cat'
 
 .PHONY: generate
-generate: programs ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
+generate: programs ## Write config/crd, a policy, templates/ and the lists in docs/ from types, tables and parts
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
