@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::store::Store;
-use capa_cloud::targets::{Standing, TargetInstance, Wish};
+use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest,
-    MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Sighting, Subnet, TemplateCloud, Timing, Vpc,
+    MachineCloud, MachineKey, Observation, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use tokio::sync::watch;
@@ -237,7 +237,7 @@ impl MachineClient {
         }
     }
 
-    fn watch(&self, machine: &MachineKey, id: &str) -> Sighting {
+    fn watch(&self, machine: &MachineKey, id: &str) -> Observation {
         self.client.shared.owners.claim(machine, &self.follower);
         let replaced = self.client.replacements.count();
         self.follower.with(|store| {
@@ -292,7 +292,7 @@ impl MachineCloud for MachineClient {
         Ok(instances)
     }
 
-    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting {
+    fn instance(&self, machine: &MachineKey, id: &str) -> Observation {
         self.watch(machine, id)
     }
 
@@ -328,13 +328,13 @@ impl MachineCloud for MachineClient {
         machine: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
-    ) -> Vec<Standing> {
+        desired: Desired,
+    ) -> Vec<RegistrationState> {
         self.client.shared.owners.claim(machine, &self.follower);
         let (now, replaced) = (self.follower.now(), self.client.replacements.count());
         self.follower.with(|store| {
             store.credentials_replaced(replaced);
-            store.want_targets(machine, instance, targets, wish, now)
+            store.want_targets(machine, instance, targets, desired, now)
         })
     }
 

@@ -24,7 +24,7 @@ pub use model::{
 };
 pub use timing::Timing;
 pub use traits::{
-    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Sighting, TemplateCloud, TemplateClouds,
+    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Observation, TemplateCloud, TemplateClouds,
 };
 
 // Targets, states and addresses are the API's own words for them.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::targets::{Standing, TargetInstance, Wish};
+use crate::targets::{Desired, RegistrationState, TargetInstance};
 use crate::{
     ApiLoadBalancer, CloudError, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest, Query,
     ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
@@ -49,7 +49,7 @@ pub struct MachineKey {
 
 /// What the instance store knows of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub enum Observation {
     /// Nothing yet: no listing has ended since the store was asked.
     Unknown,
     /// Seen.
@@ -73,7 +73,7 @@ pub trait MachineCloud: Send + Sync {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// What the store knows of an instance. From the first call on the store follows it for `machine`, and wakes the
     /// machine whenever the answer changes, until [`MachineClouds::forget`].
-    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting;
+    fn instance(&self, machine: &MachineKey, id: &str) -> Observation;
     /// How long ago the looks began by which the store says that an instance is absent. Means nothing where it does not
     /// say so.
     fn absence_age(&self, id: &str) -> Duration;
@@ -106,8 +106,8 @@ pub trait MachineCloud: Send + Sync {
         machine: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
-    ) -> Vec<Standing>;
+        desired: Desired,
+    ) -> Vec<RegistrationState>;
     /// Ends a machine's interest in targets. What is registered stays so.
     fn forget_targets(&self, machine: &MachineKey);
 }

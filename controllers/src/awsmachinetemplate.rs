@@ -16,15 +16,16 @@ use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
-use crate::awsmachine::{image_id, network_of};
 use crate::identity::{self, IdentityRequest};
+use crate::kubernetes_api::{KubernetesError, NetworkKubernetes};
+use crate::launching::image::image_id;
+use crate::launching::network::read_network;
 use crate::resync::with_resync;
-use crate::world::{KubernetesError, NetworkKubernetes};
 use crate::{retry, transitions};
 
 /// What AWSMachineTemplates are reconciled with.
 #[derive(Clone)]
-pub struct TemplateWorld {
+pub struct TemplateContext {
     /// Kubernetes.
     pub kubernetes: Arc<dyn NetworkKubernetes>,
     /// AWS, reads only.
@@ -36,7 +37,7 @@ pub struct TemplateWorld {
 /// Reconciles AWSMachineTemplates.
 pub struct TemplateReconciler {
     /// What they are reconciled with.
-    pub world: TemplateWorld,
+    pub context: TemplateContext,
     /// The longest an object goes without a look.
     pub sync_period: Duration,
 }
@@ -50,7 +51,7 @@ impl Reconciler for TemplateReconciler {
     }
 
     async fn reconcile(&self, object: AWSMachineTemplate) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
-        let outcome = reconcile(object, &self.world).await?;
+        let outcome = reconcile(object, &self.context).await?;
         Ok(with_resync(outcome, self.sync_period))
     }
 }
@@ -92,7 +93,7 @@ impl Finding {
 
 async fn reconcile(
     template: AWSMachineTemplate,
-    world: &TemplateWorld,
+    context: &TemplateContext,
 ) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
     let metadata = &template.metadata;
     // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
@@ -102,17 +103,17 @@ async fn reconcile(
         return Ok(Outcome::done(template));
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_cluster_name(metadata).and_then(|name| world.kubernetes.cluster(namespace, name));
+    let owner = meta::owner_cluster_name(metadata).and_then(|name| context.kubernetes.cluster(namespace, name));
     let finding = match owner.as_deref() {
         Some(cluster) if cluster.is_paused() => return Ok(Outcome::done(template)),
-        Some(cluster) => find_out(&template, cluster, world).await?,
+        Some(cluster) => find_out(&template, cluster, context).await?,
         None => Finding::unknown(
             Reason::WaitingForOwnerCluster,
             "no Cluster owns this template: it is looked at once a MachineDeployment or control plane refers to it",
             Next::AwaitChange,
         ),
     };
-    Ok(outcome(template, finding, world))
+    Ok(outcome(template, finding, context))
 }
 
 /// Neither instance types nor templates change: what was found out once stays true, restarts of the manager included.
@@ -130,12 +131,12 @@ fn is_known(template: &AWSMachineTemplate) -> bool {
 async fn find_out(
     template: &AWSMachineTemplate,
     cluster: &Cluster,
-    world: &TemplateWorld,
+    context: &TemplateContext,
 ) -> Result<Finding, KubernetesError> {
     let spec = &template.spec.template.spec;
     let name = template.metadata.name.as_deref().unwrap_or_default();
     let source = format!("AWSMachineTemplate/{name}");
-    let merged = network_of(source, spec, cluster, world.kubernetes.as_ref()).await;
+    let merged = read_network(source, spec, cluster, context.kubernetes.as_ref()).await;
     if let Some(problem) = merged.problem {
         return Ok(Finding::unknown(problem.reason, problem.message, Next::Retry));
     }
@@ -150,11 +151,11 @@ async fn find_out(
         reference: &reference,
         namespace: template.metadata.namespace.as_deref().unwrap_or_default(),
         cluster_name: cluster.metadata.name.as_deref().unwrap_or_default(),
-        identity_namespace: &world.identity_namespace,
+        identity_namespace: &context.identity_namespace,
     };
-    Ok(match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+    Ok(match identity::resolve(context.kubernetes.as_ref(), &request).await? {
         Ok(identity) => {
-            let cloud = world.clouds.templates(&identity, &region);
+            let cloud = context.clouds.templates(&identity, &region);
             describe(template, cloud.as_ref(), &region).await
         }
         Err(problem) => Finding::unknown(problem.reason, problem.message, Next::Retry),
@@ -200,9 +201,9 @@ async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, regi
     }
 }
 
-fn outcome(template: AWSMachineTemplate, finding: Finding, world: &TemplateWorld) -> Outcome<AWSMachineTemplate> {
+fn outcome(template: AWSMachineTemplate, finding: Finding, context: &TemplateContext) -> Outcome<AWSMachineTemplate> {
     let before = template.status.clone().unwrap_or_default();
-    let now = world.kubernetes.now();
+    let now = context.kubernetes.now();
     let conditions = conditions::merge(&before.conditions, [finding.update], template.metadata.generation, now);
     let warnings = transitions::warnings(&before.conditions, &conditions);
     let (capacity, node_info) = match finding.offer {

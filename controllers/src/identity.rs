@@ -7,7 +7,7 @@ use capa_cloud::{CredentialSource, ResolvedIdentity};
 use k8s_openapi::api::core::v1::Secret;
 use secrecy::SecretString;
 
-use crate::world::{Identity, Kubernetes, KubernetesError};
+use crate::kubernetes_api::{Identity, Kubernetes, KubernetesError};
 
 /// A chain of roles is at most this long; the API has no cycle check, so a bound is needed anyway.
 const MAX_HOPS: usize = 5;

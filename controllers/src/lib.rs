@@ -7,6 +7,8 @@ pub mod awsmachine;
 pub mod awsmachinetemplate;
 pub mod identity;
 pub mod kubernetes;
+pub mod kubernetes_api;
+mod launching;
 pub mod oversight;
 mod resync;
 mod retry;
@@ -14,4 +16,3 @@ mod tags;
 #[cfg(test)]
 mod testing;
 mod transitions;
-pub mod world;

@@ -8,10 +8,10 @@ use capa_api::core::Cluster;
 use capa_api::meta;
 use capa_cloud::Instance;
 use capa_cloud::store::View;
-use capa_runtime::reconcile::Notice;
+use capa_runtime::reconcile::EventDraft;
 
 use crate::awsmachine::{cluster_of, machine_name};
-use crate::world::MachineKubernetes;
+use crate::kubernetes_api::MachineKubernetes;
 
 /// Instances that one event names; the metric counts all.
 const NAMED: usize = 10;
@@ -34,7 +34,7 @@ pub struct Oversight {
 #[derive(Default)]
 pub struct Findings {
     /// Events to publish.
-    pub events: Vec<(Arc<Cluster>, Notice)>,
+    pub events: Vec<(Arc<Cluster>, EventDraft)>,
     /// By region, how many instances of our clusters no machine has.
     pub without_machine: BTreeMap<String, u32>,
 }
@@ -134,8 +134,8 @@ fn key_of(cluster: &Cluster) -> ClusterKey {
     )
 }
 
-fn suspicious(region: &str) -> Notice {
-    Notice::warning(
+fn suspicious(region: &str) -> EventDraft {
+    EventDraft::warning(
         "StoreSuspicious",
         format!(
             "a listing of instances in {region} lost too many at once to be believed: nothing is concluded until two more \
@@ -144,10 +144,10 @@ fn suspicious(region: &str) -> Notice {
     )
 }
 
-fn without_machine(ids: &BTreeSet<&str>) -> Notice {
+fn without_machine(ids: &BTreeSet<&str>) -> EventDraft {
     let named: Vec<&str> = ids.iter().take(NAMED).copied().collect();
     let more = if ids.len() > NAMED { " and others" } else { "" };
-    Notice::warning(
+    EventDraft::warning(
         "InstancesWithoutMachine",
         format!(
             "{}{more} carry the tags of this cluster and no Machine has them: they are left alone; terminate those that \

@@ -1,7 +1,7 @@
 //! Events for conditions that turn bad: one vocabulary for conditions and events.
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_runtime::reconcile::Notice;
+use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Reasons that are a normal stage of life, not news that deserves a warning.
@@ -25,7 +25,7 @@ const EXPECTED: [Reason; 15] = [
 
 /// A warning for every condition that has turned False, or False for another reason, since `before`. `Ready` is left
 /// out where it repeats another condition.
-pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<Notice> {
+pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
     let ready = ConditionType::Ready.as_str();
     let repeats = |reason: &str| {
         let mut others = after.iter().filter(|other| other.type_ != ready);
@@ -42,7 +42,7 @@ pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<Notice>
                 .find(|old| old.type_ == condition.type_)
                 .is_none_or(|old| old.status != condition.status || old.reason != condition.reason)
         })
-        .map(|condition| Notice::warning(condition.reason.clone(), condition.message.clone()))
+        .map(|condition| EventDraft::warning(condition.reason.clone(), condition.message.clone()))
         .collect()
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let waiting = conditions(vec![ConditionType::InstanceReady.is_false(Reason::Pending, "")]);
         assert_eq!(
             warnings(&fine, &lost),
-            [Notice::warning("NotFound", "subnet-1 does not exist")]
+            [EventDraft::warning("NotFound", "subnet-1 does not exist")]
         );
         assert_eq!(warnings(&lost, &worded), []);
         assert_eq!(warnings(&fine, &waiting), []);
@@ -88,7 +88,7 @@ mod tests {
         ]);
         assert_eq!(
             warnings(&[], &alone),
-            [Notice::warning("NotManagedYet", "set spec.unmanaged: true")]
+            [EventDraft::warning("NotManagedYet", "set spec.unmanaged: true")]
         );
         assert_eq!(warnings(&alone, &alone), []);
     }

@@ -140,7 +140,7 @@ fn network() -> impl Strategy<Value = MachineNetwork> {
 
 /// A machine's wishes without its counts.
 #[derive(Clone, Debug)]
-struct Wish {
+struct PlacementInput {
     role: MachineRole,
     failure_domain: Option<&'static str>,
     public_ip: Option<bool>,
@@ -149,7 +149,7 @@ struct Wish {
     avoided: BTreeSet<String>,
 }
 
-impl Wish {
+impl PlacementInput {
     fn place(&self, network: &MachineNetwork, counts: &BTreeMap<String, usize>) -> Result<Placement, Problem> {
         let request = PlacementRequest {
             role: self.role,
@@ -164,7 +164,7 @@ impl Wish {
     }
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+fn input() -> impl Strategy<Value = PlacementInput> {
     (
         select(vec![MachineRole::ControlPlane, MachineRole::Worker]),
         option::of(select(ZONES.to_vec())),
@@ -174,7 +174,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         btree_set((0_u8..8).prop_map(|id| format!("subnet-0000000{id}")), 0..4),
     )
         .prop_map(
-            |(role, failure_domain, public_ip, explicit_subnet, additional, avoided)| Wish {
+            |(role, failure_domain, public_ip, explicit_subnet, additional, avoided)| PlacementInput {
                 role,
                 failure_domain,
                 public_ip,
@@ -190,12 +190,12 @@ fn counts() -> impl Strategy<Value = BTreeMap<String, usize>> {
 }
 
 /// The rule of the contract in one sentence, written anew: does this subnet suit this machine?
-fn suits(subnet: &NetworkSubnet, wish: &Wish) -> bool {
-    let zone = wish.failure_domain.is_none() || subnet.availability_zone.as_deref() == wish.failure_domain;
-    let role = subnet.roles.is_empty() || subnet.roles.contains(&wish.role);
+fn suits(subnet: &NetworkSubnet, input: &PlacementInput) -> bool {
+    let zone = input.failure_domain.is_none() || subnet.availability_zone.as_deref() == input.failure_domain;
+    let role = subnet.roles.is_empty() || subnet.roles.contains(&input.role);
     let edge = subnet.zone_type == Some(ZoneType::LocalZone);
-    let public = subnet.public.is_none() || subnet.public == Some(wish.public_ip == Some(true));
-    zone && (wish.explicit_subnet || (role && !edge && public))
+    let public = subnet.public.is_none() || subnet.public == Some(input.public_ip == Some(true));
+    zone && (input.explicit_subnet || (role && !edge && public))
 }
 
 fn spread(counts: &BTreeMap<String, usize>, ids: &BTreeSet<String>) -> usize {
@@ -263,37 +263,37 @@ proptest! {
 
     #[test]
     fn a_placement_suits_the_machine_and_its_groups_are_never_empty(
-        network in network(), wish in wish(), counts in counts()
+        network in network(), input in input(), counts in counts()
     ) {
-        let suitable: Vec<&NetworkSubnet> = network.subnets.iter().filter(|subnet| suits(subnet, &wish)).collect();
-        match wish.place(&network, &counts) {
+        let suitable: Vec<&NetworkSubnet> = network.subnets.iter().filter(|subnet| suits(subnet, &input)).collect();
+        match input.place(&network, &counts) {
             Ok(placement) => {
                 let of = |id: &str| counts.get(id).copied().unwrap_or(0);
                 let chosen = |subnet: &&NetworkSubnet| {
                     subnet.id == placement.subnet_id && subnet.availability_zone == placement.availability_zone
                 };
                 prop_assert!(suitable.iter().any(chosen));
-                prop_assert!(!wish.avoided.contains(&placement.subnet_id));
-                let mut open = suitable.iter().filter(|subnet| !wish.avoided.contains(&subnet.id));
+                prop_assert!(!input.avoided.contains(&placement.subnet_id));
+                let mut open = suitable.iter().filter(|subnet| !input.avoided.contains(&subnet.id));
                 prop_assert!(open.all(|subnet| of(&subnet.id) >= of(&placement.subnet_id)));
-                if wish.failure_domain.is_some() {
-                    prop_assert_eq!(placement.availability_zone.as_deref(), wish.failure_domain);
+                if input.failure_domain.is_some() {
+                    prop_assert_eq!(placement.availability_zone.as_deref(), input.failure_domain);
                 }
                 let once: BTreeSet<&String> = placement.security_group_ids.iter().collect();
                 prop_assert!(!once.is_empty());
                 prop_assert_eq!(once.len(), placement.security_group_ids.len(), "each group once");
-                prop_assert!(wish.additional.iter().all(|id| once.contains(id)));
+                prop_assert!(input.additional.iter().all(|id| once.contains(id)));
             }
             Err(problem) if problem.reason == Reason::NoSubnetInFailureDomain => prop_assert!(suitable.is_empty()),
             Err(problem) if problem.reason == Reason::InsufficientCapacity => {
                 prop_assert!(!suitable.is_empty());
-                prop_assert!(suitable.iter().all(|subnet| wish.avoided.contains(&subnet.id)));
+                prop_assert!(suitable.iter().all(|subnet| input.avoided.contains(&subnet.id)));
             }
             Err(problem) if problem.reason == Reason::MissingField => prop_assert!(network.subnets.is_empty()),
             Err(problem) => {
                 let groups = network.security_groups.as_ref().unwrap();
                 prop_assert_eq!(problem.reason, Reason::NoSecurityGroup);
-                prop_assert!(groups.all.is_empty() && groups.of_role(wish.role).is_empty() && wish.additional.is_empty());
+                prop_assert!(groups.all.is_empty() && groups.of_role(input.role).is_empty() && input.additional.is_empty());
             }
         }
     }
@@ -318,7 +318,7 @@ proptest! {
         };
         let mut counts = BTreeMap::new();
         for zone in launches {
-            let wish = Wish {
+            let input = PlacementInput {
                 role: MachineRole::Worker,
                 failure_domain: zone.filter(|_| pinned).map(|zone| ZONES[zone]),
                 public_ip: None,
@@ -326,7 +326,7 @@ proptest! {
                 additional: vec!["sg-0000000a".into()],
                 avoided: BTreeSet::new(),
             };
-            if let Ok(placement) = wish.place(&network, &counts) {
+            if let Ok(placement) = input.place(&network, &counts) {
                 *counts.entry(placement.subnet_id).or_insert(0) += 1;
             }
             for ids in zones.values() {

@@ -5,7 +5,7 @@
 //! list is compared with the store; an object that cannot be read is skipped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{Stream, StreamExt};
@@ -13,6 +13,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{Predicate, WatchStreamExt};
 use kube::{Api, Resource};
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -79,7 +80,7 @@ impl<K: CachedKind> ObjectCache<K> {
     {
         let (sender, receiver) = unbounded();
         // Under the lock no event is between the store and the subscribers: nothing is told twice or not at all.
-        let mut subscribers = lock(&self.subscribers);
+        let mut subscribers = self.subscribers.lock();
         for object in self.store.state() {
             // The receiver is alive: it is ours.
             let _ = sender.unbounded_send(Change::Applied(object));
@@ -89,10 +90,6 @@ impl<K: CachedKind> ObjectCache<K> {
         }
         changes(receiver, predicate)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes what a watch shows into the store and tells the subscribers.
@@ -129,7 +126,7 @@ impl<K: CachedKind> CacheFiller<K> {
 
     fn apply(&mut self, event: Event<Guarded<K>>) {
         let subscribers = Arc::clone(&self.subscribers);
-        let mut subscribers = lock(&subscribers);
+        let mut subscribers = subscribers.lock();
         for change in self.store_event(event) {
             if let Some(subscribers) = subscribers.as_mut() {
                 subscribers.retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
@@ -223,7 +220,7 @@ impl<K: CachedKind> CacheFiller<K> {
 /// However the filling ends, subscribers get to know that nothing comes any more.
 impl<K: CachedKind> Drop for CacheFiller<K> {
     fn drop(&mut self) {
-        lock(&self.subscribers).take();
+        self.subscribers.lock().take();
     }
 }
 

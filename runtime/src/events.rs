@@ -9,7 +9,7 @@ use kube::{Client, Resource};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::reconcile::Notice;
+use crate::reconcile::EventDraft;
 
 /// The API's limit for an event's message.
 const LONGEST_MESSAGE: usize = 1024;
@@ -36,12 +36,12 @@ impl Events {
     }
 
     /// Publishes notices about `object`. Failures are logged and never returned: no reconcile fails for an Event.
-    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, notices: Vec<Notice>) {
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, notices: Vec<EventDraft>) {
         self.publish_about(&object.object_ref(&()), notices).await;
     }
 
     /// The same about an object of which only the reference is known.
-    pub(crate) async fn publish_about(&self, reference: &ObjectReference, notices: Vec<Notice>) {
+    pub(crate) async fn publish_about(&self, reference: &ObjectReference, notices: Vec<EventDraft>) {
         let publish = async {
             for notice in notices {
                 let event = event(notice);
@@ -56,7 +56,7 @@ impl Events {
     }
 }
 
-fn event(notice: Notice) -> Event {
+fn event(notice: EventDraft) -> Event {
     let note = truncate(notice.message);
     // kube's recorder takes events that differ only in their note for repeats and goes on showing the first note. The action, which
     // kubectl does not show, keeps them apart.
@@ -104,7 +104,7 @@ mod tests {
     async fn repeats_become_a_series_and_another_message_another_event() {
         let server = FakeServer::default();
         let events = Events::new(server.client(), "capa-rs");
-        let notices = ["one", "one", "two"].map(|message| Notice::warning("SubnetNotFound", message));
+        let notices = ["one", "one", "two"].map(|message| EventDraft::warning("SubnetNotFound", message));
         events.publish(&widget("a"), notices.to_vec()).await;
         let methods: Vec<_> = server
             .writes()
@@ -127,7 +127,7 @@ mod tests {
         for fault in [Fault::Refuse(500), Fault::Hang] {
             server.set_fault("POST", Some(fault));
             let object = widget("a");
-            let published = events.publish(&object, vec![Notice::normal("Launched", "i-1")]);
+            let published = events.publish(&object, vec![EventDraft::normal("Launched", "i-1")]);
             tokio::time::timeout(Duration::from_secs(6), published).await.unwrap();
         }
     }

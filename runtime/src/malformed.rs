@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use crate::events::Events;
 use crate::kinds::ObjectName;
-use crate::reconcile::Notice;
+use crate::reconcile::EventDraft;
 
 /// An object, or why it cannot be read. Unlike kube's `DeserializeGuard` it names the field, and does not repeat its value.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ impl MalformedObjects {
                 let now = changes.borrow_and_update().clone();
                 for (name, complaint) in &now {
                     if told.get(name) != Some(complaint) {
-                        let notice = Notice::warning(reason, complaint.message.clone());
+                        let notice = EventDraft::warning(reason, complaint.message.clone());
                         events.publish_about(&complaint.reference, vec![notice]).await;
                     }
                 }

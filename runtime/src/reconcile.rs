@@ -41,7 +41,7 @@ pub struct Outcome<K: HasStatus> {
     /// When the object is looked at again.
     pub next: Next,
     /// Events to publish about the object.
-    pub events: Vec<Notice>,
+    pub events: Vec<EventDraft>,
 }
 
 impl<K: HasStatus> Outcome<K> {
@@ -71,7 +71,7 @@ impl<K: HasStatus> Outcome<K> {
 
     /// The same with these events added.
     #[must_use]
-    pub fn with_events(mut self, events: impl IntoIterator<Item = Notice>) -> Self {
+    pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
         self.events.extend(events);
         self
     }
@@ -86,14 +86,14 @@ pub enum Next {
     Requeue(Duration),
     /// After this long, when it is the object's turn at what others use as well. Neither success nor failure: the back-off
     /// goes on where it was, or an object that fails whenever its turn comes would never slow down.
-    Turn(Duration),
+    RateLimited(Duration),
     /// After the object's own exponential back-off with jitter: the pass did what it could, something failed that may heal.
     Retry,
 }
 
 /// What becomes a Kubernetes Event on the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct EventDraft {
     /// Type `Warning` instead of `Normal`.
     pub warning: bool,
     /// CamelCase word, at most 128 characters.
@@ -102,7 +102,7 @@ pub struct Notice {
     pub message: String,
 }
 
-impl Notice {
+impl EventDraft {
     /// An event of type `Normal`.
     pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -137,7 +137,7 @@ pub enum ErrorClass {
 /// [`crate::writes::WriteTracker::overtaken`], so that the repeated pass waits for the newer one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0} has changed since it was read")]
-pub struct Overtaken(pub ObjectName);
+pub struct WriteConflict(pub ObjectName);
 
 /// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none itself.
 pub struct ReconcileError {
@@ -163,13 +163,13 @@ impl ReconcileError {
         }
     }
 
-    /// What the runtime does about it, judged by a [`StatusError`] or [`Overtaken`] anywhere in the chain of sources.
+    /// What the runtime does about it, judged by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of sources.
     pub fn class(&self) -> ErrorClass {
         let first: &(dyn StdError + 'static) = self.source.as_ref();
         let class = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
             Some(StatusError::Conflict { .. }) => Some(ErrorClass::Conflict),
             Some(StatusError::Gone { .. }) => Some(ErrorClass::Gone),
-            _ => error.downcast_ref::<Overtaken>().map(|_| ErrorClass::Conflict),
+            _ => error.downcast_ref::<WriteConflict>().map(|_| ErrorClass::Conflict),
         };
         let mut chain = std::iter::successors(Some(first), |error| StdError::source(*error));
         chain.find_map(class).unwrap_or(ErrorClass::Failed)
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_refused_write_of_anything_but_the_status_is_a_conflict_as_well() {
-        let error = ReconcileError::from(Overtaken(ObjectName::of(&widget("a"))));
+        let error = ReconcileError::from(WriteConflict(ObjectName::of(&widget("a"))));
         assert_eq!((error.class(), error.reason()), (ErrorClass::Conflict, "Conflict"));
     }
 

@@ -4,10 +4,11 @@
 //! example, not find the launch it recorded.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// The versions that the caches still have to show, by object UID. Cloning gives another handle to the same memory.
@@ -112,7 +113,7 @@ impl WriteTracker {
     }
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<String, Awaited>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+        self.awaited.lock()
     }
 }
 

@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use capa_api::meta::ROLE_TAG;
 use capa_cloud::limits::{Caller, Limiter, Priority, Share, Turn};
 use capa_cloud::store::{Batch, Call as StoreCall, Store};
-use capa_cloud::targets::{GroupAnswer, GroupCall, Standing, TargetInstance, Wish};
+use capa_cloud::targets::{Desired, GroupAnswer, GroupCall, RegistrationState, TargetInstance};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, ErrorClass, Image, Instance, InstanceState,
-    LaunchRequest, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, SecurityGroup, Sighting, Subnet,
-    Timing,
+    LaunchRequest, MachineCloud, MachineClouds, MachineKey, Observation, Query, ResolvedIdentity, SecurityGroup,
+    Subnet, Timing,
 };
 use jiff::Timestamp;
 
@@ -425,7 +425,7 @@ impl MachineCloud for CloudClient {
         Ok(found)
     }
 
-    fn instance(&self, machine: &MachineKey, id: &str) -> Sighting {
+    fn instance(&self, machine: &MachineKey, id: &str) -> Observation {
         let mut state = self.manager.state();
         let replacements = state.replacements;
         let store = state.clouds.follow(&self.key, machine);
@@ -480,12 +480,12 @@ impl MachineCloud for CloudClient {
         machine: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
-    ) -> Vec<Standing> {
+        desired: Desired,
+    ) -> Vec<RegistrationState> {
         let mut state = self.manager.state();
         let now = since_start(state.now);
         let store = state.clouds.follow(&self.key, machine);
-        store.want_targets(machine, instance, targets, wish, now)
+        store.want_targets(machine, instance, targets, desired, now)
     }
 
     fn forget_targets(&self, machine: &MachineKey) {

@@ -11,11 +11,11 @@ use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
-use capa_controllers::world::{
+use capa_controllers::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
 use capa_runtime::kinds::ObjectName;
-use capa_runtime::reconcile::Overtaken;
+use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusError;
 use capa_runtime::writes::WriteTracker;
 use jiff::Timestamp;
@@ -152,7 +152,7 @@ impl Manager {
 
     fn overtaken<K: Watched>(&self, object: &K, attempted: &str) -> KubernetesError {
         self.writes.overtaken(object);
-        let source = Overtaken(ObjectName::of(object));
+        let source = WriteConflict(ObjectName::of(object));
         KubernetesError {
             attempted: attempted.to_owned(),
             source: source.into(),

@@ -6,7 +6,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::machine::AWSMachine;
 use capa_controllers::awscluster::ClusterReconciler;
 use capa_controllers::awsmachine::MachineReconciler;
-use capa_controllers::world::MachineKubernetes;
+use capa_controllers::kubernetes_api::MachineKubernetes;
 use capa_runtime::reconcile::{Next, ReconcileError, Reconciler};
 
 use crate::manager::Manager;

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use capa_cloud::Timing;
-use capa_controllers::awscluster::{ClusterReconciler, ClusterWorld, Complaints, LookMemory};
-use capa_controllers::awsmachine::{LaunchMemory, MachineReconciler, MachineWorld};
+use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, Complaints, LookMemory};
+use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::reconcile::{ErrorClass, Next, ReconcileError};
 use capa_runtime::writes::Freshness;
@@ -91,7 +91,7 @@ impl Process {
         let manager = Manager::new(stored, access_key);
         let timing = Timing::default();
         let machines = MachineReconciler {
-            world: MachineWorld {
+            context: MachineContext {
                 kubernetes: Arc::new(manager.clone()),
                 clouds: Arc::new(manager.clone()),
                 memory: LaunchMemory::new(format!("process-{id}")),
@@ -101,7 +101,7 @@ impl Process {
             sync_period: SYNC_PERIOD,
         };
         let clusters = ClusterReconciler {
-            world: ClusterWorld {
+            context: ClusterContext {
                 kubernetes: Arc::new(manager.clone()),
                 clouds: Arc::new(manager.clone()),
                 looks: LookMemory::default(),
@@ -386,7 +386,7 @@ impl Process {
                 backoff.reset(uid);
                 Some(delay)
             }
-            Ok(Next::Turn(delay)) => Some(delay),
+            Ok(Next::RateLimited(delay)) => Some(delay),
             Err(ErrorClass::Gone) => None,
             Err(ErrorClass::Conflict) => Some(CACHE_GLANCE),
             Ok(Next::Retry) | Err(ErrorClass::Failed) => Some(backoff.failed(uid)),

@@ -8,10 +8,10 @@ use capa_api::core::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_aws::Clouds;
-use capa_controllers::awscluster::{self, ClusterReconciler, ClusterWorld};
-use capa_controllers::awsmachine::{self, LaunchMemory, MachineReconciler, MachineWorld};
-use capa_controllers::awsmachinetemplate::{TemplateReconciler, TemplateWorld};
-use capa_controllers::kubernetes::{Caches, KubernetesWorld, machines_of_cluster, templates_of_cluster};
+use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
+use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
+use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
+use capa_controllers::kubernetes::{Caches, KubernetesClient, machines_of_cluster, templates_of_cluster};
 use capa_runtime::Runtime;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
@@ -74,13 +74,13 @@ impl Wiring {
         let malformed = self.runtime.malformed.clone();
         let told = malformed.tell(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
         tasks.spawn("events about malformed objects", told);
-        let world = KubernetesWorld::new(&self.runtime, &self.caches, self.flags.timing());
-        let clusters = self.cluster_controller(&world);
-        let machines = self.machine_controller(&world);
-        let templates = self.template_controller(&world);
+        let kubernetes = KubernetesClient::new(&self.runtime, &self.caches, self.flags.timing());
+        let clusters = self.cluster_controller(&kubernetes);
+        let machines = self.machine_controller(&kubernetes);
+        let templates = self.template_controller(&kubernetes);
         let overseer = oversight::watch_over(
             self.clouds.clone(),
-            world,
+            kubernetes,
             self.runtime.clone(),
             self.strays.clone(),
             self.flags.timing().listing_interval,
@@ -92,10 +92,10 @@ impl Wiring {
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
     }
 
-    fn cluster_controller(&self, world: &KubernetesWorld) -> Controller<ClusterReconciler> {
+    fn cluster_controller(&self, kubernetes: &KubernetesClient) -> Controller<ClusterReconciler> {
         let reconciler = ClusterReconciler {
-            world: ClusterWorld {
-                kubernetes: Arc::new(world.clone()),
+            context: ClusterContext {
+                kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
                 looks: awscluster::LookMemory::default(),
                 complaints: awscluster::Complaints::default(),
@@ -117,10 +117,10 @@ impl Wiring {
             .watches(&caches.namespaces, predicates::labels, self.clusters_without_identity())
     }
 
-    fn machine_controller(&self, world: &KubernetesWorld) -> Controller<MachineReconciler> {
+    fn machine_controller(&self, kubernetes: &KubernetesClient) -> Controller<MachineReconciler> {
         let reconciler = MachineReconciler {
-            world: MachineWorld {
-                kubernetes: Arc::new(world.clone()),
+            context: MachineContext {
+                kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
                 memory: LaunchMemory::new(format!("{:032x}", fastrand::u128(..))),
                 timing: self.flags.timing(),
@@ -142,7 +142,7 @@ impl Wiring {
         };
         let machines = caches.aws_machines.store().clone();
         let clusters = caches.clusters.store().clone();
-        let infrastructure = world.infrastructure_reader();
+        let infrastructure = kubernetes.infrastructure_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             infrastructure.changed(&namespace, &reference_to(cluster));
@@ -166,10 +166,10 @@ impl Wiring {
             .reconcile_on(seen)
     }
 
-    fn template_controller(&self, world: &KubernetesWorld) -> Controller<TemplateReconciler> {
+    fn template_controller(&self, kubernetes: &KubernetesClient) -> Controller<TemplateReconciler> {
         let reconciler = TemplateReconciler {
-            world: TemplateWorld {
-                kubernetes: Arc::new(world.clone()),
+            context: TemplateContext {
+                kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },
@@ -189,7 +189,7 @@ impl Wiring {
         };
         let templates = caches.aws_machine_templates.store().clone();
         let clusters = caches.clusters.store().clone();
-        let infrastructure = world.infrastructure_reader();
+        let infrastructure = kubernetes.infrastructure_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             infrastructure.changed(&namespace, &reference_to(cluster));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use capa_cloud::{ErrorClass, InstanceState, MachineClouds, MachineKey, Query, Sighting};
+use capa_cloud::{ErrorClass, InstanceState, MachineClouds, MachineKey, Observation, Query};
 use futures::{Stream, StreamExt};
 use prometheus_client::encoding::text::encode;
 
@@ -68,9 +68,9 @@ async fn woken(changes: &mut (impl Stream<Item = MachineKey> + Unpin)) -> String
     next.expect("no wake-up").expect("the stream ended").name
 }
 
-fn state(sighting: &Sighting) -> Option<InstanceState> {
-    match sighting {
-        Sighting::Seen(instance) => Some(instance.state),
+fn state(observation: &Observation) -> Option<InstanceState> {
+    match observation {
+        Observation::Seen(instance) => Some(instance.state),
         _ => None,
     }
 }
@@ -82,8 +82,8 @@ async fn a_listing_of_all_pages_wakes_the_machines_and_only_transitions_are_poll
     let clouds = fake.clouds().await;
     let mut changes = clouds.changes();
     let machines = clouds.machines(&identity("A"), REGION);
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Sighting::Unknown);
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Sighting::Unknown);
+    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
+    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Unknown);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(woken(&mut changes).await, "two");
     set(&world, "i-2", InstanceState::Running);
@@ -112,7 +112,7 @@ async fn an_instance_that_disappears_is_absent_after_a_listing_and_a_lookup() {
     assert_eq!(woken(&mut changes).await, "two");
     lock(&world).pop();
     assert_eq!(woken(&mut changes).await, "two");
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Sighting::Absent);
+    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Absent);
     let lookups = fake
         .calls()
         .iter()
@@ -177,8 +177,8 @@ async fn terminations_of_a_moment_are_one_call_and_an_unknown_instance_holds_up_
     let refused = machines.terminate(&machine("i-2"), "i-2").await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::NotFound);
     for id in ["i-1", "i-3", "i-4"] {
-        let sighting = machines.instance(&machine(id), id);
-        assert_eq!(state(&sighting), Some(InstanceState::ShuttingDown), "{id}");
+        let observation = machines.instance(&machine(id), id);
+        assert_eq!(state(&observation), Some(InstanceState::ShuttingDown), "{id}");
     }
 }
 
@@ -223,7 +223,7 @@ async fn refused_credentials_wake_the_machines() {
     let machines = clouds.machines(&identity("A"), REGION);
     machines.instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Sighting::Unknown);
+    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Query, ResolvedIdentity, Sighting};
+use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Observation, Query, ResolvedIdentity};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
 use crate::sync::lock;
@@ -83,16 +83,16 @@ async fn an_instance_missed_in_another_account_is_not_absent_when_the_right_one_
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
     let clouds = fake.clouds().await;
-    let sighting = || clouds.machines(&identity(), REGION).instance(&machine("one"), "i-1");
-    eventually("the instance is seen", || matches!(sighting(), Sighting::Seen(_))).await;
+    let observation = || clouds.machines(&identity(), REGION).instance(&machine("one"), "i-1");
+    eventually("the instance is seen", || matches!(observation(), Observation::Seen(_))).await;
     *lock(&given) = "2";
-    eventually("it is missed", || sighting() == Sighting::Absent).await;
+    eventually("it is missed", || observation() == Observation::Absent).await;
     assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "2");
     *lock(&given) = "1";
     // Any call fetches the new credentials.
     let cluster = clouds.cluster(&identity(), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
     assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "1");
-    assert_ne!(sighting(), Sighting::Absent);
-    eventually("it is seen again", || matches!(sighting(), Sighting::Seen(_))).await;
+    assert_ne!(observation(), Observation::Absent);
+    eventually("it is seen again", || matches!(observation(), Observation::Seen(_))).await;
 }

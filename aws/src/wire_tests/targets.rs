@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use capa_cloud::targets::{Standing, TargetInstance, Wish};
+use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -91,13 +91,16 @@ pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let fake = Fake::start(move |call| serve(&registered, call)).await;
     let clouds = fake.clouds().await;
     let machines = clouds.machines(&identity("A"), REGION);
-    let stands = |wish| {
-        let standings = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), wish);
-        standings.into_iter().next().unwrap()
+    let stands = |desired| {
+        let states = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
+        states.into_iter().next().unwrap()
     };
-    let is_healthy = |standing: Standing| standing.is_healthy();
-    eventually("the target is healthy", || is_healthy(stands(Wish::Registered))).await;
-    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
+    let is_healthy = |state: RegistrationState| state.is_healthy();
+    eventually("the target is healthy", || is_healthy(stands(Desired::Registered))).await;
+    eventually("the target is out", || {
+        stands(Desired::Deregistered) == RegistrationState::Out
+    })
+    .await;
     fake
 }
 
@@ -157,19 +160,22 @@ async fn a_process_that_may_lead_no_more_begins_nothing_that_was_submitted() {
     .await;
     let clouds = fake.clouds_leading(until.subscribe()).await;
     let machines = clouds.machines(&identity("A"), REGION);
-    let stands = |wish| {
+    let stands = |desired| {
         machines
-            .targets(&machine("one"), &instance(), &[target()], wish)
+            .targets(&machine("one"), &instance(), &[target()], desired)
             .remove(0)
     };
     machines.terminate(&machine("one"), "i-1").await.unwrap();
     eventually("the target is to be taken out", || {
-        stands(Wish::Deregistered) == Standing::Leaving
+        stands(Desired::Deregistered) == RegistrationState::Leaving
     })
     .await;
     eventually("time passes", || fake.calls_of("DescribeInstances").len() > 2).await;
     until.send_replace(Some(Instant::now() + Duration::from_mins(1)));
-    eventually("the target is out", || stands(Wish::Deregistered) == Standing::Out).await;
+    eventually("the target is out", || {
+        stands(Desired::Deregistered) == RegistrationState::Out
+    })
+    .await;
     let terminated = || !fake.calls_of("TerminateInstances").is_empty();
     eventually("the termination is made", terminated).await;
     assert_eq!(*lock(&early), Vec::<String>::new());
@@ -180,14 +186,14 @@ async fn a_refusal_is_told_with_its_code() {
     let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
     let clouds = fake.clouds().await;
     let machines = clouds.machines(&identity("A"), REGION);
-    let told: Mutex<Option<Standing>> = Mutex::default();
+    let told: Mutex<Option<RegistrationState>> = Mutex::default();
     eventually("it is told", || {
-        let standings = machines.targets(&machine("one"), &instance(), &[target()], Wish::Registered);
-        *lock(&told) = standings.into_iter().next();
-        matches!(*lock(&told), Some(Standing::Failed(_)))
+        let states = machines.targets(&machine("one"), &instance(), &[target()], Desired::Registered);
+        *lock(&told) = states.into_iter().next();
+        matches!(*lock(&told), Some(RegistrationState::Failed(_)))
     })
     .await;
-    let Some(Standing::Failed(error)) = lock(&told).clone() else {
+    let Some(RegistrationState::Failed(error)) = lock(&told).clone() else {
         panic!("it has failed")
     };
     assert_eq!(error.class, ErrorClass::NotFound);

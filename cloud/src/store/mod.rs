@@ -24,7 +24,7 @@ use vanishing::{Doubt, Verdict};
 pub use view::View;
 
 use crate::targets::Targets;
-use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Sighting, Timing};
+use crate::{CloudError, ErrorClass, Instance, InstanceState, MachineKey, Observation, Timing};
 
 /// Ids in one lookup: EC2's limit on the values of one filter
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).
@@ -151,10 +151,10 @@ impl Store {
 
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
     /// watches one instance: another id replaces the first.
-    pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Sighting {
+    pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Observation {
         if let Some(watch) = self.watches.get(machine).filter(|watch| *watch.id == *id) {
             let record = self.records.get(id);
-            return record.map_or(Sighting::Unknown, |record| record.sighting(id, watch.since));
+            return record.map_or(Observation::Unknown, |record| record.observation(id, watch.since));
         }
         self.unwatch(machine);
         let since = self.tick();
@@ -162,7 +162,7 @@ impl Store {
         let record = self.records.entry(id.clone()).or_default();
         let machine = Arc::new(machine.clone());
         record.watchers.push(machine.clone());
-        let (told, sighting) = (record.tells(since), record.sighting(&id, since));
+        let (told, observation) = (record.tells(since), record.observation(&id, since));
         let watch = Watch {
             id: id.clone(),
             since,
@@ -170,7 +170,7 @@ impl Store {
         };
         self.watches.insert(machine, watch);
         self.settle(&id);
-        sighting
+        observation
     }
 
     /// How long ago the looks began that prove the absence of an instance: the earlier of its two. An instance that was

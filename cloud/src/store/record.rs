@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Epoch;
 use super::kept::Kept;
-use crate::{Instance, InstanceState, MachineKey, Sighting};
+use crate::{Instance, InstanceState, MachineKey, Observation};
 
 /// What a machine was told of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,11 +92,11 @@ impl Record {
     }
 
     /// The same, in full.
-    pub(super) fn sighting(&self, id: &str, since: Epoch) -> Sighting {
+    pub(super) fn observation(&self, id: &str, since: Epoch) -> Observation {
         match (&self.instance, self.tells(since)) {
-            (Some(kept), _) => Sighting::Seen(Arc::new(kept.instance(id))),
-            (None, Told::Absent) => Sighting::Absent,
-            (None, Told::Seen(_) | Told::Unknown) => Sighting::Unknown,
+            (Some(kept), _) => Observation::Seen(Arc::new(kept.instance(id))),
+            (None, Told::Absent) => Observation::Absent,
+            (None, Told::Seen(_) | Told::Unknown) => Observation::Unknown,
         }
     }
 

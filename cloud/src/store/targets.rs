@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use super::Store;
-use crate::targets::{GroupAnswer, GroupCall, GroupReport, Standing, TargetInstance, Wish};
+use crate::targets::{Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance};
 use crate::{CloudError, MachineKey};
 
 impl Store {
@@ -15,10 +15,10 @@ impl Store {
         machine: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
+        desired: Desired,
         now: Duration,
-    ) -> Vec<Standing> {
-        self.targets.want(machine, instance, targets, wish, now)
+    ) -> Vec<RegistrationState> {
+        self.targets.want(machine, instance, targets, desired, now)
     }
 
     /// Ends a machine's interest in targets alone. What is registered stays so.

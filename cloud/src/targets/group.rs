@@ -1,6 +1,6 @@
 //! What is known of one group, and what is to be asked of it next.
 
-mod standing;
+mod state;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::member::{Member, Registration};
 use super::model::{
-    Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, Standing, Target, TargetInstance,
-    TargetKind, TargetState, Wish,
+    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, RegistrationState, Target,
+    TargetInstance, TargetKind, TargetState,
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
@@ -88,29 +88,29 @@ impl GroupState {
         self.members.is_empty()
     }
 
-    /// Takes a machine's wish, and tells how its instance stands.
+    /// Takes a machine's desired, and tells how its instance stands.
     pub(super) fn want(
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
         port: Option<i32>,
-        wish: Wish,
+        desired: Desired,
         timing: &Timing,
         now: Duration,
-    ) -> Standing {
+    ) -> RegistrationState {
         let key = (machine.clone(), instance.id.clone(), port);
-        let new = || Member::new(instance.clone(), port, wish, now);
+        let new = || Member::new(instance.clone(), port, desired, now);
         let is_new = !self.members.contains_key(&key);
         let member = self.members.entry(key.clone()).or_insert_with(new);
-        if member.renew(instance, wish, now) || is_new {
+        if member.renew(instance, desired, now) || is_new {
             self.settles_until = now + timing.target_settling;
             self.due = Some(Duration::ZERO);
         }
-        let standing = self.standing(&key, timing, now);
+        let state = self.state(&key, timing, now);
         if let Some(member) = self.members.get_mut(&key) {
-            member.told = standing.clone();
+            member.told = state.clone();
         }
-        standing
+        state
     }
 
     pub(super) fn forget(&mut self, machine: &MachineKey) {
@@ -142,7 +142,10 @@ impl GroupState {
         self.members.values().filter(|member| {
             member.is_leaving()
                 && !member.is_done
-                && !matches!(member.told, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+                && !matches!(
+                    member.told,
+                    RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+                )
         })
     }
 
@@ -205,9 +208,12 @@ impl GroupState {
     fn next_look(&self, timing: &Timing, now: Duration) -> Duration {
         let settles = now < self.settles_until
             && self.members.keys().any(|key| {
-                let standing = self.standing(key, timing, now);
-                !standing.is_healthy()
-                    && !matches!(standing, Standing::Out | Standing::Overdue | Standing::Unsuitable(_))
+                let state = self.state(key, timing, now);
+                !state.is_healthy()
+                    && !matches!(
+                        state,
+                        RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+                    )
             });
         let interval = if settles {
             timing.target_poll
@@ -327,12 +333,12 @@ impl GroupState {
     /// Lets go for good of the addresses of instances that are gone, once they are out: AWS gives them to others.
     fn note_done(&mut self, timing: &Timing, now: Duration) {
         let Some(facts) = &self.facts else { return };
-        let is_gone = |(_, member): &(&MemberKey, &Member)| member.wish == Wish::Forgotten;
+        let is_gone = |(_, member): &(&MemberKey, &Member)| member.desired == Desired::Forgotten;
         let gone = self.members.iter().filter(is_gone);
         let done = gone.filter(|(key, member)| {
             // An address that no look has missed may be shown to other credentials.
             let is_proven = self.seen.is_some() || member.target(facts).is_none();
-            is_proven && self.standing(key, timing, now) == Standing::Out
+            is_proven && self.state(key, timing, now) == RegistrationState::Out
         });
         let done: Vec<MemberKey> = done.map(|(key, _)| key.clone()).collect();
         for key in done {
@@ -416,14 +422,14 @@ impl GroupState {
         let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
         let mut news = BTreeSet::new();
         for key in keys {
-            let standing = self.standing(&key, timing, now);
+            let state = self.state(&key, timing, now);
             if let Some(member) = self.members.get_mut(&key)
-                && member.told != standing
+                && member.told != state
             {
-                if matches!(standing, Standing::Registered { .. }) && !standing.is_healthy() {
+                if matches!(state, RegistrationState::Registered { .. }) && !state.is_healthy() {
                     self.settles_until = now + timing.target_settling;
                 }
-                member.told = standing;
+                member.told = state;
                 news.insert(key.0);
             }
         }

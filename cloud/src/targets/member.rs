@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::model::{GroupFacts, Standing, Target, TargetInstance, TargetKind, Wish};
+use super::model::{Desired, GroupFacts, RegistrationState, Target, TargetInstance, TargetKind};
 use crate::{CloudError, ErrorClass, Timing};
 
 /// What is known of the last registration of a member by this process.
@@ -23,7 +23,7 @@ pub(super) struct Member {
     pub(super) instance: TargetInstance,
     /// The port that `controlPlaneTargets` names.
     pub(super) port: Option<i32>,
-    pub(super) wish: Wish,
+    pub(super) desired: Desired,
     /// When it was wished first.
     pub(super) since: Duration,
     /// When AWS took the deregistration, or showed it first.
@@ -37,15 +37,15 @@ pub(super) struct Member {
     /// No write before.
     pub(super) not_before: Duration,
     /// What the machine was told last; it is woken when this changes.
-    pub(super) told: Standing,
+    pub(super) told: RegistrationState,
 }
 
 impl Member {
-    pub(super) fn new(instance: TargetInstance, port: Option<i32>, wish: Wish, now: Duration) -> Self {
+    pub(super) fn new(instance: TargetInstance, port: Option<i32>, desired: Desired, now: Duration) -> Self {
         Self {
             instance,
             port,
-            wish,
+            desired,
             since: now,
             leaving_since: None,
             registration: Registration::None,
@@ -53,19 +53,19 @@ impl Member {
             failure: None,
             failures: 0,
             not_before: now,
-            told: Standing::Unknown,
+            told: RegistrationState::Unknown,
         }
     }
 
     /// Takes over what is known of the instance and wanted of it. Whether that is news.
-    pub(super) fn renew(&mut self, instance: &TargetInstance, wish: Wish, now: Duration) -> bool {
+    pub(super) fn renew(&mut self, instance: &TargetInstance, desired: Desired, now: Duration) -> bool {
         if instance.address.is_some() {
             self.instance.address.clone_from(&instance.address);
         }
-        let renewed = self.wish != wish;
+        let renewed = self.desired != desired;
         if renewed {
             let leaves = self.is_leaving();
-            self.wish = wish;
+            self.desired = desired;
             if leaves != self.is_leaving() {
                 self.is_done = false;
                 self.leaving_since = None;
@@ -81,7 +81,7 @@ impl Member {
 
     /// Whether it is to be out.
     pub(super) fn is_leaving(&self) -> bool {
-        self.wish != Wish::Registered
+        self.desired != Desired::Registered
     }
 
     /// Whether it is not waited for any longer.
@@ -94,7 +94,7 @@ impl Member {
         let id = match facts.kind {
             _ if self.is_done => None,
             // AWS takes an instance that is gone out by itself.
-            TargetKind::Instance => (self.wish != Wish::Forgotten).then(|| self.instance.id.clone()),
+            TargetKind::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
             TargetKind::Address => self.instance.address.clone(),
             TargetKind::Other(_) => None,
         };

@@ -19,8 +19,8 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 use group::GroupState;
 pub use model::{
-    Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, Standing, Target, TargetInstance,
-    TargetKind, TargetState, Wish,
+    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, RegistrationState, Target,
+    TargetInstance, TargetKind, TargetState,
 };
 
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
@@ -52,9 +52,9 @@ impl Targets {
         machine: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
+        desired: Desired,
         now: Duration,
-    ) -> Vec<Standing> {
+    ) -> Vec<RegistrationState> {
         self.drop_unnamed(machine, targets);
         let timing = self.timing;
         let late_until = *self.late_until.get_or_insert(now + timing.late_registration);
@@ -64,7 +64,7 @@ impl Targets {
                 .groups
                 .entry(group.clone())
                 .or_insert_with(|| GroupState::new(&group, late_until));
-            Some(state.want(machine, instance, target.port, wish, &timing, now))
+            Some(state.want(machine, instance, target.port, desired, &timing, now))
         };
         targets.iter().filter_map(&mut want).collect()
     }

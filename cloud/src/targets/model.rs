@@ -103,7 +103,7 @@ pub struct Health {
 
 /// What is wanted of an instance in its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Desired {
     /// It is registered.
     Registered,
     /// It is not, though it is there.
@@ -114,7 +114,7 @@ pub enum Wish {
 
 /// How an instance stands with a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum RegistrationState {
     /// The group was not looked at yet.
     Unknown,
     /// The group was not looked at yet, because AWS does not show it.
@@ -142,7 +142,7 @@ pub enum Standing {
     Failed(CloudError),
 }
 
-impl Standing {
+impl RegistrationState {
     /// Whether the instance is registered and gets traffic.
     pub fn is_healthy(&self) -> bool {
         matches!(self, Self::Registered { health, .. } if health.state == TargetState::Healthy)

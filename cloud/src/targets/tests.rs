@@ -55,8 +55,8 @@ fn health(state: TargetState) -> Health {
 }
 
 /// How an instance stands that somebody else has registered.
-fn found(state: TargetState) -> Standing {
-    Standing::Registered {
+fn found(state: TargetState) -> RegistrationState {
+    RegistrationState::Registered {
         health: health(state),
         by_us: false,
     }
@@ -87,20 +87,20 @@ impl Scene {
     }
 
     /// A scene whose group is known to have these targets.
-    fn looked_at(kind: TargetKind, name: &str, wish: Wish, seen: &[(&str, TargetState)]) -> Self {
+    fn looked_at(kind: TargetKind, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
         let mut scene = Self::new();
-        scene.want(name, wish);
+        scene.want(name, desired);
         scene.answer(&Question::Facts, Ok(facts(kind)));
         scene.shows(seen);
         scene
     }
 
-    fn want(&mut self, name: &str, wish: Wish) -> Standing {
+    fn want(&mut self, name: &str, desired: Desired) -> RegistrationState {
         let (machine, instance) = (machine(name), instance(name));
-        let standings = self
+        let states = self
             .targets
-            .want(&machine, &instance, &[target_group()], wish, self.now);
-        standings.into_iter().next().unwrap()
+            .want(&machine, &instance, &[target_group()], desired, self.now);
+        states.into_iter().next().unwrap()
     }
 
     fn begin(&mut self) -> Option<Question> {
@@ -147,17 +147,17 @@ impl Scene {
 #[test]
 fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_healthy() {
     let mut scene = Scene::new();
-    assert_eq!(scene.want("one", Wish::Registered), Standing::Unknown);
+    assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Unknown);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
     scene.shows(&[("i-of-others", TargetState::Healthy)]);
-    assert_eq!(scene.want("one", Wish::Registered), Standing::Registering);
+    assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
     scene.window();
     scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    let initial = Standing::Registered {
+    let initial = RegistrationState::Registered {
         health: health(TargetState::Initial),
         by_us: true,
     };
-    assert_eq!(scene.want("one", Wish::Registered), initial);
+    assert_eq!(scene.want("one", Desired::Registered), initial);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.targets.take_woken();
     scene.shows(&[("i-one", TargetState::Healthy)]);
@@ -172,25 +172,28 @@ fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_heal
 #[test]
 fn what_is_registered_already_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let healthy = found(TargetState::Healthy);
-    assert_eq!(scene.want("one", Wish::Registered), healthy);
+    assert_eq!(scene.want("one", Desired::Registered), healthy);
     scene.quiet_until(SECOND * 600);
 }
 
 #[test]
 fn a_group_that_aws_does_not_show_is_told_from_one_that_does_not_exist() {
     for (error, expected) in [
-        (refused("Throttling"), Standing::Unreadable(refused("Throttling"))),
+        (
+            refused("Throttling"),
+            RegistrationState::Unreadable(refused("Throttling")),
+        ),
         (
             refused("TargetGroupNotFound"),
-            Standing::Failed(refused("TargetGroupNotFound")),
+            RegistrationState::Failed(refused("TargetGroupNotFound")),
         ),
     ] {
         let mut scene = Scene::new();
-        scene.want("one", Wish::Registered);
+        scene.want("one", Desired::Registered);
         scene.answer(&Question::Facts, Err(error));
-        assert_eq!(scene.want("one", Wish::Registered), expected);
+        assert_eq!(scene.want("one", Desired::Registered), expected);
     }
 }
 
@@ -198,7 +201,7 @@ fn a_group_that_aws_does_not_show_is_told_from_one_that_does_not_exist() {
 fn machines_share_looks_and_are_registered_together() {
     let mut scene = Scene::new();
     for name in ["a", "bb", "ccc"] {
-        scene.want(name, Wish::Registered);
+        scene.want(name, Desired::Registered);
     }
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
@@ -215,10 +218,10 @@ fn machines_share_looks_and_are_registered_together() {
 fn a_lost_registration_is_repaired_after_the_next_look() {
     for left in [vec![], vec![("i-one", TargetState::Draining)]] {
         let seen = [("i-one", TargetState::Healthy)];
-        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
         scene.quiet_until(SECOND * 600);
         scene.shows(&left);
-        assert_eq!(scene.want("one", Wish::Registered), Standing::Registering);
+        assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
         scene.window();
         scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     }
@@ -226,7 +229,7 @@ fn a_lost_registration_is_repaired_after_the_next_look() {
 
 #[test]
 fn a_registration_that_does_not_show_at_once_is_not_repeated_at_once() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.window();
     let register = Question::Register(vec![target("i-one")]);
     scene.answer(&register, Ok(GroupAnswer::Done));
@@ -242,9 +245,9 @@ fn a_registration_that_does_not_show_at_once_is_not_repeated_at_once() {
 #[test]
 fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
     let seen = [("i-one", TargetState::Unhealthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let unhealthy = found(TargetState::Unhealthy);
-    assert_eq!(scene.want("one", Wish::Registered), unhealthy);
+    assert_eq!(scene.want("one", Desired::Registered), unhealthy);
     let mut looks = 0;
     while scene.now < SECOND * 3600 {
         scene.now = scene.targets.next_due().unwrap().max(scene.now);
@@ -261,31 +264,31 @@ fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
 #[test]
 fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.shows(&[("i-one", TargetState::Draining)]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.targets.take_woken();
     scene.shows(&[]);
     assert_eq!(scene.targets.take_woken(), BTreeSet::from([machine("one")]));
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 /// How an instance stands that drains for ever, each time that changes, by the delay of its group.
-fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, Standing)> {
+fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
     let seen = [("i-one", TargetState::Draining)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     let mut told = vec![];
     while scene.now < SECOND * 400 {
-        let standing = scene.want("one", Wish::Deregistered);
-        if told.last().is_none_or(|(_, last)| *last != standing) {
-            told.push((scene.now.as_secs(), standing));
+        let state = scene.want("one", Desired::Deregistered);
+        if told.last().is_none_or(|(_, last)| *last != state) {
+            told.push((scene.now.as_secs(), state));
         }
         while let Some(call) = scene.targets.begin(scene.now) {
             let answer = match (&call.question, delay) {
@@ -306,23 +309,26 @@ fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, Standing)> {
 
 #[test]
 fn the_delay_of_its_group_bounds_how_long_an_instance_drains_and_five_minutes_bound_that() {
-    let leaving = (0, Standing::Leaving);
-    assert_eq!(draining_for_ever(Some(120)), [leaving.clone(), (120, Standing::Out)]);
+    let leaving = (0, RegistrationState::Leaving);
+    assert_eq!(
+        draining_for_ever(Some(120)),
+        [leaving.clone(), (120, RegistrationState::Out)]
+    );
     assert_eq!(
         draining_for_ever(Some(3600)),
-        [leaving.clone(), (300, Standing::Overdue)]
+        [leaving.clone(), (300, RegistrationState::Overdue)]
     );
-    assert_eq!(draining_for_ever(None), [leaving, (300, Standing::Overdue)]);
+    assert_eq!(draining_for_ever(None), [leaving, (300, RegistrationState::Overdue)]);
 }
 
 #[test]
 fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five_minutes() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
-    scene.want("one", Wish::Deregistered);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Deregistered);
     let error = refused("AccessDenied");
     let mut tries = vec![];
-    while scene.want("one", Wish::Deregistered) != Standing::Overdue {
+    while scene.want("one", Desired::Deregistered) != RegistrationState::Overdue {
         assert!(scene.now <= SECOND * 300, "it is given up");
         while let Some(call) = scene.targets.begin(scene.now) {
             let answer = match call.question {
@@ -347,11 +353,14 @@ fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five
 fn a_group_that_does_not_exist_keeps_nobody_and_is_a_failure_for_who_wants_in() {
     let missing = refused("TargetGroupNotFound");
     let mut scene = Scene::new();
-    scene.want("in", Wish::Registered);
-    scene.want("out", Wish::Deregistered);
+    scene.want("in", Desired::Registered);
+    scene.want("out", Desired::Deregistered);
     scene.answer(&Question::Facts, Err(missing.clone()));
-    assert_eq!(scene.want("in", Wish::Registered), Standing::Failed(missing));
-    assert_eq!(scene.want("out", Wish::Deregistered), Standing::Out);
+    assert_eq!(
+        scene.want("in", Desired::Registered),
+        RegistrationState::Failed(missing)
+    );
+    assert_eq!(scene.want("out", Desired::Deregistered), RegistrationState::Out);
     scene.quiet_until(SECOND * 5);
     assert_eq!(scene.begin(), Some(Question::Facts));
 }
@@ -359,21 +368,21 @@ fn a_group_that_does_not_exist_keeps_nobody_and_is_a_failure_for_who_wants_in() 
 #[test]
 fn a_group_that_is_deleted_later_keeps_nobody_either() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
-    scene.want("one", Wish::Deregistered);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Deregistered);
     scene.window();
     scene.answer(
         &Question::Deregister(vec![target("i-one")]),
         Err(refused("TargetGroupNotFound")),
     );
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
 fn a_target_that_is_refused_does_not_hold_up_the_others() {
     let mut scene = Scene::new();
     for name in ["a", "bad"] {
-        scene.want(name, Wish::Registered);
+        scene.want(name, Desired::Registered);
     }
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
     scene.shows(&[]);
@@ -387,20 +396,26 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
     scene.answer(&Question::Register(vec![target("i-a")]), Ok(GroupAnswer::Done));
     scene.window();
     scene.answer(&Question::Register(vec![target("i-bad")]), Err(refusal.clone()));
-    assert_eq!(scene.want("bad", Wish::Registered), Standing::Failed(refusal));
-    assert!(matches!(scene.want("a", Wish::Registered), Standing::Registered { .. }));
+    assert_eq!(
+        scene.want("bad", Desired::Registered),
+        RegistrationState::Failed(refusal)
+    );
+    assert!(matches!(
+        scene.want("a", Desired::Registered),
+        RegistrationState::Registered { .. }
+    ));
 }
 
 #[test]
 fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Forgotten);
+    scene.want("one", Desired::Forgotten);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
-    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 
     let mut scene = Scene::new();
-    scene.want("one", Wish::Forgotten);
+    scene.want("one", Desired::Forgotten);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
     scene.window();
@@ -410,25 +425,25 @@ fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
 #[test]
 fn an_address_that_another_machine_has_by_now_stays() {
     let mut scene = Scene::new();
-    scene.want("old", Wish::Forgotten);
-    scene.want("new", Wish::Registered);
+    scene.want("old", Desired::Forgotten);
+    scene.want("new", Desired::Registered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Healthy)]);
-    assert_eq!(scene.want("old", Wish::Forgotten), Standing::Out);
+    assert_eq!(scene.want("old", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 }
 
 #[test]
 fn a_group_for_other_things_takes_no_instance() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Registered);
+    scene.want("one", Desired::Registered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
     scene.shows(&[]);
     assert_eq!(
-        scene.want("one", Wish::Registered),
-        Standing::Unsuitable("lambda".into())
+        scene.want("one", Desired::Registered),
+        RegistrationState::Unsuitable("lambda".into())
     );
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 }
 
@@ -441,11 +456,14 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
             &machine("one"),
             &instance("one"),
             &both,
-            Wish::Registered,
+            Desired::Registered,
             Duration::ZERO,
         )
     };
-    assert_eq!(want(&mut targets), [Standing::Unknown, Standing::Unknown]);
+    assert_eq!(
+        want(&mut targets),
+        [RegistrationState::Unknown, RegistrationState::Unknown]
+    );
     let calls: Vec<GroupCall> = std::iter::from_fn(|| targets.begin(Duration::ZERO)).collect();
     let questions: Vec<&Question> = calls.iter().map(|call| &call.question).collect();
     assert_eq!(questions, [&Question::Facts, &Question::Health]);
@@ -463,7 +481,7 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
 
 #[test]
 fn nothing_is_called_for_machines_that_are_forgotten() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.targets.forget(&machine("one"));
     assert_eq!(scene.targets.next_due(), None);
     scene.later(SECOND * 10_000);

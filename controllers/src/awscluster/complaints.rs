@@ -1,9 +1,10 @@
 //! What this process has told the managers of externally managed clusters, so that not every pass repeats it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 
 /// Generation of the spec at the last complaint, by UID of the cluster. A restart loses it, which costs one event.
 #[derive(Clone, Default)]
@@ -15,15 +16,12 @@ impl Complaints {
     /// Whether nothing was said yet about this generation of the object; from now on something was.
     pub(super) fn is_first(&self, metadata: &ObjectMeta) -> bool {
         let uid = metadata.uid.clone().unwrap_or_default();
-        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut generations = self.generations.lock();
         generations.insert(uid, metadata.generation) != Some(metadata.generation)
     }
 
     /// Forgets a cluster that is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(uid);
+        self.generations.lock().remove(uid);
     }
 }

@@ -8,13 +8,13 @@ use capa_api::cluster::AWSCluster;
 use capa_api::core::Cluster;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
-use super::ClusterWorld;
+use super::ClusterContext;
 use crate::resync::with_resync;
 
 /// Reconciles AWSClusters.
 pub struct ClusterReconciler {
     /// What they are reconciled with.
-    pub world: ClusterWorld,
+    pub context: ClusterContext,
     /// The longest an object goes without a look.
     pub sync_period: Duration,
 }
@@ -28,15 +28,15 @@ impl Reconciler for ClusterReconciler {
     }
 
     async fn reconcile(&self, object: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        super::reconcile(object, &self.world)
+        super::reconcile(object, &self.context)
             .await
             .map(|outcome| with_resync(outcome, self.sync_period))
     }
 
     fn forget(&self, object: &AWSCluster) {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        self.world.looks.forget(uid);
-        self.world.complaints.forget(uid);
+        self.context.looks.forget(uid);
+        self.context.complaints.forget(uid);
     }
 }
 

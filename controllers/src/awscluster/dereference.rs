@@ -7,12 +7,12 @@ use capa_api::core::Cluster;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
-use super::ClusterWorld;
+use super::ClusterContext;
 use super::load_balancer::{self, Seen, Wanted};
 use super::looks::Question;
 use super::resolve::{Found, Lookup};
 use crate::identity::{self, IdentityProblem, IdentityRequest};
-use crate::world::KubernetesError;
+use crate::kubernetes_api::KubernetesError;
 
 /// What was read.
 #[derive(Clone)]
@@ -35,20 +35,20 @@ pub(super) enum IdentityFailure {
 pub(super) async fn facts(
     cluster: &AWSCluster,
     owner: &Cluster,
-    world: &ClusterWorld,
+    context: &ClusterContext,
 ) -> Result<Facts, KubernetesError> {
     let reference = cluster.spec.effective_identity_ref();
     let request = IdentityRequest {
         reference: &reference,
         namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
         cluster_name: owner.metadata.name.as_deref().unwrap_or_default(),
-        identity_namespace: &world.identity_namespace,
+        identity_namespace: &context.identity_namespace,
     };
     let region = match cluster.spec.effective_preflight_mode() {
         PreflightMode::Report | PreflightMode::Require => cluster.spec.region(),
         PreflightMode::Disabled => None,
     };
-    let identity = match identity::resolve(world.kubernetes.as_ref(), &request).await? {
+    let identity = match identity::resolve(context.kubernetes.as_ref(), &request).await? {
         Ok(identity) => identity,
         Err(problem) => {
             let lookup = match region {
@@ -73,17 +73,17 @@ pub(super) async fn facts(
         requested: annotation(&cluster.metadata, PREFLIGHT_REQUESTED_ANNOTATION).map(str::to_owned),
         identity: identity.key.clone(),
     };
-    let now = world.kubernetes.now();
-    if let Some(facts) = world.looks.recall(uid, &question, now, &world.timing) {
+    let now = context.kubernetes.now();
+    if let Some(facts) = context.looks.recall(uid, &question, now, &context.timing) {
         return Ok(facts);
     }
-    let cloud = world.clouds.cluster(&identity, region);
+    let cloud = context.clouds.cluster(&identity, region);
     let facts = ask(cluster, cloud.as_ref()).await;
     match (&facts.identity, &facts.lookup) {
-        (Ok(()), Lookup::Kept(..)) => world.looks.forget(uid),
+        (Ok(()), Lookup::Kept(..)) => context.looks.forget(uid),
         // It was not asked: there is nothing to remember.
         (_, lookup) if lookup.turn().is_some() => {}
-        _ => world.looks.remember(uid, question, now, &facts),
+        _ => context.looks.remember(uid, question, now, &facts),
     }
     Ok(facts)
 }

@@ -2,10 +2,11 @@
 //! pass into calls. Losing it costs one look.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use capa_cloud::Timing;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::dereference::Facts;
 
@@ -47,14 +48,14 @@ impl Look {
 impl LookMemory {
     /// What AWS last answered to the question, while it is too early to ask again.
     pub(super) fn recall(&self, uid: &str, question: &Question, now: Timestamp, timing: &Timing) -> Option<Facts> {
-        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.looks.lock();
         let look = looks.get(uid).filter(|look| look.question == *question)?;
         look.is_fresh(now, timing).then(|| look.facts.clone())
     }
 
     /// Remembers an answer that was not complete.
     pub(super) fn remember(&self, uid: &str, question: Question, now: Timestamp, facts: &Facts) {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.looks.lock();
         let earlier = looks.get(uid).filter(|look| look.question == question);
         let since = earlier.map_or(now, |look| look.since);
         let look = Look {
@@ -68,6 +69,6 @@ impl LookMemory {
 
     /// Forgets a cluster whose network is complete or that is gone.
     pub(super) fn forget(&self, uid: &str) {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.looks.lock().remove(uid);
     }
 }

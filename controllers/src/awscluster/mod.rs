@@ -21,18 +21,18 @@ use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::core::Cluster;
 use capa_api::meta;
 use capa_cloud::{ClusterClouds, Timing};
-use capa_runtime::reconcile::{Next, Notice, Outcome, ReconcileError};
+use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
 pub use complaints::Complaints;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use looks::LookMemory;
 
+use crate::kubernetes_api::ClusterKubernetes;
 use crate::transitions;
-use crate::world::ClusterKubernetes;
 
 /// What an AWSCluster is reconciled with.
 #[derive(Clone)]
-pub struct ClusterWorld {
+pub struct ClusterContext {
     /// Kubernetes.
     pub kubernetes: Arc<dyn ClusterKubernetes>,
     /// AWS, reads only.
@@ -48,39 +48,41 @@ pub struct ClusterWorld {
 }
 
 /// One pass: identity → resolve → failure domains → provisioned.
-pub async fn reconcile(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outcome<AWSCluster>, ReconcileError> {
+pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<Outcome<AWSCluster>, ReconcileError> {
     if meta::is_deleted_for_move(&cluster.metadata) {
         return Ok(Outcome::done(cluster));
     }
-    let owner = owner_cluster(&cluster, world);
+    let owner = owner_cluster(&cluster, context);
     let paused = meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused);
     if meta::is_externally_managed(&cluster.metadata) {
         if paused {
             return Ok(Outcome::done(cluster));
         }
-        return externally_managed(cluster, world).await;
+        return externally_managed(cluster, context).await;
     }
     if paused {
-        let paused = status::paused(&cluster, world.kubernetes.now());
+        let paused = status::paused(&cluster, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(paused));
     }
     if !cluster.spec.unmanaged {
-        let not_yet = status::not_managed_yet(&cluster, world.kubernetes.now());
+        let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
         return Ok(outcome(cluster, not_yet));
     }
-    let cluster = release(cluster, world).await?;
+    let cluster = release(cluster, context).await?;
     // An unmanaged cluster has no finalizer and nothing of ours in AWS: its deletion needs nothing from us.
     if cluster.metadata.deletion_timestamp.is_some() {
-        world.looks.forget(cluster.metadata.uid.as_deref().unwrap_or_default());
+        context
+            .looks
+            .forget(cluster.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Outcome::done(cluster));
     }
     let Some(owner) = owner else {
-        let waiting = status::waiting_for_owner(&cluster, world.kubernetes.now());
+        let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
-    let facts = dereference::facts(&cluster, &owner, world).await?;
-    let now = world.kubernetes.now();
-    let (status, next) = status::unmanaged(&cluster, &owner, &facts, &world.timing, now);
+    let facts = dereference::facts(&cluster, &owner, context).await?;
+    let now = context.kubernetes.now();
+    let (status, next) = status::unmanaged(&cluster, &owner, &facts, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
 
@@ -96,15 +98,18 @@ fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster>
 }
 
 /// Another controller owns the object: our only write is taking our own finalizer off.
-async fn externally_managed(cluster: AWSCluster, world: &ClusterWorld) -> Result<Outcome<AWSCluster>, ReconcileError> {
-    let cluster = release(cluster, world).await?;
+async fn externally_managed(
+    cluster: AWSCluster,
+    context: &ClusterContext,
+) -> Result<Outcome<AWSCluster>, ReconcileError> {
+    let cluster = release(cluster, context).await?;
     let half_written = cluster
         .status
         .as_ref()
         .is_some_and(|status| status.ready == Some(true) && !status.provisioned());
-    let untold = half_written && world.complaints.is_first(&cluster.metadata);
+    let untold = half_written && context.complaints.is_first(&cluster.metadata);
     let notice = untold.then(|| {
-        Notice::warning(
+        EventDraft::warning(
             "ManagedByStatusIncomplete",
             "status.ready is true but status.initialization.provisioned is not set: Cluster API waits for the latter; \
              the controller named by cluster.x-k8s.io/managed-by must set it",
@@ -113,16 +118,16 @@ async fn externally_managed(cluster: AWSCluster, world: &ClusterWorld) -> Result
     Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(notice))
 }
 
-async fn release(cluster: AWSCluster, world: &ClusterWorld) -> Result<AWSCluster, ReconcileError> {
+async fn release(cluster: AWSCluster, context: &ClusterContext) -> Result<AWSCluster, ReconcileError> {
     if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
-        return Ok(world.kubernetes.remove_finalizer(&cluster).await?);
+        return Ok(context.kubernetes.remove_finalizer(&cluster).await?);
     }
     Ok(cluster)
 }
 
-fn owner_cluster(cluster: &AWSCluster, world: &ClusterWorld) -> Option<Arc<Cluster>> {
+fn owner_cluster(cluster: &AWSCluster, context: &ClusterContext) -> Option<Arc<Cluster>> {
     let namespace = cluster.metadata.namespace.as_deref()?;
-    world
+    context
         .kubernetes
         .cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
 }

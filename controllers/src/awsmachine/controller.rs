@@ -8,13 +8,14 @@ use capa_api::core::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
-use super::MachineWorld;
+use super::context::MachineContext;
+use super::scope::key;
 use crate::resync::with_resync;
 
 /// Reconciles AWSMachines.
 pub struct MachineReconciler {
     /// What they are reconciled with.
-    pub world: MachineWorld,
+    pub context: MachineContext,
     /// The longest an object goes without a look.
     pub sync_period: Duration,
 }
@@ -29,13 +30,13 @@ impl Reconciler for MachineReconciler {
 
     async fn reconcile(&self, object: AWSMachine) -> Result<Outcome<AWSMachine>, ReconcileError> {
         // On the heap: the future holds whole objects, and there are as many as the controller reconciles at once.
-        let outcome = Box::pin(super::reconcile(object, &self.world)).await?;
+        let outcome = Box::pin(super::reconcile(object, &self.context)).await?;
         Ok(with_resync(outcome, self.sync_period))
     }
 
     fn forget(&self, object: &AWSMachine) {
-        self.world.clouds.forget(&super::key(object));
-        self.world
+        self.context.clouds.forget(&key(object));
+        self.context
             .memory
             .forget(object.metadata.uid.as_deref().unwrap_or_default());
     }

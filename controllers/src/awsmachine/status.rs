@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource as _;
 
-use super::{Draft, dereference};
+use super::scope::MachineScope;
+use super::spec;
 
 /// The condition itself says it; everything else stays as it was.
 pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
@@ -17,34 +18,34 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
     status
 }
 
-/// The draft's status with its conditions, `Ready` summing them up. What the pass did not look at stays as it was said
+/// The scope's status with its conditions, `Ready` summing them up. What the pass did not look at stays as it was said
 /// before, except that a launch walks through its waits in order: one that it did not get to is none any more.
-pub(super) fn summarize(draft: &Draft, now: Timestamp) -> AWSMachineStatus {
-    let deleting = draft.machine.metadata.deletion_timestamp.is_some();
-    let launching = !deleting && dereference::instance_id(&draft.machine).is_none();
-    let said = |condition| draft.updates.iter().any(|update| update.condition == condition);
-    let kept = draft.status.conditions.iter().filter_map(as_update);
+pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatus {
+    let deleting = scope.machine.metadata.deletion_timestamp.is_some();
+    let launching = !deleting && spec::instance_id(&scope.machine).is_none();
+    let is_set = |condition| scope.conditions.iter().any(|update| update.condition == condition);
+    let kept = scope.status.conditions.iter().filter_map(as_update);
     let mut updates: Vec<ConditionUpdate> = kept
-        .filter(|update| !said(update.condition) && update.condition != ConditionType::Ready)
+        .filter(|update| !is_set(update.condition) && update.condition != ConditionType::Ready)
         .filter(|update| !launching || update.status == ConditionStatus::True)
-        .chain(draft.updates.iter().cloned())
+        .chain(scope.conditions.iter().cloned())
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
-    updates.push(ready(&updates, draft));
+    updates.push(ready(&updates, scope));
     AWSMachineStatus {
         conditions: conditions::merge(
-            &draft.status.conditions,
+            &scope.status.conditions,
             updates,
-            draft.machine.metadata.generation,
+            scope.machine.metadata.generation,
             now,
         ),
-        ..draft.status.clone()
+        ..scope.status.clone()
     }
 }
 
 /// True once provisioned and while every condition that counts holds; else it repeats the first that does not. An
 /// instance that runs runs without what has no effect yet, whoever launched it: the message names that.
-fn ready(updates: &[ConditionUpdate], draft: &Draft) -> ConditionUpdate {
+fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let culprit = updates
         .iter()
         .filter(|update| update.condition.counts_for_ready() && update.status != ConditionStatus::True)
@@ -52,11 +53,11 @@ fn ready(updates: &[ConditionUpdate], draft: &Draft) -> ConditionUpdate {
     if let Some(culprit) = culprit {
         return ConditionType::Ready.is_false(culprit.reason, culprit.message.clone());
     }
-    if !draft.status.provisioned() {
+    if !scope.status.provisioned() {
         return ConditionType::Ready.is_false(Reason::Launching, "the instance does not run yet");
     }
     let ready = ConditionType::Ready.is_true(Reason::Ready);
-    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &draft.machine.spec);
+    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &scope.machine.spec);
     match unsupported::names(found.iter().filter(|found| found.field.when == When::Set)) {
         names if names.is_empty() => ready,
         names => ready.with_message(format!("without effect yet: {names}")),

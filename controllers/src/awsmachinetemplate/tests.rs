@@ -1,14 +1,13 @@
 //! The story over doubles.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use capa_cloud::{Image, InstanceType, ResolvedIdentity};
+use parking_lot::Mutex;
 
 use super::*;
+use crate::kubernetes_api::{Infrastructure, Kubernetes};
 use crate::testing::{FakeKubernetes, Journal, read};
-use crate::world::{Infrastructure, Kubernetes};
 
 /// AWS with one instance type, `t3.large`, and one image, `ami-00000001`; answers with the errors it is given first.
 #[derive(Clone)]
@@ -21,8 +20,8 @@ struct Aws {
 impl Aws {
     fn called(&self, call: &str, argument: &str) -> Result<(), CloudError> {
         let entry = format!("{} {call} {argument}", self.client);
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
-        let error = self.errors.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        self.calls.lock().push(entry);
+        let error = self.errors.lock().pop_front();
         error.map_or(Ok(()), Err)
     }
 }
@@ -117,22 +116,22 @@ impl Scene {
     }
 
     fn fail_next(&self, error: CloudError) {
-        let mut errors = self.aws.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.aws.errors.lock();
         errors.push_back(error);
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut *self.aws.calls.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.aws.calls.lock())
     }
 
     /// A pass and the status that it leaves; `None` where it writes none.
     async fn pass(&mut self) -> Option<Pass> {
-        let world = TemplateWorld {
+        let context = TemplateContext {
             kubernetes: self.kubernetes.clone(),
             clouds: Arc::new(self.aws.clone()),
             identity_namespace: "capa-rs-system".to_owned(),
         };
-        let outcome = reconcile(self.template.clone(), &world).await.unwrap();
+        let outcome = reconcile(self.template.clone(), &context).await.unwrap();
         let status = outcome.status?;
         self.template.status = Some(status.clone());
         assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
@@ -286,7 +285,7 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let deferred = scene.written().await;
     assert_eq!(
         (deferred.says.as_str(), deferred.next),
-        ("Unknown/Throttled", Next::Turn(turn))
+        ("Unknown/Throttled", Next::RateLimited(turn))
     );
     let known = scene.written().await;
     assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));

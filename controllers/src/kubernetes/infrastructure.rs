@@ -1,7 +1,7 @@
 //! Reads infrastructure objects of whatever kind, once for all machines that wait for the same one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::core::ContractReference;
@@ -12,11 +12,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
 use kube::{Api, Client, discovery};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::failed;
-use crate::awsmachine::publishes_network;
-use crate::world::{Infrastructure, KubernetesError};
+use crate::kubernetes_api::{Infrastructure, KubernetesError};
+use crate::launching::network_sources::publishes_network;
 
 /// How long what is known of a kind is good; a 404 drops it at once.
 const KIND_AGE: Duration = Duration::from_secs(600);
@@ -58,12 +59,13 @@ impl InfrastructureReader {
 
     /// Forgets what was read of an object, because a watch has seen it change.
     pub fn changed(&self, namespace: &str, reference: &ContractReference) {
-        lock(&self.objects).remove(&(namespace.to_owned(), reference.clone()));
+        self.objects.lock().remove(&(namespace.to_owned(), reference.clone()));
     }
 
     pub(super) async fn read(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         let slot = Arc::clone(
-            lock(&self.objects)
+            self.objects
+                .lock()
                 .entry((namespace.to_owned(), reference.clone()))
                 .or_default(),
         );
@@ -109,7 +111,7 @@ impl InfrastructureReader {
                 Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
-                lock(&self.kinds).remove(&kind_key(reference));
+                self.kinds.lock().remove(&kind_key(reference));
                 Ok(Infrastructure::NotFound)
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Infrastructure::Forbidden),
@@ -122,7 +124,9 @@ impl InfrastructureReader {
 
     async fn kind(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
         let key = kind_key(reference);
-        let cached = lock(&self.kinds)
+        let cached = self
+            .kinds
+            .lock()
             .get(&key)
             .filter(|(at, _)| at.elapsed() < KIND_AGE)
             .map(|(_, kind)| kind.clone());
@@ -131,7 +135,7 @@ impl InfrastructureReader {
         }
         let found = self.discover(reference).await?;
         if let Some(kind) = &found {
-            lock(&self.kinds).insert(key, (Instant::now(), kind.clone()));
+            self.kinds.lock().insert(key, (Instant::now(), kind.clone()));
         }
         Ok(found)
     }
@@ -220,10 +224,6 @@ fn kind_key(reference: &ContractReference) -> (String, String) {
     (reference.api_group.clone(), reference.kind.clone())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -263,7 +263,7 @@ mod tests {
         }
 
         fn answer(&self, path: &str, code: u16, body: Value) {
-            lock(&self.answers).insert(path.to_owned(), (code, body));
+            self.answers.lock().insert(path.to_owned(), (code, body));
         }
 
         /// Refuses to read the object.
@@ -274,15 +274,17 @@ mod tests {
         }
 
         fn asked(&self, path: &str) -> usize {
-            lock(&self.asked).get(path).copied().unwrap_or_default()
+            self.asked.lock().get(path).copied().unwrap_or_default()
         }
 
         fn reader(&self) -> InfrastructureReader {
             let server = self.clone();
             let service = tower::service_fn(move |request: Request<Body>| {
                 let path = request.uri().path().to_owned();
-                *lock(&server.asked).entry(path.clone()).or_default() += 1;
-                let (code, body) = lock(&server.answers)
+                *server.asked.lock().entry(path.clone()).or_default() += 1;
+                let (code, body) = server
+                    .answers
+                    .lock()
                     .get(&path)
                     .cloned()
                     .unwrap_or_else(|| (404, json!({})));

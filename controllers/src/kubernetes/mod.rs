@@ -17,7 +17,7 @@ use capa_cloud::Timing;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::kinds::{CachedKind, ObjectName};
-use capa_runtime::reconcile::Overtaken;
+use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusWriter;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -27,7 +27,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::world::{
+use crate::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
 pub use infrastructure::InfrastructureReader;
@@ -60,7 +60,7 @@ pub struct Caches {
 
 /// Kubernetes as the reconcilers see it.
 #[derive(Clone)]
-pub struct KubernetesWorld {
+pub struct KubernetesClient {
     client: Client,
     caches: Caches,
     statuses: StatusWriter,
@@ -68,7 +68,7 @@ pub struct KubernetesWorld {
     infrastructure: Arc<InfrastructureReader>,
 }
 
-impl KubernetesWorld {
+impl KubernetesClient {
     /// Over these caches.
     pub fn new(runtime: &Runtime, caches: &Caches, timing: Timing) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl KubernetesWorld {
             Err(kube::Error::Api(status)) if status.is_conflict() => {
                 self.runtime.writes.overtaken(object);
                 let object = ObjectName::of(object);
-                Err(failed(format!("{attempted} {object}"), Overtaken(object)))
+                Err(failed(format!("{attempted} {object}"), WriteConflict(object)))
             }
             Err(error) => Err(failed(format!("{attempted} {}", ObjectName::of(object)), error)),
         }
@@ -150,7 +150,7 @@ where
 }
 
 #[async_trait]
-impl Kubernetes for KubernetesWorld {
+impl Kubernetes for KubernetesClient {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -193,14 +193,14 @@ impl Kubernetes for KubernetesWorld {
 }
 
 #[async_trait]
-impl NetworkKubernetes for KubernetesWorld {
+impl NetworkKubernetes for KubernetesClient {
     async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         self.infrastructure.read(namespace, reference).await
     }
 }
 
 #[async_trait]
-impl MachineKubernetes for KubernetesWorld {
+impl MachineKubernetes for KubernetesClient {
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
         self.caches
             .machines
@@ -247,7 +247,7 @@ impl MachineKubernetes for KubernetesWorld {
             Ok(current) if current.resource_version() == machine.resource_version() => Ok(()),
             Ok(_) => {
                 self.runtime.writes.overtaken(machine);
-                Err(failed(attempted(), Overtaken(ObjectName::of(machine))))
+                Err(failed(attempted(), WriteConflict(ObjectName::of(machine))))
             }
             Err(error) => Err(failed(attempted(), error)),
         }
@@ -294,7 +294,7 @@ impl MachineKubernetes for KubernetesWorld {
 }
 
 #[async_trait]
-impl ClusterKubernetes for KubernetesWorld {
+impl ClusterKubernetes for KubernetesClient {
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let finalizers = without(cluster, meta::CLUSTER_FINALIZER);
         let patched = self

@@ -10,17 +10,17 @@ use async_trait::async_trait;
 use capa_api::common::MachineAddressType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::targets::{Standing, TargetInstance, Wish};
+use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterClouds, ControlPlaneTarget, Image, Instance, LaunchRequest,
-    MachineAddress, MachineCloud, MachineClouds, MachineKey, Query, ResolvedIdentity, RouteTable, SecurityGroup,
-    Sighting, Subnet, Vpc,
+    MachineAddress, MachineCloud, MachineClouds, MachineKey, Observation, Query, ResolvedIdentity, RouteTable,
+    SecurityGroup, Subnet, Vpc,
 };
 
 use jiff::Timestamp;
 
 use super::{Journal, lock};
-use targets::{CLASSIC_LOAD_BALANCER, TargetWish};
+use targets::{CLASSIC_LOAD_BALANCER, TargetRequest};
 
 /// AWS in memory. Clones share everything but the client they stand for.
 #[derive(Clone)]
@@ -56,9 +56,9 @@ struct State {
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// How every instance stands with every target; as it is wanted where absent.
-    standing: Option<Standing>,
+    registration: Option<RegistrationState>,
     /// What was last wanted of the instances in targets.
-    wishes: Vec<TargetWish>,
+    wishes: Vec<TargetRequest>,
 }
 
 struct Failure {
@@ -422,12 +422,12 @@ impl MachineCloud for FakeAws {
         })
     }
 
-    fn instance(&self, _: &MachineKey, id: &str) -> Sighting {
+    fn instance(&self, _: &MachineKey, id: &str) -> Observation {
         let state = self.state();
         match state.instances.get(id) {
-            _ if !state.listed => Sighting::Unknown,
-            Some(instance) => Sighting::Seen(Arc::new(instance.clone())),
-            None => Sighting::Absent,
+            _ if !state.listed => Observation::Unknown,
+            Some(instance) => Observation::Seen(Arc::new(instance.clone())),
+            None => Observation::Absent,
         }
     }
 
@@ -461,9 +461,9 @@ impl MachineCloud for FakeAws {
         _: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
-        wish: Wish,
-    ) -> Vec<Standing> {
-        self.stand(instance, targets, wish)
+        desired: Desired,
+    ) -> Vec<RegistrationState> {
+        self.stand(instance, targets, desired)
     }
 
     fn forget_targets(&self, _: &MachineKey) {}

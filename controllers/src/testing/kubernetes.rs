@@ -18,7 +18,7 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::{Journal, lock, read};
-use crate::world::{
+use crate::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
 

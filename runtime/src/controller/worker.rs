@@ -197,7 +197,7 @@ impl<R: Reconciler> Worker<R> {
                 self.backoff.reset(uid);
                 (ReconcileResult::RequeueAfter, Action::requeue(delay))
             }
-            Ok(Next::Turn(delay)) => (ReconcileResult::RequeueAfter, Action::requeue(delay)),
+            Ok(Next::RateLimited(delay)) => (ReconcileResult::RequeueAfter, Action::requeue(delay)),
             Ok(Next::Retry) => (ReconcileResult::Requeue, Action::requeue(self.backoff.failed(uid))),
             Err(failure) => match failure.class() {
                 ErrorClass::Gone => {

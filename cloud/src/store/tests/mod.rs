@@ -53,7 +53,7 @@ fn unreachable() -> CloudError {
 }
 
 impl Rig {
-    fn watch(&mut self, id: &str) -> Sighting {
+    fn watch(&mut self, id: &str) -> Observation {
         self.store.watch(&machine(id), id)
     }
 
@@ -109,9 +109,9 @@ fn ids(call: &Call) -> Vec<String> {
     }
 }
 
-fn state(sighting: &Sighting) -> Option<InstanceState> {
-    match sighting {
-        Sighting::Seen(instance) => Some(instance.state),
+fn state(observation: &Observation) -> Option<InstanceState> {
+    match observation {
+        Observation::Seen(instance) => Some(instance.state),
         _ => None,
     }
 }
@@ -151,7 +151,7 @@ fn the_first_machine_starts_a_listing_and_the_interval_starts_the_next() {
 fn exactly_the_machines_whose_instance_changed_are_woken() {
     let mut rig = rig();
     for id in ["i-1", "i-2", "i-3"] {
-        assert_eq!(rig.watch(id), Sighting::Unknown);
+        assert_eq!(rig.watch(id), Observation::Unknown);
     }
     let call = rig.call();
     rig.end(call, &[running("i-1"), running("i-2"), running("i-unwatched")]);
@@ -184,17 +184,17 @@ fn absent_takes_a_listing_and_a_lookup_that_both_began_after_the_registration() 
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let early = rig.call();
-    assert_eq!(rig.watch("i-2"), Sighting::Unknown);
+    assert_eq!(rig.watch("i-2"), Observation::Unknown);
     rig.end(early, &[running("i-1")]);
     assert_eq!(rig.due(), [], "a listing that began before says nothing");
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
-    assert_eq!(rig.watch("i-2"), Sighting::Unknown, "the listing alone says nothing");
+    assert_eq!(rig.watch("i-2"), Observation::Unknown, "the listing alone says nothing");
     let look = rig.call();
     assert_eq!(ids(&look), ["i-2"]);
     rig.end(look, &[]);
-    assert_eq!(rig.watch("i-2"), Sighting::Absent);
+    assert_eq!(rig.watch("i-2"), Observation::Absent);
     assert_eq!(rig.woken(), ["i-2"]);
     assert_eq!(rig.store.absence_age("i-2", rig.now), Duration::ZERO);
     let later = rig.now + Duration::from_secs(400);
@@ -250,7 +250,7 @@ fn an_instance_we_launched_is_absent_only_after_reads_that_began_after_the_launc
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     let look = rig.call();
     rig.end(look, &[]);
-    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn an_old_lookup_from_outside_does_not_bring_back_what_newer_reads_missed() {
     let look = rig.call();
     rig.end(look, &[]);
     rig.store.observed(began, &[running("i-1")]);
-    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
 }
 
 #[test]

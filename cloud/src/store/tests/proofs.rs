@@ -18,16 +18,16 @@ impl Rig {
 fn what_was_missed_with_credentials_that_were_replaced_is_looked_for_anew() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.shown(&[]);
-    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
     rig.store.credentials_replaced(1);
-    assert_eq!(rig.watch("i-1"), Sighting::Unknown);
+    assert_eq!(rig.watch("i-1"), Observation::Unknown);
     rig.shown(&[running("i-1")]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     rig.store.credentials_replaced(1);
     rig.shown(&[]);
     assert_eq!(
         rig.watch("i-1"),
-        Sighting::Absent,
+        Observation::Absent,
         "the credentials are the same as before"
     );
 }
@@ -39,7 +39,7 @@ fn an_instance_that_is_not_shown_with_the_new_credentials_either_is_absent() {
     rig.store.credentials_replaced(1);
     rig.woken();
     rig.shown(&[]);
-    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
     assert_eq!(rig.woken(), ["i-1"]);
     assert_eq!(rig.store.absence_age("i-1", rig.now), Duration::ZERO);
 }
@@ -76,12 +76,12 @@ fn what_the_credentials_of_one_account_showed_is_not_known_to_those_of_another()
     let of_the_first = rig.call();
     rig.woken();
     rig.store.belongs_to("222222222222");
-    assert_eq!(rig.watch("i-1"), Sighting::Unknown);
+    assert_eq!(rig.watch("i-1"), Observation::Unknown);
     assert_eq!(rig.woken(), ["i-1"]);
     rig.end(of_the_first, &[running("i-1")]);
-    assert_eq!(rig.watch("i-1"), Sighting::Unknown, "the call began before");
+    assert_eq!(rig.watch("i-1"), Observation::Unknown, "the call began before");
     rig.shown(&[]);
-    assert_eq!(rig.watch("i-1"), Sighting::Absent);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
     rig.store.belongs_to("111111111111");
     rig.shown(&[running("i-1")]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));

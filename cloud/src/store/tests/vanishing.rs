@@ -30,7 +30,7 @@ impl Rig {
     fn absent(&mut self, fleet: &[Instance]) -> usize {
         let told = fleet
             .iter()
-            .filter(|instance| self.watch(&instance.id) == Sighting::Absent);
+            .filter(|instance| self.watch(&instance.id) == Observation::Absent);
         told.count()
     }
 }

@@ -6,19 +6,19 @@ use crate::limits::Priority;
 #[test]
 fn an_address_that_is_out_is_let_go_for_good() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Forgotten);
-    scene.want("other", Wish::Registered);
+    scene.want("one", Desired::Forgotten);
+    scene.want("other", Desired::Registered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
-    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     for _ in 0..3 {
         scene.quiet_until(scene.now + SECOND * 600);
         scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
         assert_eq!(
-            scene.want("one", Wish::Forgotten),
-            Standing::Out,
+            scene.want("one", Desired::Forgotten),
+            RegistrationState::Out,
             "it is somebody else's now"
         );
     }
@@ -33,15 +33,19 @@ fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show(
         Err(CloudError::no_answer("RegisterTargets", "none")),
     ] {
         let is_answered = answer.is_ok();
-        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
         scene.window();
         let call = scene.targets.begin(scene.now).expect("a registration");
         assert_eq!(call.question, register);
-        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving, "under way");
+        assert_eq!(
+            scene.want("one", Desired::Deregistered),
+            RegistrationState::Leaving,
+            "under way"
+        );
         scene.targets.ended(&call, answer, scene.now);
         assert_eq!(
-            scene.want("one", Wish::Deregistered),
-            Standing::Leaving,
+            scene.want("one", Desired::Deregistered),
+            RegistrationState::Leaving,
             "{is_answered}"
         );
         scene.window();
@@ -49,18 +53,18 @@ fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show(
         scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
         scene.quiet_until(scene.now + SECOND * 10);
         scene.shows(&[]);
-        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+        assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     }
 }
 
 #[test]
 fn a_registration_that_is_taken_and_does_not_show_yet_is_undone_all_the_same() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.window();
     scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.quiet_until(scene.now + SECOND * 10);
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
 }
@@ -68,33 +72,33 @@ fn a_registration_that_is_taken_and_does_not_show_yet_is_undone_all_the_same() {
 #[test]
 fn five_minutes_count_from_when_aws_began_to_take_the_target_out() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
     scene.later(SECOND * 200);
     scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 3600)));
     let begun = scene.now;
     scene.now = begun + SECOND * 299;
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.now = begun + SECOND * 300;
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
 }
 
 #[test]
 fn an_instance_is_not_out_by_a_look_from_before_it_began_to_leave() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.later(SECOND * 400);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
 #[test]
 fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
-    for (wish, priority) in [
-        (Wish::Registered, Priority::Describe),
-        (Wish::Deregistered, Priority::Terminate),
+    for (desired, priority) in [
+        (Desired::Registered, Priority::Describe),
+        (Desired::Deregistered, Priority::Terminate),
     ] {
         let mut scene = Scene::new();
-        scene.want("one", wish);
+        scene.want("one", desired);
         let call = scene.targets.begin(scene.now).unwrap();
         assert_eq!((&call.question, call.turn().priority), (&Question::Facts, priority));
     }
@@ -103,7 +107,7 @@ fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
 #[test]
 fn a_group_that_cannot_be_read_is_left_alone_until_its_time_also_when_all_time_is_over() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Deregistered);
+    scene.want("one", Desired::Deregistered);
     scene.answer(&Question::Facts, Err(refused("AccessDenied")));
     scene.now = SECOND * 400;
     scene.answer(&Question::Facts, Err(refused("AccessDenied")));
@@ -114,12 +118,16 @@ fn a_group_that_cannot_be_read_is_left_alone_until_its_time_also_when_all_time_i
 #[test]
 fn what_a_machine_no_longer_names_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let now = scene.now;
-    let standings = scene
-        .targets
-        .want(&machine("one"), &instance("one"), &[classic()], Wish::Registered, now);
-    assert_eq!(standings, [Standing::Unknown]);
+    let states = scene.targets.want(
+        &machine("one"),
+        &instance("one"),
+        &[classic()],
+        Desired::Registered,
+        now,
+    );
+    assert_eq!(states, [RegistrationState::Unknown]);
     while let Some(call) = scene.targets.begin(scene.now + SECOND * 3600) {
         assert_eq!(call.group, Group::Classic("api".into()));
         let error = Err(refused("Throttling"));
@@ -130,63 +138,66 @@ fn what_a_machine_no_longer_names_is_not_registered_again() {
 #[test]
 fn what_was_refused_before_an_instance_began_to_leave_says_nothing_of_it() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Registered);
+    scene.want("one", Desired::Registered);
     scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
     scene.later(SECOND * 400);
-    assert!(matches!(scene.want("one", Wish::Deregistered), Standing::Unreadable(_)));
+    assert!(matches!(
+        scene.want("one", Desired::Deregistered),
+        RegistrationState::Unreadable(_)
+    ));
     scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
 fn a_look_that_was_under_way_when_an_instance_began_to_leave_proves_nothing() {
     let mut scene = Scene::new();
-    scene.want("one", Wish::Registered);
+    scene.want("one", Desired::Registered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
     let look = scene.targets.begin(scene.now).expect("a look");
     scene.later(SECOND);
-    scene.want("one", Wish::Deregistered);
+    scene.want("one", Desired::Deregistered);
     let nothing = Ok(GroupAnswer::Health(Vec::new()));
     scene.targets.ended(&look, nothing, scene.now);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
 #[test]
 fn what_is_written_of_one_instance_is_no_look_at_another() {
     let seen = [("10.0.0.5", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "other", Wish::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address, "other", Desired::Registered, &seen);
     scene.later(SECOND * 5);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
-    scene.want("other", Wish::Deregistered);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    scene.want("other", Desired::Deregistered);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("10.0.0.5")]), Ok(GroupAnswer::Done));
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
 #[test]
 fn an_address_that_could_not_be_taken_out_in_time_is_tried_again_once_the_instance_is_gone() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "one", Wish::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Deregistered, &seen);
     let deregister = Question::Deregister(vec![target("10.0.0.3")]);
     scene.window();
     scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
     scene.later(SECOND * 300);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
     assert_eq!(
-        scene.want("one", Wish::Forgotten),
-        Standing::Leaving,
+        scene.want("one", Desired::Forgotten),
+        RegistrationState::Leaving,
         "its time begins anew"
     );
     scene.shows(&seen);
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
-    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
 }
 
 #[test]
 fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     let deregister = Question::Deregister(vec![target("i-one")]);
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
@@ -197,7 +208,11 @@ fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
         scene.window();
         scene.answer(&deregister, Ok(GroupAnswer::Done));
         scene.later(SECOND * 30);
-        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving, "{again}");
+        assert_eq!(
+            scene.want("one", Desired::Deregistered),
+            RegistrationState::Leaving,
+            "{again}"
+        );
         scene.shows(&[("i-one", TargetState::Draining)]);
     }
     assert!(scene.now > SECOND * 300, "{:?}", scene.now);
@@ -207,46 +222,46 @@ fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
     scene.now = last + SECOND * 60;
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
 fn what_was_told_to_the_credentials_of_another_account_is_forgotten() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &[]);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     scene.targets.forget_answers();
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Unknown);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Unknown);
     let of_the_other = scene.targets.begin(scene.now).expect("a look");
     scene.targets.forget_answers();
     let nothing = Err(refused("TargetGroupNotFound"));
     scene.targets.ended(&of_the_other, nothing, scene.now);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Unknown);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Unknown);
     scene.shows(&[("i-one", TargetState::Healthy)]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
 #[test]
 fn in_the_first_minute_of_a_process_what_its_predecessor_asked_for_may_still_come() {
     let mut scene = Scene::with(Timing::default());
-    scene.want("one", Wish::Deregistered);
+    scene.want("one", Desired::Deregistered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(SECOND * 10);
     scene.shows(&[("10.0.0.3", TargetState::Initial)]);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 49);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
 fn a_registration_without_an_answer_may_take_effect_for_a_minute() {
     let mut scene = Scene::with(Timing::default());
-    scene.want("one", Wish::Registered);
+    scene.want("one", Desired::Registered);
     scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
     scene.later(SECOND * 100);
@@ -254,28 +269,28 @@ fn a_registration_without_an_answer_may_take_effect_for_a_minute() {
     scene.window();
     let register = Question::Register(vec![target("10.0.0.3")]);
     scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
-    scene.want("one", Wish::Deregistered);
+    scene.want("one", Desired::Deregistered);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 20);
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.later(SECOND * 40);
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
 fn a_group_that_stops_showing_holds_a_departure_for_five_minutes_at_most() {
     let drains = [("10.0.0.3", TargetState::Draining)];
     // By somebody else while the instance was to stay, and in the first minute of a process.
-    for wish in [Wish::Registered, Wish::Deregistered] {
+    for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
-        scene.want("one", wish);
+        scene.want("one", desired);
         scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
         scene.shows(&drains);
-        scene.want("one", Wish::Deregistered);
+        scene.want("one", Desired::Deregistered);
         scene.later(SECOND);
         while let Some(call) = scene.targets.begin(scene.now) {
             let answer = match call.question {
@@ -285,24 +300,28 @@ fn a_group_that_stops_showing_holds_a_departure_for_five_minutes_at_most() {
             scene.targets.ended(&call, answer, scene.now);
         }
         scene.later(SECOND * 301);
-        assert_eq!(scene.want("one", Wish::Deregistered), Standing::Overdue, "{wish:?}");
+        assert_eq!(
+            scene.want("one", Desired::Deregistered),
+            RegistrationState::Overdue,
+            "{desired:?}"
+        );
     }
 }
 
 #[test]
 fn an_address_that_other_credentials_could_not_show_is_still_taken_out() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "one", Wish::Forgotten, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Forgotten, &seen);
     scene.targets.forget_answers();
     scene.answer(&Question::Health, Err(refused("TargetGroupNotFound")));
     assert_eq!(
-        scene.want("one", Wish::Forgotten),
-        Standing::Out,
+        scene.want("one", Desired::Forgotten),
+        RegistrationState::Out,
         "of a group that is not there"
     );
     scene.targets.forget_answers();
     scene.shows(&seen);
-    assert_eq!(scene.want("one", Wish::Forgotten), Standing::Leaving);
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
 }
@@ -310,7 +329,7 @@ fn an_address_that_other_credentials_could_not_show_is_still_taken_out() {
 #[test]
 fn a_delay_that_cannot_be_read_keeps_nobody_from_looking() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Wish::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
     scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.answer(&Question::Delay, Err(refused("AccessDenied")));
@@ -320,5 +339,5 @@ fn a_delay_that_cannot_be_read_keeps_nobody_from_looking() {
     }
     scene.quiet_until(scene.now + SECOND * 10);
     scene.shows(&[]);
-    assert_eq!(scene.want("one", Wish::Deregistered), Standing::Out);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }

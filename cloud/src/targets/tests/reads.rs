@@ -9,14 +9,14 @@ fn what_was_seen_stands_for_one_interval_without_a_look_and_longer_while_aws_is_
         let mut scene = Scene::looked_at(
             TargetKind::Instance,
             "one",
-            Wish::Registered,
+            Desired::Registered,
             &[("i-one", TargetState::Healthy)],
         );
         let failing_since = SECOND * 600;
         scene.quiet_until(failing_since);
         let mut reports = vec![];
         while scene.now < failing_since + SECOND * 599 {
-            assert!(scene.want("one", Wish::Registered).is_healthy(), "{:?}", scene.now);
+            assert!(scene.want("one", Desired::Registered).is_healthy(), "{:?}", scene.now);
             if let Some(call) = scene.targets.begin(scene.now) {
                 reports.extend(scene.targets.ended(&call, Err(error.clone()), scene.now));
             }
@@ -32,7 +32,10 @@ fn what_was_seen_stands_for_one_interval_without_a_look_and_longer_while_aws_is_
         reports.extend(scene.targets.ended(&call, Err(error.clone()), scene.now));
         let group = call.group.clone();
         assert_eq!(reports, [GroupReport::Failing(group.clone(), error.clone())], "once");
-        assert_eq!(scene.want("one", Wish::Registered) == Standing::Stale(error), is_stale);
+        assert_eq!(
+            scene.want("one", Desired::Registered) == RegistrationState::Stale(error),
+            is_stale
+        );
         assert_eq!(scene.targets.take_woken().is_empty(), !is_stale);
         let call = loop {
             scene.later(SECOND);
@@ -43,6 +46,6 @@ fn what_was_seen_stands_for_one_interval_without_a_look_and_longer_while_aws_is_
         let seen = vec![(target("i-one"), health(TargetState::Healthy))];
         let report = scene.targets.ended(&call, Ok(GroupAnswer::Health(seen)), scene.now);
         assert_eq!(report, Some(GroupReport::Recovered(group)));
-        assert!(scene.want("one", Wish::Registered).is_healthy());
+        assert!(scene.want("one", Desired::Registered).is_healthy());
     }
 }

@@ -13,9 +13,9 @@ use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
-use capa_runtime::reconcile::{Next, Notice};
+use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{ClusterWorld, Complaints, LookMemory, reconcile};
+use super::{ClusterContext, Complaints, LookMemory, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
@@ -35,7 +35,7 @@ struct Scene {
     journal: Journal,
     kubernetes: Arc<FakeKubernetes>,
     aws: FakeAws,
-    world: ClusterWorld,
+    context: ClusterContext,
 }
 
 /// What one pass did, with its status written as the runtime writes it.
@@ -44,7 +44,7 @@ struct Pass {
     /// Whether there was a difference to write.
     wrote: bool,
     next: Next,
-    events: Vec<Notice>,
+    events: Vec<EventDraft>,
     calls: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Scene {
         aws.subnet("subnet-0000000b", "vpc-00000001", "eu-west-1b");
         aws.security_group("sg-0000000a", "vpc-00000001");
         aws.security_group("sg-0000000b", "vpc-00000001");
-        let world = ClusterWorld {
+        let context = ClusterContext {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
             looks: LookMemory::default(),
@@ -71,13 +71,13 @@ impl Scene {
             journal,
             kubernetes,
             aws,
-            world,
+            context,
         }
     }
 
     async fn pass(&self, cluster: &AWSCluster) -> Pass {
         self.journal.take();
-        let outcome = reconcile(cluster.clone(), &self.world).await.unwrap();
+        let outcome = reconcile(cluster.clone(), &self.context).await.unwrap();
         let mut cluster = outcome.object;
         let status = outcome.status.or_else(|| cluster.status.clone());
         let wrote = status != cluster.status;

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{ClusterWorld, Complaints, LookMemory, NETWORK, Scene, aws_cluster, owner};
+use super::{ClusterContext, Complaints, LookMemory, NETWORK, Scene, aws_cluster, owner};
 use crate::testing::refused;
 
 /// Something that happens between two passes.
@@ -92,10 +92,10 @@ fn happen(event: Event, scene: &mut Scene, cluster: &mut AWSCluster) {
             cluster.annotations_mut().remove(meta::PAUSED_ANNOTATION);
         }
         Event::Restart => {
-            scene.world = ClusterWorld {
+            scene.context = ClusterContext {
                 looks: LookMemory::default(),
                 complaints: Complaints::default(),
-                ..scene.world.clone()
+                ..scene.context.clone()
             };
         }
         Event::Seconds(seconds) => scene.kubernetes.advance(Duration::from_secs(seconds)),

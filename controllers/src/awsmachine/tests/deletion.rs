@@ -11,8 +11,8 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, Scene};
+use crate::kubernetes_api::Infrastructure;
 use crate::testing::{instance, refused, unanswered, unreadable};
-use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -109,7 +109,7 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
         .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
     let deferred = scene.pass().await;
     assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(deferred.next, Next::Turn(turn));
+    assert_eq!(deferred.next, Next::RateLimited(turn));
     let pass = scene.pass().await;
     assert_released(&scene, &pass);
 }
@@ -261,7 +261,7 @@ async fn the_instance_of_another_object_of_the_same_name_is_not_terminated() {
     let of_another = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
     scene.aws.put_instance(of_another);
     // The cache of a process that was frozen still shows the former object.
-    assert!(Box::pin(super::reconcile(former, &scene.world)).await.is_err());
+    assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
 }
 

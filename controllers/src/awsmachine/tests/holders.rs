@@ -15,7 +15,7 @@ const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 #[tokio::test]
 async fn a_record_names_the_process_that_wrote_it() {
     let scene = Scene::new();
-    assert_eq!(scene.pass().await.launch().holder.as_deref(), Some("one"));
+    assert_eq!(scene.pass().await.launch().attempt().unwrap().holder, "one");
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_
             "write_status"
         ]
     );
-    assert_eq!(pass.launch().holder.as_deref(), Some("another"));
+    assert_eq!(pass.launch().attempt().unwrap().holder, "another");
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
@@ -46,10 +46,7 @@ async fn what_became_of_our_call_counts_no_more_once_another_process_has_claimed
     // The refusal could not be stored, and then the other process had called.
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
-    scene.edit(|machine| {
-        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
-        record.expect("a record").holder = Some("another".into());
-    });
+    scene.edit_attempt(|attempt| attempt.holder = "another".into());
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances", "looked up before anything");
     assert_eq!(
@@ -64,17 +61,15 @@ async fn an_answer_to_an_earlier_attempt_is_never_recorded_for_another() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
-    scene.edit(|machine| {
-        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
-        let record = record.expect("a record");
-        record.attempt = 2;
-        record.holder = Some("another".into());
-        record.request.as_mut().expect("a request").client_token = "uid-m-2".into();
+    scene.edit_attempt(|attempt| {
+        attempt.number = attempt.number.saturating_add(1);
+        attempt.holder = "another".into();
+        attempt.request.client_token = "uid-m-2".into();
     });
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances", "found by its tags instead");
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
-    assert_eq!(pass.launch().attempt, 1, "with the number of its own attempt");
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
+    assert_eq!(pass.launch().attempt_number(), 1, "with the number of its own attempt");
 }
 
 #[tokio::test]
@@ -100,7 +95,7 @@ async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claim
     let mut scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
-    let former = (scene.machine("m").unwrap(), scene.world.clone());
+    let former = (scene.machine("m").unwrap(), scene.context.clone());
     scene.restart();
     scene.refused_with("InsufficientInstanceCapacity").await;
     scene
@@ -108,7 +103,7 @@ async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claim
         .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     let woken = Box::pin(super::reconcile(former.0, &former.1)).await.unwrap();
     let status = woken.status.unwrap();
-    let written = scene.world.kubernetes.write_status(&woken.object, &status).await;
+    let written = scene.context.kubernetes.write_status(&woken.object, &status).await;
     assert!(written.is_err(), "{written:?}");
 }
 
@@ -118,9 +113,9 @@ async fn a_leader_that_was_frozen_asks_whether_its_record_stands_before_it_calls
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
     let frozen = scene.machine("m").unwrap();
-    scene.edit(|machine| machine.status.as_mut().unwrap().launch.as_mut().unwrap().holder = Some("another".into()));
+    scene.edit_attempt(|attempt| attempt.holder = "another".into());
     scene.kubernetes.advance(Duration::from_secs(31));
-    assert!(Box::pin(super::reconcile(frozen, &scene.world)).await.is_err());
+    assert!(Box::pin(super::reconcile(frozen, &scene.context)).await.is_err());
     assert_eq!(scene.tokens(), ["uid-m-1"], "another process holds the record");
 }
 
@@ -132,7 +127,7 @@ async fn a_leader_whose_record_stands_goes_on_with_it() {
     scene.kubernetes.advance(Duration::from_secs(31));
     let pass = scene.pass().await;
     assert_eq!(pass.calls[..2], ["confirm", "RunInstances"]);
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
@@ -163,7 +158,7 @@ async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
 async fn an_attempt_that_another_process_saw_refused_is_followed_only_after_a_lookup() {
     let mut scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
-    scene.world.memory = LaunchMemory::new("another");
+    scene.context.memory = LaunchMemory::new("another");
     let next = scene.pass().await;
     assert!(next.calls.contains(&"DescribeInstances".to_owned()), "{:?}", next.calls);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::InstanceState;
+use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
@@ -22,8 +22,8 @@ async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
     let pass = scene.pass().await;
     assert_eq!(pass.calls, LAUNCH);
     let record = pass.launch();
-    let request = record.request.as_ref().unwrap();
-    assert_eq!((record.attempt, record.instance_id.as_deref()), (1, Some(FIRST)));
+    let request = record.request().unwrap();
+    assert_eq!((record.attempt_number(), record.instance_id()), (1, Some(FIRST)));
     assert_eq!(request.client_token, "uid-m-1");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(request.parameters_hash, scene.aws.launches()[0].parameters_hash());
@@ -54,7 +54,7 @@ async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
     assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
-    assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(again.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(
         again.reasons_of_events(),
@@ -72,7 +72,7 @@ async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
     scene.restart();
     let found = scene.pass().await;
     assert_eq!(found.calls[0], "DescribeInstances");
-    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(found.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(found.reasons_of_events(), ["SuccessfulCreate"]);
 }
@@ -115,11 +115,11 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     }
     let first = scene.pass().await;
     assert_eq!(first.says(INSTANCE_READY), "False/Launching");
-    assert_eq!(first.next, Next::Turn(turn));
+    assert_eq!(first.next, Next::RateLimited(turn));
     let second = scene.pass().await;
-    assert_eq!(second.next, Next::Turn(turn));
+    assert_eq!(second.next, Next::RateLimited(turn));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
-    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
 }
 
@@ -131,11 +131,14 @@ async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_laun
     scene.aws.defer_launch(turn);
     let waiting = scene.pass().await;
     assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
-    assert_eq!((waiting.next, waiting.launch().attempt), (Next::Turn(turn), 0));
+    assert_eq!(
+        (waiting.next, waiting.launch().attempt_number()),
+        (Next::RateLimited(turn), 0)
+    );
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
     let launched = scene.pass().await;
-    assert_eq!(launched.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(launched.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
@@ -146,7 +149,7 @@ async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
     assert_eq!(refused.next, Next::Retry, "each time later");
     let next = scene.pass().await;
     assert_eq!(next.calls, LAUNCH[4..]);
-    assert_eq!(next.launch().attempt, 2);
+    assert_eq!(next.launch().attempt_number(), 2);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
 }
 
@@ -197,7 +200,7 @@ async fn what_another_process_launched_is_adopted_and_nothing_is_called() {
     scene.restart();
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances");
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
 
@@ -266,7 +269,7 @@ async fn an_instance_that_lost_its_tags_is_found_by_its_token() {
     scene.aws.untag(FIRST);
     let found = scene.refused_with("IdempotentParameterMismatch").await;
     assert_eq!(found.says(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
 
@@ -278,7 +281,7 @@ async fn an_attempt_whose_instance_has_ended_meanwhile_is_not_followed_by_anothe
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.restart();
     let ended = scene.pass().await;
-    assert_eq!(ended.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(ended.launch().instance_id(), Some(FIRST));
     assert_eq!(ended.says(INSTANCE_READY), "False/Failed");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
@@ -287,15 +290,20 @@ async fn an_attempt_whose_instance_has_ended_meanwhile_is_not_followed_by_anothe
 async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
     let mut scene = Scene::new();
     let recorded_first = scene.refused_with("InternalError").await.machine().status.clone();
-    scene.edit(|machine| machine.status.as_mut().unwrap().network = None);
+    scene.edit(|machine| {
+        let status = machine.status.as_mut().unwrap();
+        let attempt = status.launch.as_ref().and_then(LaunchRecord::attempt).unwrap();
+        status.launch = Some(LaunchRecord::Refused(attempt.clone()));
+        status.network = None;
+    });
     scene.restart();
-    assert_eq!(scene.pass().await.launch().attempt, 2);
+    assert_eq!(scene.pass().await.launch().attempt_number(), 2);
     // A backup from the time of the first attempt is restored.
     scene.edit(|machine| machine.status = recorded_first);
     scene.restart();
     let adopted = scene.pass().await;
-    assert_eq!(adopted.launch().instance_id.as_deref(), Some(FIRST));
-    assert_eq!(adopted.launch().attempt, 2);
+    assert_eq!(adopted.launch().instance_id(), Some(FIRST));
+    assert_eq!(adopted.launch().attempt_number(), 2);
 }
 
 #[tokio::test]
@@ -311,7 +319,7 @@ async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
     }
     let pass = scene.pass().await;
     assert!(scene.aws.launches().is_empty());
-    assert_eq!(pass.launch().instance_id.as_deref(), Some("i-0000000000000000a"));
+    assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
 }
 
@@ -427,7 +435,7 @@ async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
     scene.kubernetes.publish_network("dev", &moved);
     let regions = scene.aws.regions().len();
     let found = scene.pass().await;
-    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(found.launch().instance_id(), Some(FIRST));
     assert!(
         scene.aws.regions()[regions..]
             .iter()
@@ -448,7 +456,7 @@ async fn a_refused_attempt_does_not_hold_its_account_against_corrected_credentia
     assert_eq!(refused.says(ConditionType::InstanceReady), "False/Unauthorized");
     scene.aws.set_account("222222222222");
     let corrected = scene.pass().await;
-    assert_eq!(corrected.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(corrected.launch().instance_id(), Some(FIRST));
     let network = corrected.status().network.as_ref().unwrap();
     assert_eq!(network.account_id.as_deref(), Some("222222222222"));
 }

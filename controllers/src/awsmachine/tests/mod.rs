@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, find};
-use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchRecord};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
-use capa_runtime::reconcile::{Next, Notice, ReconcileError};
+use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{LaunchMemory, MachineWorld, reconcile};
+use super::{LaunchMemory, MachineContext, reconcile};
+use crate::kubernetes_api::MachineKubernetes;
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
-use crate::world::MachineKubernetes;
 
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \
     spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}}, \
@@ -56,7 +56,7 @@ struct Scene {
     journal: Journal,
     kubernetes: Arc<FakeKubernetes>,
     aws: FakeAws,
-    world: MachineWorld,
+    context: MachineContext,
 }
 
 /// What one pass did, with its status written as the runtime writes it.
@@ -64,7 +64,7 @@ struct Pass {
     /// The object afterwards; `None` where its last finalizer came off.
     machine: Option<AWSMachine>,
     next: Next,
-    events: Vec<Notice>,
+    events: Vec<EventDraft>,
     calls: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl Scene {
         for (subnet, zone) in [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")] {
             aws.subnet(subnet, "vpc-00000001", zone);
         }
-        let world = MachineWorld {
+        let context = MachineContext {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
             memory: LaunchMemory::new("one"),
@@ -94,7 +94,7 @@ impl Scene {
             journal,
             kubernetes,
             aws,
-            world,
+            context,
         };
         scene.add("m", "bootstrap: {dataSecretName: boot}", spec);
         scene
@@ -144,6 +144,16 @@ impl Scene {
         self.kubernetes.put_aws_machine(machine);
     }
 
+    /// Changes the stored attempt, which is open.
+    fn edit_attempt(&self, change: impl FnOnce(&mut LaunchAttempt)) {
+        self.edit(
+            |machine| match machine.status.as_mut().and_then(|status| status.launch.as_mut()) {
+                Some(LaunchRecord::Requested(attempt)) => change(attempt),
+                record => panic!("no open attempt: {record:?}"),
+            },
+        );
+    }
+
     /// Marks the machine as deleted.
     fn delete(&self) {
         self.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
@@ -151,7 +161,7 @@ impl Scene {
 
     /// The same objects under a new process, which remembers nothing.
     fn restart(&mut self) {
-        self.world.memory = LaunchMemory::new("another");
+        self.context.memory = LaunchMemory::new("another");
     }
 
     /// A pass whose launch is refused with this code.
@@ -168,7 +178,7 @@ impl Scene {
         self.journal.take();
         let machine = self.machine(name).expect("the machine is there");
         // On the heap, as the runtime runs it.
-        let outcome = Box::pin(reconcile(machine, &self.world)).await?;
+        let outcome = Box::pin(reconcile(machine, &self.context)).await?;
         let status = outcome
             .status
             .filter(|status| outcome.object.status.as_ref() != Some(status));

@@ -1,7 +1,7 @@
 //! `clusterctl move` waits exactly as long as an attempt to launch is open.
 
 use capa_api::core::Cluster;
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use kube::ResourceExt;
 
@@ -27,7 +27,11 @@ async fn an_open_attempt_blocks_the_move_and_an_id_or_a_refusal_lifts_the_block(
     let scene = Scene::new();
     let refused = scene.refused_with("VcpuLimitExceeded").await;
     assert!(!is_blocked(refused.machine()));
-    assert!(refused.status().network.is_none(), "the refusal is stored");
+    assert!(
+        matches!(refused.launch(), LaunchRecord::Refused(_)),
+        "the refusal is stored"
+    );
+    assert!(refused.status().network.is_none(), "no network is in use");
 }
 
 #[tokio::test]
@@ -47,7 +51,7 @@ async fn without_the_block_there_is_no_record_and_no_call() {
     scene.kubernetes.fail_after(0, "block_move");
     assert!(scene.pass_over("m").await.is_err());
     let record = scene.machine("m").unwrap().status.and_then(|status| status.launch);
-    assert_eq!(record.map(|record| record.attempt), Some(0));
+    assert_eq!(record, Some(LaunchRecord::Planned));
     assert!(scene.aws.launches().is_empty());
 }
 

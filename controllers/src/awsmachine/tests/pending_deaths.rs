@@ -62,11 +62,11 @@ async fn a_failure_of_ec2_is_followed_by_another_attempt_after_a_while() {
     );
     let given_up = scene.after(Duration::from_secs(1)).await;
     assert_eq!(given_up.next, Next::Requeue(Duration::ZERO));
-    assert_eq!(given_up.launch().instance_id, None);
+    assert_eq!(given_up.launch().instance_id(), None);
     let next = scene.pass().await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
     assert_eq!(next.says(INSTANCE_READY), "False/Pending");
-    assert_ne!(next.launch().instance_id.as_deref(), Some(FIRST));
+    assert_ne!(next.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
@@ -74,9 +74,9 @@ async fn the_fifth_attempt_is_the_last() {
     let scene = Scene::new();
     for attempt in 1..=6 {
         let launched = scene.pass().await;
-        let launched = match launched.launch().instance_id.clone() {
-            Some(id) => id,
-            None => scene.pass().await.launch().instance_id.clone().unwrap(),
+        let launched = match launched.launch().instance_id() {
+            Some(id) => id.to_owned(),
+            None => scene.pass().await.launch().instance_id().unwrap().to_owned(),
         };
         die(&scene, &launched, "Server.InternalError");
         scene.pass().await;

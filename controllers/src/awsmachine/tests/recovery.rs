@@ -7,8 +7,8 @@ use capa_api::machine::InstanceState;
 use capa_cloud::Timing;
 
 use super::{FIRST, NETWORK, Scene};
+use crate::kubernetes_api::Infrastructure;
 use crate::testing::instance;
-use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -24,10 +24,10 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
     assert_eq!(recovered.says(READY), "True/Ready");
     let (record, known) = (recovered.launch(), before.launch.unwrap());
     assert_eq!(
-        (record.attempt, &record.instance_id),
-        (known.attempt, &known.instance_id)
+        (record.attempt_number(), record.instance_id()),
+        (known.attempt_number(), known.instance_id())
     );
-    let (request, known) = (record.request.as_ref().unwrap(), known.request.unwrap());
+    let (request, known) = (record.request().unwrap(), known.request().unwrap());
     assert_eq!(request.client_token, known.client_token);
     assert_eq!(request.subnet_id, known.subnet_id);
     assert_eq!(request.security_group_ids, known.security_group_ids);

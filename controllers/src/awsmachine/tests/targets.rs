@@ -4,11 +4,11 @@ use capa_api::common::MachineRole;
 use capa_api::core::Machine;
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::CloudError;
-use capa_cloud::targets::{Group, Health, Standing, TargetState, Wish};
+use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
-use crate::awsmachine::Owners;
+use crate::awsmachine::scope::Owners;
 
 const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
@@ -65,10 +65,13 @@ fn target_group() -> String {
     format!("[{{targetGroupARN: '{GROUP}', port: 6443}}]")
 }
 
-/// The last wish, and the group it is about.
-fn wished(scene: &Scene) -> Option<(Wish, Vec<Group>)> {
+/// The last desired, and the group it is about.
+fn wished(scene: &Scene) -> Option<(Desired, Vec<Group>)> {
     let wishes = scene.aws.take_wishes();
-    wishes.into_iter().last().map(|(_, _, groups, wish)| (wish, groups))
+    wishes
+        .into_iter()
+        .last()
+        .map(|(_, _, groups, desired)| (desired, groups))
 }
 
 #[tokio::test]
@@ -80,10 +83,10 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     assert_eq!(pass.says(targets), "False/WaitingForRunning");
     assert_eq!(wished(&scene), None);
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene.aws.set_standing(Some(Standing::Registering));
+    scene.aws.set_registration_state(Some(RegistrationState::Registering));
     let pass = scene.pass().await;
     let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(wished(&scene), Some((Wish::Registered, vec![group])));
+    assert_eq!(wished(&scene), Some((Desired::Registered, vec![group])));
     assert_eq!(pass.says(targets), "False/Registering");
     assert_eq!(pass.says(ConditionType::Ready), "False/Registering");
     assert!(
@@ -91,7 +94,7 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
         "nobody waits for a target to become healthy"
     );
     assert!(pass.machine().spec.provider_id.is_some());
-    scene.aws.set_standing(None);
+    scene.aws.set_registration_state(None);
     let pass = scene.pass().await;
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
@@ -104,7 +107,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.aws.set_address(FIRST, "10.0.0.7");
-    scene.aws.set_standing(Some(Standing::Registering));
+    scene.aws.set_registration_state(Some(RegistrationState::Registering));
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(wished(&scene), None, "once it has ended nobody could take it out");
@@ -112,7 +115,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
     assert_eq!(pass.status().addresses[0].address, "10.0.0.7");
     scene.pass().await;
     let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(wished(&scene), Some((Wish::Registered, vec![group])));
+    assert_eq!(wished(&scene), Some((Desired::Registered, vec![group])));
 }
 
 #[tokio::test]
@@ -158,7 +161,7 @@ async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
 async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
-    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
     assert!(
         !pass.calls.contains(&"TerminateInstances".to_owned()),
@@ -167,7 +170,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
     );
     assert_eq!(
         wished(&scene),
-        Some((Wish::Deregistered, vec![Group::Classic("api".into())]))
+        Some((Desired::Deregistered, vec![Group::Classic("api".into())]))
     );
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
     assert_eq!(
@@ -175,7 +178,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
         "False/Deregistering"
     );
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
-    scene.aws.set_standing(None);
+    scene.aws.set_registration_state(None);
     let pass = scene.pass().await;
     assert!(
         pass.calls.contains(&"TerminateInstances".to_owned()),
@@ -189,7 +192,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
 async fn an_instance_that_is_not_let_go_in_time_is_terminated_and_a_warning_says_so() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
-    scene.aws.set_standing(Some(Standing::Overdue));
+    scene.aws.set_registration_state(Some(RegistrationState::Overdue));
     let pass = scene.pass().await;
     assert!(
         pass.calls.contains(&"TerminateInstances".to_owned()),
@@ -209,23 +212,23 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     });
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.aws.take_wishes();
-    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
-    let (id, address, _, wish) = scene.aws.take_wishes().remove(0);
+    let (id, address, _, desired) = scene.aws.take_wishes().remove(0);
     assert_eq!(
-        (id.as_str(), address.as_deref(), wish),
-        (FIRST, Some("10.0.0.7"), Wish::Forgotten)
+        (id.as_str(), address.as_deref(), desired),
+        (FIRST, Some("10.0.0.7"), Desired::Forgotten)
     );
-    scene.aws.set_standing(None);
+    scene.aws.set_registration_state(None);
     let pass = scene.pass().await;
     assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
     scene.aws.take_wishes();
     // Whoever has the address by now keeps it.
-    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     scene.pass().await;
     scene.delete();
     assert!(scene.pass().await.machine.is_none());
@@ -240,13 +243,13 @@ async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
     scene.aws.take_wishes();
     let pass = scene.pass().await;
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
-    let wish = scene
+    let desired = scene
         .aws
         .take_wishes()
         .into_iter()
         .next_back()
-        .map(|(_, _, _, wish)| wish);
-    assert_eq!(wish, Some(Wish::Forgotten));
+        .map(|(_, _, _, desired)| desired);
+    assert_eq!(desired, Some(Desired::Forgotten));
 }
 
 #[tokio::test]
@@ -266,7 +269,7 @@ async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources(
         machine.spec.instance_id = None;
     });
     scene.delete();
-    scene.aws.set_standing(Some(Standing::Leaving));
+    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
     assert!(
         !pass.calls.contains(&"TerminateInstances".to_owned()),
@@ -281,13 +284,13 @@ async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
-    for unread in [Standing::Unknown, Standing::Unreadable(throttled)] {
-        scene.aws.set_standing(Some(unread));
+    for unread in [RegistrationState::Unknown, RegistrationState::Unreadable(throttled)] {
+        scene.aws.set_registration_state(Some(unread));
         let pass = scene.pass().await;
         assert_eq!(pass.says(targets), "True/Ready");
         assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
     }
-    scene.aws.set_standing(None);
+    scene.aws.set_registration_state(None);
     let pass = scene.pass().await;
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
@@ -299,11 +302,11 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
     scene.pass().await;
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene.aws.set_standing(Some(Standing::Unknown));
+    scene.aws.set_registration_state(Some(RegistrationState::Unknown));
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(pass.says(targets), "False/Registering");
-    scene.aws.set_standing(Some(Standing::Registered {
+    scene.aws.set_registration_state(Some(RegistrationState::Registered {
         health: Health {
             state: TargetState::Healthy,
             reason: None,
@@ -330,7 +333,7 @@ async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_
             .launch
             .as_ref()
             .unwrap()
-            .instance_id
+            .instance_id()
             .is_some()
     );
 

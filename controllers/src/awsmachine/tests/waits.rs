@@ -8,8 +8,8 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{CLUSTER, LAUNCH, NETWORK, SPEC, Scene};
+use crate::kubernetes_api::Infrastructure;
 use crate::testing::{read, refused, unreadable};
-use crate::world::Infrastructure;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
@@ -48,7 +48,13 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     assert_waits(&scene, INSTANCE_READY, expected, Next::AwaitChange).await;
     scene.kubernetes.put_cluster(ready);
 
-    let mut machine: capa_api::core::Machine = scene.world.kubernetes.machine("team-a", "m").unwrap().as_ref().clone();
+    let mut machine: capa_api::core::Machine = scene
+        .context
+        .kubernetes
+        .machine("team-a", "m")
+        .unwrap()
+        .as_ref()
+        .clone();
     machine.spec.bootstrap.data_secret_name = None;
     scene.kubernetes.put_machine(machine.clone());
     let bootstrap = ConditionType::BootstrapDataReady;
@@ -90,7 +96,7 @@ async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
     let first = scene.pass().await;
     assert_eq!(first.calls, ["write_status", "add_finalizer", "write_status"]);
     assert_eq!(first.machine().finalizers(), [meta::MACHINE_FINALIZER]);
-    assert_eq!(first.launch(), &LaunchRecord::before_first_attempt());
+    assert_eq!(first.launch(), &LaunchRecord::Planned);
 }
 
 #[tokio::test]

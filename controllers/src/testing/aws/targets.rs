@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capa_cloud::targets::{Group, Health, Standing, TargetInstance, TargetState, Wish};
+use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetInstance, TargetState};
 use capa_cloud::{ApiLoadBalancer, ControlPlaneTarget};
 
 use super::FakeAws;
@@ -11,7 +11,7 @@ use super::FakeAws;
 pub(super) const CLASSIC_LOAD_BALANCER: &str = "classic";
 
 /// What is wanted of an instance: its id and address, the groups, and in or out.
-pub(crate) type TargetWish = (String, Option<String>, Vec<Group>, Wish);
+pub(crate) type TargetRequest = (String, Option<String>, Vec<Group>, Desired);
 
 impl FakeAws {
     /// A network load balancer that forwards what comes to a port to a target group.
@@ -25,32 +25,37 @@ impl FakeAws {
     }
 
     /// Has every instance stand like this with every target, whatever is wanted of it.
-    pub(crate) fn set_standing(&self, standing: Option<Standing>) {
-        self.state().standing = standing;
+    pub(crate) fn set_registration_state(&self, state: Option<RegistrationState>) {
+        self.state().registration = state;
     }
 
     /// What was wanted of instances in targets since this was last asked.
-    pub(crate) fn take_wishes(&self) -> Vec<TargetWish> {
+    pub(crate) fn take_wishes(&self) -> Vec<TargetRequest> {
         std::mem::take(&mut self.state().wishes)
     }
 
-    pub(super) fn stand(&self, instance: &TargetInstance, targets: &[ControlPlaneTarget], wish: Wish) -> Vec<Standing> {
+    pub(super) fn stand(
+        &self,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        desired: Desired,
+    ) -> Vec<RegistrationState> {
         let mut state = self.state();
         let groups = targets.iter().filter_map(Group::of).collect();
         state
             .wishes
-            .push((instance.id.clone(), instance.address.clone(), groups, wish));
+            .push((instance.id.clone(), instance.address.clone(), groups, desired));
         let healthy = Health {
             state: TargetState::Healthy,
             reason: None,
         };
-        let as_wanted = match wish {
-            Wish::Registered => Standing::Registered {
+        let as_wanted = match desired {
+            Desired::Registered => RegistrationState::Registered {
                 health: healthy,
                 by_us: true,
             },
-            Wish::Deregistered | Wish::Forgotten => Standing::Out,
+            Desired::Deregistered | Desired::Forgotten => RegistrationState::Out,
         };
-        vec![state.standing.clone().unwrap_or(as_wanted); targets.len()]
+        vec![state.registration.clone().unwrap_or(as_wanted); targets.len()]
     }
 }

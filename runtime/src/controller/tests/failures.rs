@@ -30,7 +30,7 @@ async fn failures_back_off_per_object_and_harm_no_other() {
 async fn an_object_that_fails_whenever_its_turn_comes_backs_off_all_the_same() {
     let reconciler = Scripted::new(|object, before| {
         let next = match before % 2 {
-            0 => Next::Turn(Duration::from_millis(100)),
+            0 => Next::RateLimited(Duration::from_millis(100)),
             _ => Next::Retry,
         };
         Ok(Outcome::done(object.clone()).with_next(next))

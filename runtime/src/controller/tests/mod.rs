@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::*;
 use crate::logging::{self, LogFormat};
-use crate::reconcile::{Next, Notice, Outcome, ReconcileError};
+use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 use crate::tasks::{TaskError, Tasks};
 use crate::testing::{FakeServer, Fault, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
 

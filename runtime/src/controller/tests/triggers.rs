@@ -3,7 +3,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn the_outcome_is_written_and_told_and_our_own_status_does_not_wake_us() {
     let reconciler = Scripted::new(|object, _| {
-        let notice = Notice::normal("SuccessfulLaunch", "launched i-1");
+        let notice = EventDraft::normal("SuccessfulLaunch", "launched i-1");
         Ok(Outcome::done(object.clone())
             .with_status(phase("Running"))
             .with_events([notice]))

@@ -1,0 +1,136 @@
+//! How a member stands with its group, by what is known of the group.
+
+use std::time::Duration;
+
+use super::super::member::{Member, Registration};
+use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetKind, TargetState};
+use super::{GroupState, MemberKey};
+use crate::{ErrorClass, Timing};
+
+impl GroupState {
+    pub(super) fn state(&self, key: &MemberKey, timing: &Timing, now: Duration) -> RegistrationState {
+        let Some(member) = self.members.get(key) else {
+            return RegistrationState::Unknown;
+        };
+        let Some(facts) = &self.facts else {
+            return self.unread(member, timing, now);
+        };
+        let Some(target) = member.target(facts) else {
+            return match &facts.kind {
+                _ if member.is_leaving() => RegistrationState::Out,
+                TargetKind::Other(kind) => RegistrationState::Unsuitable(kind.clone()),
+                TargetKind::Instance | TargetKind::Address => RegistrationState::Unknown,
+            };
+        };
+        let Some(seen) = &self.seen else {
+            return self.unread(member, timing, now);
+        };
+        let health = seen.get(&target);
+        if member.is_leaving() {
+            self.departing(member, facts, &target, health, timing, now)
+        } else {
+            self.staying(member, health, timing, now)
+        }
+    }
+
+    /// Of a group that AWS has not shown.
+    fn unread(&self, member: &Member, timing: &Timing, now: Duration) -> RegistrationState {
+        let Some((error, asked_at)) = &self.failure else {
+            return if member.is_overdue(timing, now) {
+                RegistrationState::Overdue
+            } else {
+                RegistrationState::Unknown
+            };
+        };
+        let is_final = matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid);
+        // Nothing is registered with what does not exist: as long as whoever was told so was not somebody else.
+        if is_final && member.is_leaving() && member.since <= *asked_at {
+            RegistrationState::Out
+        } else if member.is_overdue(timing, now) {
+            RegistrationState::Overdue
+        } else if is_final && !member.is_leaving() {
+            RegistrationState::Failed(error.clone())
+        } else {
+            let stale = self.stale(timing, now);
+            stale.unwrap_or_else(|| RegistrationState::Unreadable(error.clone()))
+        }
+    }
+
+    fn staying(&self, member: &Member, health: Option<&Health>, timing: &Timing, now: Duration) -> RegistrationState {
+        match health {
+            Some(health) if health.state != TargetState::Draining => {
+                self.stale(timing, now)
+                    .unwrap_or_else(|| RegistrationState::Registered {
+                        health: health.clone(),
+                        by_us: matches!(member.registration, Registration::Taken(_)),
+                    })
+            }
+            _ => {
+                let failed = member.failure.clone().map(RegistrationState::Failed);
+                failed.unwrap_or(RegistrationState::Registering)
+            }
+        }
+    }
+
+    fn departing(
+        &self,
+        member: &Member,
+        facts: &GroupFacts,
+        target: &Target,
+        health: Option<&Health>,
+        timing: &Timing,
+        now: Duration,
+    ) -> RegistrationState {
+        let not_yet = || {
+            if member.is_overdue(timing, now) {
+                return RegistrationState::Overdue;
+            }
+            let failed = member.failure.clone().map(RegistrationState::Failed);
+            failed.unwrap_or(RegistrationState::Leaving)
+        };
+        let is_claimed = self.claimed(facts).contains(target);
+        match health {
+            Some(_) if is_claimed => RegistrationState::Out,
+            None if member.may_appear(timing, now) && !is_claimed => not_yet(),
+            // Whoever stood still, or another process meanwhile, may have registered it since the last look.
+            None if self.looked_at < member.since.max(self.late_until) => not_yet(),
+            None => RegistrationState::Out,
+            // An instance that is gone has no connections that could end.
+            Some(health) if health.state == TargetState::Draining && member.desired == Desired::Forgotten => {
+                RegistrationState::Out
+            }
+            Some(health) if health.state == TargetState::Draining => match self.drains(member, timing, now) {
+                None => not_yet(),
+                Some(RegistrationState::Out) if self.looked_at < self.late_until => not_yet(),
+                Some(state) => state,
+            },
+            Some(_) => not_yet(),
+        }
+    }
+
+    /// How a member stands that drains, where it is known since when. When the delay of its group is over it is drained,
+    /// whatever is shown.
+    fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
+        let since = member.leaving_since?;
+        Some(match self.delay {
+            Some((delay, _)) if since + delay <= now => RegistrationState::Out,
+            _ if since + timing.drain_limit <= now => RegistrationState::Overdue,
+            _ => RegistrationState::Leaving,
+        })
+    }
+
+    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was waited
+    /// for the call would cut connections off that the group's own delay of five minutes gives.
+    pub(super) fn drains_for(&self, timing: &Timing) -> Duration {
+        let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
+        delay.min(timing.drain_limit)
+    }
+
+    /// What was seen too long ago. A throttle passes, and leaves what was seen alone.
+    fn stale(&self, timing: &Timing, now: Duration) -> Option<RegistrationState> {
+        let since = self.failing_since?;
+        let (error, _) = self.failure.as_ref()?;
+        let lasts = since + timing.target_interval <= now && error.class != ErrorClass::Throttled;
+        lasts.then(|| RegistrationState::Stale(error.clone()))
+    }
+}

@@ -1,0 +1,119 @@
+//! Imports between the files of a crate run one way: no file imports, directly or by way of others, a file that
+//! imports it. A module may use its parents freely: an import of a parent module is not counted.
+//!
+//! Needs nothing but the standard library, so `rustc --edition 2024 --test tests/imports/main.rs` compiles it alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "all of this is test code, where a panic is a failed test"
+)]
+
+mod circles;
+mod modules;
+mod tokens;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use circles::{Circle, circles};
+use modules::Crate;
+
+/// The source folders that are looked at.
+const SOURCES: [&str; 7] = [
+    "api/src",
+    "network/src",
+    "cloud/src",
+    "aws/src",
+    "runtime/src",
+    "controllers/src",
+    "src",
+];
+
+/// Circles that are known and shall go. A file that is in no circle any more must be taken out of here.
+const KNOWN: &[&[&str]] = &[
+    &["api/src/schema/mod.rs", "api/src/unsupported/explain.rs"],
+    &[
+        "cloud/src/limits/mod.rs",
+        "cloud/src/targets/model.rs",
+        "cloud/src/traits.rs",
+    ],
+    &[
+        "aws/src/api.rs",
+        "aws/src/client.rs",
+        "aws/src/clouds.rs",
+        "aws/src/load_balancing.rs",
+        "aws/src/setup.rs",
+    ],
+    &[
+        "controllers/src/awscluster/dereference.rs",
+        "controllers/src/awscluster/looks.rs",
+    ],
+    &[
+        "controllers/src/awsmachine/apply.rs",
+        "controllers/src/awsmachine/launch.rs",
+        "controllers/src/awsmachine/memory/mod.rs",
+        "controllers/src/awsmachine/memory/shortages.rs",
+        "controllers/src/awsmachine/observe.rs",
+        "controllers/src/awsmachine/plan/ending.rs",
+        "controllers/src/awsmachine/plan/launch.rs",
+        "controllers/src/awsmachine/targets.rs",
+    ],
+    &[
+        "controllers/src/awsmachine/dereference.rs",
+        "controllers/src/awsmachine/request.rs",
+    ],
+];
+
+/// Circles that stay, with the reason.
+const ALLOWED: &[(&[&str], &str)] = &[(
+    &["cloud/src/sim/load_balancing.rs", "cloud/src/sim/region.rs"],
+    "a simulated region and its load balancers are one aggregate",
+)];
+
+fn root() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+fn read(folder: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(folder.join(file)).ok()
+}
+
+/// The circles of all crates, their files named from the root of the workspace.
+fn circles_of_workspace() -> Vec<Circle> {
+    let mut found = Vec::new();
+    for source in SOURCES {
+        let folder = root().join(source);
+        let imports = Crate::load(|file| read(&folder, file)).imports();
+        assert!(!imports.is_empty() || source == "src", "{source}: no import was found");
+        found.extend(circles(&imports).into_iter().map(|circle| circle.within(source)));
+    }
+    found
+}
+
+#[test]
+fn imports_between_files_run_one_way() {
+    let known: Vec<BTreeSet<&str>> = KNOWN.iter().map(|files| files.iter().copied().collect()).collect();
+    let allowed = ALLOWED.iter().map(|(files, _)| files.iter().copied().collect());
+    let listed: Vec<BTreeSet<&str>> = known.iter().cloned().chain(allowed).collect();
+    let found = circles_of_workspace();
+    let mut failures = Vec::new();
+    for circle in &found {
+        let files: BTreeSet<&str> = circle.files.iter().map(String::as_str).collect();
+        if !listed.iter().any(|listed| files.is_subset(listed)) {
+            failures.push(format!("These files import each other in a circle:\n{circle}"));
+        }
+    }
+    let in_circles: BTreeSet<&str> = found
+        .iter()
+        .flat_map(|circle| circle.files.iter().map(String::as_str))
+        .collect();
+    for file in listed.iter().flatten().filter(|file| !in_circles.contains(*file)) {
+        failures.push(format!(
+            "{file} is in no circle any more: take it out of the list in tests/imports/main.rs"
+        ));
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
