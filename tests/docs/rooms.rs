@@ -24,7 +24,10 @@ fn the_tables_of_files_equal_the_sources() {
 #[test]
 fn every_file_in_a_table_says_what_it_holds() {
     let page = read(PAGE);
-    let tables = page.split("<!-- files of ").skip(1).filter(|part| part.contains("| --- | --- |"));
+    let tables = page
+        .split("<!-- files of ")
+        .skip(1)
+        .filter(|part| part.contains("| --- | --- |"));
     let mut files = 0;
     for row in tables.flat_map(str::lines).filter(|line| line.starts_with("| `")) {
         let cells = markdown::cells(row).unwrap_or_else(|| panic!("a file without a description: {row}"));

@@ -142,6 +142,7 @@ async fn a_plain_machine_gets_safe_defaults_and_tells_all_of_its_launch() -> any
 
     let launch = at(&plain, "/status/launch");
     let record = json!({
+        "phase": "Answered",
         "attempt": 1,
         "clientToken": call.parameter("ClientToken"),
         "subnetID": zone.private_subnet_id,
@@ -234,6 +235,7 @@ async fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
         .map_while(|number| call.parameter(&format!("NetworkInterface.1.SecurityGroupId.{number}")))
         .collect();
     let record = json!({
+        "phase": "Requested",
         "attempt": 1,
         "clientToken": call.parameter("ClientToken"),
         "subnetID": call.parameter("NetworkInterface.1.SubnetId"),
