@@ -244,6 +244,13 @@ fn judge(trouble: Trouble, calls: &Journal, window: Duration) -> anyhow::Result<
     let (launches, all) = (counted(|minute| minute.of("RunInstances").len()), counted(Journal::len));
     let first = calls.matching(|call| since(call) < Some(window / 2)).len();
     let second = calls.len() - first;
+    let late = calls.matching(|call| since(call) >= Some(window / 2));
+    report(&format!(
+        "LATE {} first {:?} late {:?}",
+        trouble.name,
+        calls.matching(|call| since(call) < Some(window / 2)).counts(),
+        late.counts()
+    ))?;
     report(&format!(
         "{}, {} machines, {} s: RunInstances in each minute {launches:?}, all calls {all:?}, in each half {:?}: {:?}",
         trouble.name,
