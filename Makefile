@@ -62,7 +62,7 @@ tools-and-programs tools-and-build: tools-and-%:
 	@$(MAKE) --no-print-directory --jobs=2 tools $* TOOLS_OUTPUT='| cat'
 
 .PHONY: generate
-generate: programs ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
+generate: programs ## Write config/crd, a policy, templates/ and the lists in docs/ from types, tables and parts
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
@@ -103,7 +103,7 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
+test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants and the quickstart
 	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
@@ -120,7 +120,7 @@ sim-mutants: require-rust ## Break launch, absence and draining in seven ways an
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
-quickstart: tools-and-programs ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
+quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow and heal, delete it (KEEP=1 keeps it)
 	@"$(PROGRAMS)/quickstart"
 
 .PHONY: docs

@@ -208,6 +208,7 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
     let machine = object("AWSMachine", "worker", &json!({"instanceType": "t3.large"}))?;
     api.create(&PostParams::default(), &machine).await?;
     let whole = json!({
+        "phase": "Requested",
         "attempt": 1,
         "clientToken": "6f0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11-1",
         "subnetID": "subnet-0000000b",
@@ -216,35 +217,51 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         "securityGroupIDs": ["sg-0000000a"],
         "parametersHash": "3b1f0c9a",
         "requestedAt": "2026-11-20T10:02:41Z",
+        "holder": "a1b2c3d4",
     });
+    let answered = json!({"phase": "Answered", "instanceID": "i-0aa00000000000001"});
+    let planned = json!({"phase": "Planned", "attempt": 0});
+    let incomplete = "everything but failedInstances and instanceID is required";
     let needed: Vec<String> = whole.as_object().into_iter().flat_map(Map::keys).cloned().collect();
     let mut cases: Vec<Case> = vec![
-        (json!({"attempt": 0}), None),
+        (planned.clone(), None),
         (whole.clone(), None),
-        (merged(&whole, &json!({"instanceID": "i-0aa00000000000001"})), None),
-        (merged(&whole, &json!({"holder": "a1b2c3d4"})), None),
+        (merged(&whole, &answered), None),
+        (merged(&whole, &json!({"phase": "Refused", "failedInstances": 2})), None),
         (
-            json!({"attempt": 0, "holder": "a1b2c3d4"}),
+            merged(&planned, &json!({"holder": "a1b2c3d4"})),
             Some("attempt 0 stands alone"),
         ),
         (
-            json!({"attempt": 0, "instanceID": "i-0aa00000000000001"}),
+            merged(&planned, &json!({"instanceID": "i-0aa00000000000001"})),
             Some("attempt 0 stands alone"),
         ),
+        (json!({"phase": "Requested", "attempt": 1}), Some(incomplete)),
         (
-            json!({"attempt": 1}),
-            Some("everything but holder, failedInstances and instanceID is required"),
+            json!({"phase": "Planned", "attempt": -1}),
+            Some("status.launch.attempt"),
         ),
-        (json!({"attempt": -1}), Some("status.launch.attempt")),
-        (json!({}), Some("status.launch.attempt: Required")),
+        (json!({"phase": "Planned"}), Some("status.launch.attempt: Required")),
+        (json!({"attempt": 0}), Some("status.launch.phase: Required")),
+        (merged(&whole, &json!({"phase": "Pondered"})), Some("status.launch.phase")),
+        (
+            merged(&whole, &json!({"phase": "Planned"})),
+            Some("attempt is 0 exactly in the phase Planned"),
+        ),
+        (
+            json!({"phase": "Requested", "attempt": 0}),
+            Some("attempt is 0 exactly in the phase Planned"),
+        ),
     ];
-    for field in needed.iter().filter(|field| *field != "attempt") {
-        let without = merged(&whole, &json!({field: null}));
-        cases.push((
-            without,
-            Some("everything but holder, failedInstances and instanceID is required"),
-        ));
-        let alone = json!({"attempt": 0, field: whole[field]});
+    for phase in ["Requested", "Refused"] {
+        let contradiction = merged(&whole, &merged(&answered, &json!({"phase": phase})));
+        cases.push((contradiction, Some("instanceID is set exactly in the phase Answered")));
+    }
+    let unanswered = merged(&whole, &json!({"phase": "Answered"}));
+    cases.push((unanswered, Some("instanceID is set exactly in the phase Answered")));
+    for field in needed.iter().filter(|field| !["phase", "attempt"].contains(&field.as_str())) {
+        cases.push((merged(&whole, &json!({field: null})), Some(incomplete)));
+        let alone = merged(&planned, &json!({field: whole[field]}));
         cases.push((alone, Some("attempt 0 stands alone")));
     }
     for (launch, refusal) in cases {
