@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::schema::{crds, manifest};
+use capa_api::crd::{crds, manifest};
 use serde_json::{Map, Value, json};
 
 const CLUSTER: &str = "AWSCluster";

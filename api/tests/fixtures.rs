@@ -12,7 +12,7 @@ use std::fmt::Debug;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::machine::AWSMachine;
-use capa_api::machine_template::AWSMachineTemplate;
+use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

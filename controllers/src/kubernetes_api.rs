@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::IdentityReference;
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
     AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity, AllowedNamespaces,
 };

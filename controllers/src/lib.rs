@@ -8,7 +8,7 @@ pub mod awsmachinetemplate;
 pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
-pub mod oversight;
+pub mod orphans;
 mod resync;
 mod retry;
 mod tags;

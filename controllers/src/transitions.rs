@@ -5,7 +5,7 @@ use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Reasons that are a normal stage of life, not news that deserves a warning.
-const EXPECTED: [Reason; 15] = [
+const EXPECTED: [Reason; 13] = [
     Reason::WaitingForOwnerCluster,
     Reason::WaitingForClusterInfrastructure,
     Reason::WaitingForBootstrapData,
@@ -14,10 +14,8 @@ const EXPECTED: [Reason; 15] = [
     Reason::Registering,
     Reason::Deregistering,
     Reason::Draining,
-    Reason::Creating,
     Reason::Launching,
     Reason::Pending,
-    Reason::Deleting,
     Reason::Terminating,
     Reason::Paused,
     Reason::NotPaused,

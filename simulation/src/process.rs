@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use capa_cloud::Timing;
-use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, Complaints, LookMemory};
+use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::reconcile::{ErrorClass, Next, ReconcileError};
@@ -104,8 +104,8 @@ impl Process {
             context: ClusterContext {
                 kubernetes: Arc::new(manager.clone()),
                 clouds: Arc::new(manager.clone()),
-                looks: LookMemory::default(),
-                complaints: Complaints::default(),
+                lookups: LookupCache::default(),
+                warnings: WarningDedup::default(),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
             },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_aws::Clouds;
@@ -28,7 +28,7 @@ use kube::{Api, Resource, ResourceExt};
 use super::Flags;
 use super::controller_identity;
 use super::identity_secrets;
-use super::oversight::{self, StrayCounts};
+use super::orphans::{self, OrphanCounts};
 
 /// Starts a watch for every kind that is read from a cache.
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
@@ -52,7 +52,7 @@ pub(super) struct Wiring {
     pub(super) runtime: Runtime,
     pub(super) caches: Caches,
     pub(super) clouds: Clouds,
-    pub(super) strays: StrayCounts,
+    pub(super) orphans: OrphanCounts,
     pub(super) flags: Flags,
 }
 
@@ -78,15 +78,15 @@ impl Wiring {
         let clusters = self.cluster_controller(&kubernetes);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
-        let overseer = oversight::watch_over(
+        let scan = orphans::scan_periodically(
             self.clouds.clone(),
             kubernetes,
             self.runtime.clone(),
-            self.strays.clone(),
+            self.orphans.clone(),
             self.flags.timing().listing_interval,
             tasks.stop(),
         );
-        tasks.spawn("oversight of instance stores", overseer);
+        tasks.spawn("scanner for orphaned instances", scan);
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
@@ -97,8 +97,8 @@ impl Wiring {
             context: ClusterContext {
                 kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
-                looks: awscluster::LookMemory::default(),
-                complaints: awscluster::Complaints::default(),
+                lookups: awscluster::LookupCache::default(),
+                warnings: awscluster::WarningDedup::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },

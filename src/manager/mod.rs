@@ -4,7 +4,7 @@ mod controller_identity;
 mod controllers;
 mod flags;
 mod identity_secrets;
-mod oversight;
+mod orphans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,13 +77,13 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
     awsmachine::count_phases(caches.aws_machines.store().clone(), &mut registry);
-    let strays = oversight::StrayCounts::register(&mut registry);
+    let orphans = orphans::OrphanCounts::register(&mut registry);
     serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
     let controllers = controllers::Wiring {
         runtime,
         caches,
         clouds: clouds.clone(),
-        strays,
+        orphans,
         flags: flags.clone(),
     };
     let leading = lead(election, controllers, tasks.stop());

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::conditions::{ConditionType, Reason};
 
+pub use explain::NoSuchField;
 pub(crate) use explain::explain;
 pub use policy::{binding, policy};
 pub use readme::table;

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::cluster::AWSClusterSpec;
+use crate::crd::{crds, manifest};
 use crate::machine::AWSMachineSpec;
-use crate::schema::{crds, manifest};
 
 /// The schema of `spec` of the AWSCluster or AWSMachine that a kind is or is a template of.
 fn specs() -> BTreeMap<String, Value> {

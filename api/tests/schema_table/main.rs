@@ -19,7 +19,7 @@ mod sources;
 
 use std::collections::BTreeMap;
 
-use capa_api::schema::{crds, manifest};
+use capa_api::crd::{crds, manifest};
 use differences::{Allowed, Difference};
 use rows::{Place, Row};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::machine::AWSMachineSpec;
-use capa_api::machine_template::{Architecture, NodeInfo, OperatingSystem};
+use capa_api::machine::template::{Architecture, NodeInfo, OperatingSystem};
 use capa_cloud::{Image, InstanceType};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::core::ContractReference;
+use capa_api::contract::ContractReference;
 use capa_api::meta::CONTRACT_LABEL;
 use capa_cloud::Timing;
-use capa_network::published;
+use capa_network::infrastructure_network;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
@@ -107,7 +107,7 @@ impl InfrastructureReader {
         match api.get(&reference.name).await {
             Ok(object) => {
                 let object = serde_json::to_value(object).unwrap_or_default();
-                let network = published(&reference.api_group, &reference.kind, &object);
+                let network = infrastructure_network(&reference.api_group, &reference.kind, &object);
                 Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {

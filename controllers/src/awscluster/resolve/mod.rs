@@ -1,67 +1,21 @@
-//! From spec and what AWS showed to the network that machines are launched into. Pure.
+//! From the spec and the AWS lookup to the network that machines are launched into. Pure.
 
+mod subnets;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
-use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized, ZoneType};
-use capa_cloud::{CloudError, RouteTable, SecurityGroup, Subnet, Vpc, zone_type};
+use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
+use capa_cloud::CloudError;
 
+use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
-use super::problems::Problems;
+use super::network_problems::NetworkProblems;
 use crate::tags;
-
-/// What is known from AWS about what the spec declares.
-#[derive(Clone)]
-pub(super) enum Lookup {
-    /// Nothing was to be looked up.
-    NotWanted,
-    /// There is no identity to look anything up with.
-    NotPossible,
-    /// The last complete lookup is still good.
-    Kept(Box<MachineNetwork>, Vec<FailureDomain>),
-    /// A call failed.
-    Failed(CloudError),
-    /// What AWS showed.
-    Found(Box<Found>),
-}
-
-impl Lookup {
-    /// When a call that our own limits deferred has its turn.
-    pub(super) fn turn(&self) -> Option<Duration> {
-        match self {
-            Self::Failed(error) => error.retry_after,
-            Self::Found(found) => match &found.load_balancer {
-                Some(load_balancer::Seen::Unreadable(error)) => error.retry_after,
-                _ => None,
-            },
-            Self::NotWanted | Self::NotPossible | Self::Kept(..) => None,
-        }
-    }
-}
-
-/// What AWS showed.
-#[derive(Clone, Default)]
-pub(super) struct Found {
-    /// Account that was asked.
-    pub(super) account_id: String,
-    /// VPCs.
-    pub(super) vpcs: Vec<Vpc>,
-    /// Subnets.
-    pub(super) subnets: Vec<Subnet>,
-    /// Security groups.
-    pub(super) security_groups: Vec<SecurityGroup>,
-    /// Route tables of the VPC.
-    pub(super) route_tables: Vec<RouteTable>,
-    /// The load balancer that the spec names.
-    pub(super) load_balancer: Option<load_balancer::Seen>,
-}
 
 /// The network that results, and what is wrong with it.
 pub(super) struct Resolution {
@@ -93,39 +47,38 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
     overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
 }
 
-/// Brings spec and lookup together. A problem never hides another: the condition names all of them. What `before`, the
-/// network published last, tells about a subnet, VPC or load balancer stays true while nothing can be looked up: zones and
-/// failure domains do not vanish because a call was refused.
+/// Combines spec and lookup. The condition names all problems. While nothing can be looked up, the zones, VPC and targets
+/// of `before`, the network published last, are kept: failure domains do not disappear because a call was refused.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
     api_port: i32,
-    lookup: &Lookup,
+    lookup: &NetworkLookup,
     before: Option<&MachineNetwork>,
 ) -> Resolution {
-    let mut problems = Problems::default();
+    let mut problems = NetworkProblems::default();
     // With one of these no machine is launched, for all get the cluster's tags.
     for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
         problems.add(refused.reason, refused.message);
     }
     let launchable = problems.is_empty();
-    if let Lookup::Kept(network, failure_domains) = lookup {
+    if let NetworkLookup::Recorded(network, failure_domains) = lookup {
         return Resolution {
             usable: launchable && (spec.subnets().is_empty() || !network.subnets.is_empty()),
-            condition: problems.condition().unwrap_or_else(|| declared(network)),
+            condition: problems.condition().unwrap_or_else(|| declared_condition(network)),
             network: network.as_ref().clone(),
             failure_domains: failure_domains.clone(),
         };
     }
     let found = match lookup {
-        Lookup::Found(found) => Some(found.as_ref()),
+        NetworkLookup::Found(found) => Some(found.as_ref()),
         _ => None,
     };
-    let known = before.filter(|_| matches!(lookup, Lookup::Failed(_) | Lookup::NotPossible));
+    let known = before.filter(|_| matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity));
     let region = region(spec, &mut problems);
     // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
     let vpc = vpc(spec, region, found, known, &mut problems);
-    let subnets = subnets(spec, region, found, known, &mut problems);
+    let subnets = subnets::resolve(spec, region, found, known, &mut problems);
     let (control_plane_targets, pending_control_plane_targets) =
         match targets(spec, api_port, region, found, before, &mut problems) {
             Targets::Known(targets) => (targets, None),
@@ -148,12 +101,12 @@ pub(super) fn resolve(
     for oversized in network.take_oversized() {
         problems.add(Reason::InvalidSpec, too_long(oversized));
     }
-    if let Lookup::Failed(error) = lookup {
-        problems.add(error.class.reason(), failed(error));
+    if let NetworkLookup::Failed(error) = lookup {
+        problems.add(error.class.reason(), lookup_failed(error));
     }
     let condition = problems.condition().unwrap_or_else(|| match lookup {
-        Lookup::NotPossible => not_looked_up(),
-        _ => declared(&network),
+        NetworkLookup::NoIdentity => not_looked_up(),
+        _ => declared_condition(&network),
     });
     Resolution {
         usable: launchable && !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
@@ -164,7 +117,7 @@ pub(super) fn resolve(
 }
 
 /// The declared region, empty where it is none.
-fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut Problems) -> &'a str {
+fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a str {
     let region = spec.region().unwrap_or_default();
     if region.is_empty() {
         let empty = spec.region.as_ref().is_none_or(String::is_empty);
@@ -193,7 +146,7 @@ fn too_long(Oversized { field, limit }: Oversized) -> String {
 }
 
 /// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.
-fn declared(network: &MachineNetwork) -> ConditionUpdate {
+fn declared_condition(network: &MachineNetwork) -> ConditionUpdate {
     let bare = network.subnets.is_empty() && network.vpc.is_none() && network.security_groups.is_none();
     if bare {
         return ConditionType::NetworkReady
@@ -224,7 +177,7 @@ fn not_looked_up() -> ConditionUpdate {
     )
 }
 
-fn failed(error: &CloudError) -> String {
+fn lookup_failed(error: &CloudError) -> String {
     format!("the declared network could not be looked up, it is tried again: {error}")
 }
 
@@ -232,141 +185,23 @@ fn targets(
     spec: &AWSClusterSpec,
     api_port: i32,
     region: &str,
-    found: Option<&Found>,
+    found: Option<&FoundNetwork>,
     known: Option<&MachineNetwork>,
-    problems: &mut Problems,
+    problems: &mut NetworkProblems,
 ) -> Targets {
     let account_id = found.map_or("", |found| &found.account_id);
     let place = format!("{region} of account {account_id}");
-    let seen = found.and_then(|found| found.load_balancer.as_ref());
+    let lookup = found.and_then(|found| found.load_balancer.as_ref());
     let known = known.map(|known| known.control_plane_targets.as_slice());
-    load_balancer::targets(spec, api_port, seen, known.unwrap_or_default(), &place, problems)
-}
-
-fn subnets(
-    spec: &AWSClusterSpec,
-    region: &str,
-    found: Option<&Found>,
-    known: Option<&MachineNetwork>,
-    problems: &mut Problems,
-) -> Vec<NetworkSubnet> {
-    let mut subnets = Vec::new();
-    for (declared, id) in identified(spec, problems) {
-        let Some(found) = found else {
-            let known = known.and_then(|known| known.subnets.iter().find(|subnet| subnet.id == id));
-            subnets.push(as_declared(declared, id, region, known));
-            continue;
-        };
-        let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
-            problems.add(
-                Reason::NotFound,
-                missing("subnet", id, "spec.network.subnets", region, &found.account_id),
-            );
-            continue;
-        };
-        if let Some(vpc_id) = spec.vpc_id().filter(|vpc_id| *vpc_id != seen.vpc_id) {
-            problems.add(
-                Reason::Conflict,
-                format!(
-                    "subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them",
-                    seen.vpc_id
-                ),
-            );
-            continue;
-        }
-        if let Some(zone) = given(declared.availability_zone.as_ref()).filter(|zone| *zone != seen.availability_zone) {
-            problems.add(
-                Reason::Conflict,
-                format!(
-                    "subnet {id} lies in zone {}, but spec.network.subnets says {zone}: correct availabilityZone",
-                    seen.availability_zone
-                ),
-            );
-        }
-        subnets.push(as_seen(declared, seen, region, &found.route_tables));
-    }
-    subnets
-}
-
-/// The declared subnets that nodes may be placed in, each id once.
-fn identified<'a>(spec: &'a AWSClusterSpec, problems: &mut Problems) -> Vec<(&'a SubnetSpec, &'a str)> {
-    let path = "spec.network.subnets";
-    let mut ids = BTreeSet::new();
-    let mut subnets = Vec::new();
-    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
-        let Some(id) = declared.effective_resource_id() else {
-            problems.add(
-                Reason::InvalidSpec,
-                format!(
-                    "{path}: {} is no subnet id: set id or resourceID to subnet-…",
-                    declared.id
-                ),
-            );
-            continue;
-        };
-        if !problems.accepts_id(path, "subnet-", id) {
-            continue;
-        }
-        if ids.insert(id) {
-            subnets.push((declared, id));
-        } else {
-            problems.add(
-                Reason::InvalidSpec,
-                format!("{path}: {id} is declared more than once: remove all entries but one"),
-            );
-        }
-    }
-    subnets
-}
-
-fn as_declared(declared: &SubnetSpec, id: &str, region: &str, known: Option<&NetworkSubnet>) -> NetworkSubnet {
-    let zone = given(declared.availability_zone.as_ref()).or_else(|| known?.availability_zone.as_deref());
-    NetworkSubnet {
-        id: id.to_owned(),
-        availability_zone: zone.map(str::to_owned),
-        public: declared.is_public.or_else(|| known?.public),
-        ipv6: declared.is_ipv6.or_else(|| known?.ipv6),
-        zone_type: declared.zone_type.or_else(|| edge(region, zone?)),
-        roles: vec![],
-    }
-}
-
-fn as_seen(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables: &[RouteTable]) -> NetworkSubnet {
-    NetworkSubnet {
-        id: seen.id.clone(),
-        availability_zone: Some(seen.availability_zone.clone()),
-        public: declared.is_public.or_else(|| is_public(seen, route_tables)),
-        ipv6: Some(seen.ipv6).filter(|ipv6| *ipv6).or(declared.is_ipv6),
-        zone_type: declared.zone_type.or_else(|| edge(region, &seen.availability_zone)),
-        roles: vec![],
-    }
-}
-
-/// Ordinary zones are not spelled out: the absence of a type means one.
-fn edge(region: &str, zone: &str) -> Option<ZoneType> {
-    zone_type(region, zone)
-        .parse()
-        .ok()
-        .filter(|kind: &ZoneType| kind.is_edge())
-}
-
-/// A subnet is public if the route table that serves it, its own or else the main one, leads to an internet gateway.
-fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
-    let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
-    let main = || {
-        route_tables
-            .iter()
-            .find(|table| table.main && table.vpc_id == subnet.vpc_id)
-    };
-    own.or_else(main).map(|table| table.internet_gateway_route)
+    load_balancer::targets(spec, api_port, lookup, known.unwrap_or_default(), &place, problems)
 }
 
 fn vpc(
     spec: &AWSClusterSpec,
     region: &str,
-    found: Option<&Found>,
+    found: Option<&FoundNetwork>,
     known: Option<&MachineNetwork>,
-    problems: &mut Problems,
+    problems: &mut NetworkProblems,
 ) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
     if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", "vpc-", id)) {
@@ -387,7 +222,7 @@ fn vpc(
     if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
         problems.add(
             Reason::NotFound,
-            missing("VPC", id, "spec.network.vpc.id", region, &found.account_id),
+            not_found("VPC", id, "spec.network.vpc.id", region, &found.account_id),
         );
         return None;
     }
@@ -413,8 +248,8 @@ fn vpc(
 fn groups(
     spec: &AWSClusterSpec,
     region: &str,
-    found: Option<&Found>,
-    problems: &mut Problems,
+    found: Option<&FoundNetwork>,
+    problems: &mut NetworkProblems,
 ) -> Option<NetworkSecurityGroups> {
     let path = "spec.network.securityGroupOverrides";
     let overrides = spec
@@ -438,7 +273,7 @@ fn groups(
         let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
             problems.add(
                 Reason::NotFound,
-                missing("security group", id, path, region, &found.account_id),
+                not_found("security group", id, path, region, &found.account_id),
             );
             continue;
         };
@@ -486,10 +321,6 @@ fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
         .collect()
 }
 
-fn given(text: Option<&String>) -> Option<&str> {
-    text.map(String::as_str).filter(|text| !text.is_empty())
-}
-
-fn missing(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
+fn not_found(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
     format!("{thing} {id} does not exist in {region} of account {account_id}: create it or correct {path}")
 }

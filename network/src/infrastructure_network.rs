@@ -1,24 +1,24 @@
-//! Where an object of a labelled kind says its network.
+//! The network that an infrastructure object publishes.
 
 use capa_api::meta::{GROUP, MANAGED_BY_ANNOTATION};
 use serde_json::{Map, Value, json};
 
-/// The kind whose objects, where another controller manages them, may say it as CAPA's users have always written it.
-const CAPA_SHAPED: (&str, &str) = (GROUP, "AWSCluster");
+/// The kind whose objects may publish their network in CAPA's fields while another controller manages them.
+const CAPA_KIND: (&str, &str) = (GROUP, "AWSCluster");
 
-/// The network that an object publishes: its `status.network`; for an AWSCluster that another controller manages and that
-/// has none, what stands in CAPA's fields. Types are left for whoever reads it to judge.
-pub fn published(group: &str, kind: &str, object: &Value) -> Option<Value> {
+/// The network that an object publishes: its `status.network`; without one, CAPA's fields of an AWSCluster that another
+/// controller manages. The types of the fields are not checked here.
+pub fn infrastructure_network(group: &str, kind: &str, object: &Value) -> Option<Value> {
     let network = object.pointer("/status/network").filter(|network| !network.is_null());
     network.cloned().or_else(|| {
         let pointer = format!("/metadata/annotations/{}", MANAGED_BY_ANNOTATION.replace('/', "~1"));
-        let is_managed_elsewhere = (group, kind) == CAPA_SHAPED && object.pointer(&pointer).is_some();
-        is_managed_elsewhere.then(|| in_capas_shape(object)).flatten()
+        let is_managed_elsewhere = (group, kind) == CAPA_KIND && object.pointer(&pointer).is_some();
+        is_managed_elsewhere.then(|| from_capa_fields(object)).flatten()
     })
 }
 
 /// `spec.region`, `spec.network` and `status.networkStatus` as the contract has them; nothing without a subnet.
-fn in_capas_shape(object: &Value) -> Option<Value> {
+fn from_capa_fields(object: &Value) -> Option<Value> {
     let subnets = object.pointer("/spec/network/subnets")?;
     let subnets = match subnets.as_array() {
         Some(subnets) if subnets.is_empty() => return None,
@@ -44,7 +44,7 @@ fn in_capas_shape(object: &Value) -> Option<Value> {
     Some(Value::Object(network))
 }
 
-/// CAPA calls a subnet that it did not make by AWS's id, and one that it made by a name, with AWS's id beside it.
+/// In CAPA the `id` of a subnet is AWS's id, or a name with AWS's id in `resourceID` where CAPA created the subnet.
 fn subnet(given: &Value) -> Value {
     let mut subnet = Map::new();
     for (pointer, field) in [
@@ -60,7 +60,7 @@ fn subnet(given: &Value) -> Value {
     Value::Object(subnet)
 }
 
-/// The groups by role, as CAPA attaches them: `node` and `lb` to every machine.
+/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine.
 fn security_groups(object: &Value) -> Value {
     let of = |role: &str| object.pointer(&format!("/status/networkStatus/securityGroups/{role}/id"));
     let all: Vec<_> = ["node", "lb"].iter().filter_map(|role| of(role)).collect();
@@ -68,7 +68,7 @@ fn security_groups(object: &Value) -> Value {
     json!({"all": all, "controlPlane": control_plane})
 }
 
-/// Takes a field over, unless it is empty.
+/// Copies a field unless it is empty.
 fn copy(from: &Value, pointer: &str, into: &mut Map<String, Value>, field: &str) {
     let found = from.pointer(pointer).filter(|value| !value.is_null() && *value != "");
     if let Some(value) = found {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn capas_fields_of_a_cluster_that_another_controller_manages_are_a_network() {
-        let read = published(GROUP, "AWSCluster", &managed_by(true)).unwrap();
+        let read = infrastructure_network(GROUP, "AWSCluster", &managed_by(true)).unwrap();
         let network: MachineNetwork = serde_json::from_value(read).unwrap();
         assert_eq!(network.region.as_deref(), Some("eu-west-1"));
         assert_eq!(network.ssh_key_name, None);
@@ -136,11 +136,14 @@ mod tests {
 
     #[test]
     fn capas_fields_mean_nothing_on_clusters_of_ours_and_on_other_kinds() {
-        assert_eq!(published(GROUP, "AWSCluster", &managed_by(false)), None);
-        assert_eq!(published("example.org", "AWSCluster", &managed_by(true)), None);
+        assert_eq!(infrastructure_network(GROUP, "AWSCluster", &managed_by(false)), None);
+        assert_eq!(
+            infrastructure_network("example.org", "AWSCluster", &managed_by(true)),
+            None
+        );
         let mut without_subnets = managed_by(true);
         without_subnets["spec"]["network"]["subnets"] = json!([]);
-        assert_eq!(published(GROUP, "AWSCluster", &without_subnets), None);
+        assert_eq!(infrastructure_network(GROUP, "AWSCluster", &without_subnets), None);
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         let mut object = managed_by(true);
         object["status"]["network"] = json!({"region": "us-east-1"});
         assert_eq!(
-            published(GROUP, "AWSCluster", &object),
+            infrastructure_network(GROUP, "AWSCluster", &object),
             Some(json!({"region": "us-east-1"}))
         );
     }
@@ -157,7 +160,7 @@ mod tests {
     fn a_wrong_type_is_handed_on_to_be_judged() {
         let mut object = managed_by(true);
         object["spec"]["network"]["subnets"] = json!("all of them");
-        let read = published(GROUP, "AWSCluster", &object).unwrap();
+        let read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();
         assert!(serde_json::from_value::<MachineNetwork>(read).is_err());
     }
 }

@@ -1,92 +1,32 @@
 //! Conditions: their types and reasons, and how a new list of them follows from the old one. Time is passed in.
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use strum::{Display, EnumString, IntoStaticStr, VariantArray};
-
+mod condition_type;
+mod reason;
 mod schema;
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use strum::{Display, EnumString, IntoStaticStr};
+
+pub use condition_type::ConditionType;
+pub use reason::Reason;
 pub use schema::schema;
 
 /// Longest message a condition carries, in bytes; longer ones are cut and end in `…`.
 pub const MESSAGE_LIMIT: usize = 4096;
 
-/// Every condition type of our kinds, in the order in which objects list them.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
-)]
-pub enum ConditionType {
-    /// The object does what it is there for.
-    Ready,
-    /// Reconciling is suspended; True is bad news.
-    Paused,
-    /// The credentials to work with are known, allowed and accepted.
-    IdentityReady,
-    /// The network to work in is known and complete.
-    NetworkReady,
-    /// The network a machine runs in is still what its sources say. Outside `Ready`.
-    NetworkUpToDate,
-    /// No blocking preflight rule fails. Outside `Ready`.
-    PreflightPassed,
-    /// The API server's endpoint is known.
-    ControlPlaneEndpointReady,
-    /// The VPC exists.
-    VpcReady,
-    /// Secondary address ranges are associated.
-    SecondaryCidrsReady,
-    /// Subnets exist.
-    SubnetsReady,
-    /// The internet gateway exists and is attached.
-    InternetGatewayReady,
-    /// The carrier gateway exists.
-    CarrierGatewayReady,
-    /// The egress-only internet gateway exists.
-    EgressOnlyInternetGatewayReady,
-    /// NAT gateways are available.
-    NatGatewaysReady,
-    /// Route tables exist and are associated.
-    RouteTablesReady,
-    /// VPC endpoints exist.
-    VpcEndpointsReady,
-    /// The cluster's security groups exist with their rules.
-    ClusterSecurityGroupsReady,
-    /// The API server's load balancer serves.
-    LoadBalancerReady,
-    /// The bastion host runs.
-    BastionHostReady,
-    /// The S3 bucket exists.
-    S3BucketReady,
-    /// Bootstrap data is there in a form that can be handed to the instance.
-    BootstrapDataReady,
-    /// The instance runs.
-    InstanceReady,
-    /// The instance has the security groups it should have.
-    SecurityGroupsReady,
-    /// The control plane instance is registered in its load balancer targets.
-    ControlPlaneTargetsReady,
-    /// Capacity of a machine template is known.
-    CapacityReady,
+/// Status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Not known.
+    Unknown,
 }
 
 impl ConditionType {
-    /// The type as it stands in objects.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// Whether `Ready` may only be True while this condition is. A cluster's `ControlPlaneEndpointReady` is set by
-    /// others late in its life, and the rest are news, not faults.
-    pub const fn counts_for_ready(self) -> bool {
-        !matches!(
-            self,
-            Self::Ready
-                | Self::Paused
-                | Self::PreflightPassed
-                | Self::NetworkUpToDate
-                | Self::ControlPlaneEndpointReady
-        )
-    }
-
     /// A condition of this type that is True.
     pub fn is_true(self, reason: Reason) -> ConditionUpdate {
         ConditionUpdate {
@@ -116,133 +56,6 @@ impl ConditionType {
             message: message.into(),
         }
     }
-}
-
-/// Every reason that our conditions give.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
-)]
-pub enum Reason {
-    /// All is well; the reason of a condition that is True, where no other is named.
-    Ready,
-    /// Reconciling is suspended.
-    Paused,
-    /// Reconciling is not suspended.
-    NotPaused,
-    /// The thing is being made.
-    Creating,
-    /// AWS is throttling; it is tried again by itself.
-    Throttled,
-    /// AWS refused the call for lack of rights.
-    Unauthorized,
-    /// An AWS quota is used up.
-    QuotaExceeded,
-    /// The spec asks for something impossible.
-    InvalidSpec,
-    /// The spec asks for something that has no effect yet.
-    UnsupportedField,
-    /// The thing exists and is not ours.
-    NotOwned,
-    /// Two things claim the same place.
-    Conflict,
-    /// Reality differs from what was recorded or asked for.
-    Drifted,
-    /// It failed; the message says how.
-    Failed,
-    /// The thing is being deleted.
-    Deleting,
-    /// Deletion waits for something that the message names.
-    DeletionBlocked,
-    /// No Cluster owns the object yet.
-    WaitingForOwnerCluster,
-    /// The cluster's infrastructure is not provisioned yet.
-    WaitingForClusterInfrastructure,
-    /// There is no bootstrap data yet.
-    WaitingForBootstrapData,
-    /// Nobody has given an endpoint yet.
-    WaitingForEndpoint,
-    /// The instance does not run yet.
-    WaitingForRunning,
-    /// The managed mode is not offered yet.
-    NotManagedYet,
-    /// The thing does not exist.
-    NotFound,
-    /// The identity does not allow the namespace.
-    NotAllowed,
-    /// An identity further up the chain of roles does not allow the namespace.
-    SourceNotAllowed,
-    /// AWS did not accept the credentials, or there are none.
-    CredentialsFailed,
-    /// The credentials belong to another AWS account than before.
-    AccountMismatch,
-    /// Nothing is declared, and nothing has to be.
-    NothingDeclared,
-    /// At least one blocking preflight rule fails.
-    RulesFailing,
-    /// The API server does not know the kind.
-    NoKindMatch,
-    /// The API server does not let the manager read the object.
-    Forbidden,
-    /// The object is there and not ready.
-    NotReady,
-    /// A field that is needed is absent.
-    MissingField,
-    /// A field has another type than it should.
-    WrongType,
-    /// A source offers a field that only trusted sources may give.
-    AuthorityNotAllowed,
-    /// No subnet fits the machine.
-    NoSubnetInFailureDomain,
-    /// No security group results.
-    NoSecurityGroup,
-    /// Bootstrap data is larger than its way to the instance allows.
-    TooLarge,
-    /// Bootstrap data has a format that is not supported.
-    UnsupportedFormat,
-    /// The storage that the spec asks for is not offered.
-    StorageNotSupported,
-    /// The launch is under way.
-    Launching,
-    /// A launch was asked for, and whether it took place is being found out.
-    LaunchUnconfirmed,
-    /// AWS has no capacity of that instance type there.
-    InsufficientCapacity,
-    /// The instance is starting.
-    Pending,
-    /// The instance is stopped.
-    Stopped,
-    /// The instance is terminated.
-    Terminated,
-    /// The instance is being taken out of its load balancer targets.
-    Draining,
-    /// The instance is being terminated.
-    Terminating,
-    /// Registration in load balancer targets is under way.
-    Registering,
-    /// Deregistration from load balancer targets is under way.
-    Deregistering,
-    /// An expression compiled.
-    Compiled,
-    /// An expression does not compile.
-    InvalidExpression,
-}
-
-impl Reason {
-    /// The reason as it stands in objects and events.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// Status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
-pub enum ConditionStatus {
-    /// It holds.
-    True,
-    /// It does not hold.
-    False,
-    /// Not known.
-    Unknown,
 }
 
 /// What one pass has to say about one condition.
@@ -408,7 +221,7 @@ mod tests {
         );
         set(
             &mut previous,
-            ConditionType::VpcReady.is_true(Reason::Ready),
+            ConditionType::NetworkReady.is_true(Reason::Ready),
             Some(1),
             at(1),
         );
@@ -451,7 +264,10 @@ mod tests {
 
     #[test]
     fn names_are_the_ones_of_the_api() {
-        assert_eq!(ConditionType::S3BucketReady.as_str(), "S3BucketReady");
+        assert_eq!(
+            ConditionType::ControlPlaneTargetsReady.as_str(),
+            "ControlPlaneTargetsReady"
+        );
         assert_eq!(Reason::NoSubnetInFailureDomain.as_str(), "NoSubnetInFailureDomain");
         assert_eq!("IdentityReady".parse(), Ok(ConditionType::IdentityReady));
     }

@@ -1,10 +1,10 @@
-//! What instance stores tell about whole clusters: listings that lose too much, and instances that no machine has. It is
-//! told on the Cluster, which there is whatever kind its infrastructure has, and not on each of its machines.
+//! Finds orphaned instances, those with the tags of a Cluster but without a Machine, and listings of instances that lost
+//! too many at once. Both are reported by an event on the Cluster, which exists whatever the kind of its infrastructure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::Instance;
 use capa_cloud::store::View;
@@ -19,65 +19,66 @@ const NAMED: usize = 10;
 /// Namespace and name.
 type ClusterKey = (String, String);
 
-/// Remembers what was told. Losing it tells it once more.
+/// Scans instance stores, and remembers what was reported. Losing it costs repeated events.
 #[derive(Default)]
-pub struct Oversight {
-    /// Clusters that know of a doubt, with the region of the store.
-    doubted: BTreeSet<(String, ClusterKey)>,
-    /// Instances that had no machine at the last look. A machine that is being moved or restored may come a moment later.
-    strays: BTreeSet<String>,
-    /// Instances without a machine that their cluster knows of.
-    told: BTreeSet<String>,
+pub struct OrphanScanner {
+    /// Clusters on which an incomplete listing was reported, with the region of the listing.
+    incomplete: BTreeSet<(String, ClusterKey)>,
+    /// Instances without a Machine at the last scan. Only the second scan counts one: the Machine of an instance that is being
+    /// moved or restored may appear a moment later.
+    orphans: BTreeSet<String>,
+    /// Orphaned instances that were reported.
+    reported: BTreeSet<String>,
 }
 
-/// What one look found.
+/// The result of a scan.
 #[derive(Default)]
 pub struct Findings {
     /// Events to publish.
     pub events: Vec<(Arc<Cluster>, EventDraft)>,
-    /// By region, how many instances of our clusters no machine has.
+    /// The number of orphaned instances by region.
     pub without_machine: BTreeMap<String, u32>,
 }
 
-impl Oversight {
-    /// Looks at all stores, each with its region.
-    pub fn look(&mut self, stores: &[(String, View)], kubernetes: &dyn MachineKubernetes) -> Findings {
+impl OrphanScanner {
+    /// Scans all stores, each with its region.
+    pub fn scan(&mut self, stores: &[(String, View)], kubernetes: &dyn MachineKubernetes) -> Findings {
         let mut findings = Findings::default();
-        self.look_at_doubts(stores, kubernetes, &mut findings);
-        self.look_at_strays(stores, kubernetes, &mut findings);
+        self.report_incomplete_listings(stores, kubernetes, &mut findings);
+        self.report_orphans(stores, kubernetes, &mut findings);
         findings
     }
 
-    fn look_at_doubts(
+    fn report_incomplete_listings(
         &mut self,
         stores: &[(String, View)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {
-        let mut doubted = BTreeSet::new();
+        let mut incomplete = BTreeSet::new();
         for (region, store) in stores.iter().filter(|(_, store)| store.suspicious) {
             for key in &store.machines {
-                // The store knows AWSMachines, which need not have the names of their Machines.
+                // A store names AWSMachines, whose names may differ from those of their Machines.
                 let machine = kubernetes.aws_machine(&key.namespace, &key.name);
                 let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
                     continue;
                 };
                 let entry = (region.clone(), key_of(&cluster));
-                if doubted.insert(entry.clone()) && !self.doubted.contains(&entry) {
-                    findings.events.push((cluster, suspicious(region)));
+                if incomplete.insert(entry.clone()) && !self.incomplete.contains(&entry) {
+                    findings.events.push((cluster, incomplete_listing(region)));
                 }
             }
         }
-        self.doubted = doubted;
+        self.incomplete = incomplete;
     }
 
-    fn look_at_strays(
+    fn report_orphans(
         &mut self,
         stores: &[(String, View)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {
-        let mut strays = BTreeSet::new();
+        let mut orphans = BTreeSet::new();
         let mut of_cluster: BTreeMap<ClusterKey, (Arc<Cluster>, BTreeSet<&str>)> = BTreeMap::new();
         for (region, store) in stores {
             let count = findings.without_machine.entry(region.clone()).or_default();
@@ -86,7 +87,7 @@ impl Oversight {
                     continue;
                 };
                 // Stores of several identities may show the same instance.
-                if strays.insert(instance.id.clone()) && self.strays.contains(&instance.id) {
+                if orphans.insert(instance.id.clone()) && self.orphans.contains(&instance.id) {
                     *count += 1;
                     let (_, ids) = of_cluster
                         .entry(key_of(&cluster))
@@ -96,18 +97,18 @@ impl Oversight {
             }
         }
         for (cluster, ids) in of_cluster.into_values() {
-            if ids.iter().any(|id| !self.told.contains(*id)) {
-                self.told.extend(ids.iter().map(|id| (*id).to_owned()));
-                findings.events.push((cluster, without_machine(&ids)));
+            if ids.iter().any(|id| !self.reported.contains(*id)) {
+                self.reported.extend(ids.iter().map(|id| (*id).to_owned()));
+                findings.events.push((cluster, orphaned(&ids)));
             }
         }
-        self.told.retain(|id| strays.contains(id));
-        self.strays = strays;
+        self.reported.retain(|id| orphans.contains(id));
+        self.orphans = orphans;
     }
 }
 
-/// The cluster, one of those here, whose tags the instance carries though no machine of it has the instance's name.
-/// Instances of other management clusters in the account are none of our business.
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of other
+/// management clusters in the same account.
 fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     let (namespace, name) = instance.tags.get(meta::MACHINE_NAME_TAG)?.split_once('/')?;
     let prefix = meta::cluster_tag("");
@@ -117,13 +118,13 @@ fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernet
         .filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
     let cluster_name = owners.find_map(|(key, _)| key.strip_prefix(&prefix))?;
     let cluster = kubernetes.cluster(namespace, cluster_name)?;
-    // A Machine that another manager reconciles counts: the filter of this one does not show its AWSMachine.
-    let is_known = kubernetes.machine(namespace, name).is_some()
+    // A Machine that another manager reconciles counts too: the watch filter of this manager hides its AWSMachine.
+    let has_machine = kubernetes.machine(namespace, name).is_some()
         || kubernetes
             .machines_of_cluster(namespace, cluster_name)
             .iter()
             .any(|machine| machine_name(machine) == name);
-    (!is_known).then_some(cluster)
+    (!has_machine).then_some(cluster)
 }
 
 fn key_of(cluster: &Cluster) -> ClusterKey {
@@ -134,24 +135,24 @@ fn key_of(cluster: &Cluster) -> ClusterKey {
     )
 }
 
-fn suspicious(region: &str) -> EventDraft {
+fn incomplete_listing(region: &str) -> EventDraft {
     EventDraft::warning(
-        "StoreSuspicious",
+        "InstanceListingIncomplete",
         format!(
-            "a listing of instances in {region} lost too many at once to be believed: nothing is concluded until two more \
-             agree; check whether the identity and the endpoint still lead to the account of the instances"
+            "a listing of instances in {region} lost too many instances at once: no instance counts as gone until two more \
+             listings agree; check whether the identity and the endpoint still lead to the account of the instances"
         ),
     )
 }
 
-fn without_machine(ids: &BTreeSet<&str>) -> EventDraft {
+fn orphaned(ids: &BTreeSet<&str>) -> EventDraft {
     let named: Vec<&str> = ids.iter().take(NAMED).copied().collect();
     let more = if ids.len() > NAMED { " and others" } else { "" };
     EventDraft::warning(
         "InstancesWithoutMachine",
         format!(
-            "{}{more} carry the tags of this cluster and no Machine has them: they are left alone; terminate those that \
-             nobody needs",
+            "instances {}{more} have the tags of this cluster but no Machine: this provider does not touch them; terminate \
+             those that are not needed",
             named.join(", ")
         ),
     )

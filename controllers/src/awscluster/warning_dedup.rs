@@ -1,4 +1,5 @@
-//! What this process has told the managers of externally managed clusters, so that not every pass repeats it.
+//! Which warnings this process has published about externally managed AWSClusters, so that each is published once a
+//! generation and not in every reconcile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,21 +7,21 @@ use std::sync::Arc;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
-/// Generation of the spec at the last complaint, by UID of the cluster. A restart loses it, which costs one event.
+/// Generation of the spec at the last warning, by UID of the AWSCluster. Losing it costs one more event.
 #[derive(Clone, Default)]
-pub struct Complaints {
+pub struct WarningDedup {
     generations: Arc<Mutex<HashMap<String, Option<i64>>>>,
 }
 
-impl Complaints {
-    /// Whether nothing was said yet about this generation of the object; from now on something was.
+impl WarningDedup {
+    /// Whether no warning was published for this generation of the object; from now on one was.
     pub(super) fn is_first(&self, metadata: &ObjectMeta) -> bool {
         let uid = metadata.uid.clone().unwrap_or_default();
         let mut generations = self.generations.lock();
         generations.insert(uid, metadata.generation) != Some(metadata.generation)
     }
 
-    /// Forgets a cluster that is gone.
+    /// Forgets an AWSCluster that is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.generations.lock().remove(uid);
     }

@@ -13,12 +13,12 @@ use crate::cluster::AWSCluster;
 use crate::cluster::template::AWSClusterTemplate;
 use crate::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use crate::machine::AWSMachine;
-use crate::machine_template::AWSMachineTemplate;
+use crate::machine::template::AWSMachineTemplate;
 use crate::{meta, unsupported};
 
 /// A CustomResourceDefinition that cannot be made from its Rust type: an error of this program.
 #[derive(Debug, thiserror::Error)]
-pub enum SchemaError {
+pub enum CrdError {
     /// The generated schema uses something that custom resources cannot express.
     #[error("making the CRD {name}: its generated schema is no OpenAPI v3 schema")]
     NotOpenApi {
@@ -29,13 +29,8 @@ pub enum SchemaError {
         source: serde_json::Error,
     },
     /// The table of fields without effect names one that the schema lacks or does not describe.
-    #[error("making the CRD of {kind}: it has no field {path} with a description, which unsupported::fields names")]
-    NoSuchField {
-        /// Kind of the CRD.
-        kind: String,
-        /// Path of the field.
-        path: String,
-    },
+    #[error("making a CRD")]
+    NoSuchField(#[from] unsupported::NoSuchField),
     /// The definition cannot be written as JSON.
     #[error("writing the CRD {name} as JSON")]
     Serialize {
@@ -48,7 +43,7 @@ pub enum SchemaError {
 }
 
 /// The definitions of all kinds, always in the same order, with the labels that Cluster API and clusterctl look for.
-pub fn crds() -> Result<Vec<CustomResourceDefinition>, SchemaError> {
+pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let network = (meta::MACHINE_NETWORK_LABEL, meta::MACHINE_NETWORK_CONTRACT);
     let hierarchy = (meta::MOVE_HIERARCHY_LABEL, "");
     Ok(vec![
@@ -63,8 +58,8 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, SchemaError> {
 }
 
 /// A definition as it is written to a file: whole numbers as whole numbers, where the typed form has floats.
-pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, SchemaError> {
-    let mut value = serde_json::to_value(crd).map_err(|source| SchemaError::Serialize {
+pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
+    let mut value = serde_json::to_value(crd).map_err(|source| CrdError::Serialize {
         name: crd.metadata.name.clone().unwrap_or_default(),
         source,
     })?;
@@ -72,14 +67,14 @@ pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, SchemaError> {
     Ok(value)
 }
 
-fn crd<K>(labels: &[(&str, &str)]) -> Result<CustomResourceDefinition, SchemaError>
+fn crd<K>(labels: &[(&str, &str)]) -> Result<CustomResourceDefinition, CrdError>
 where
     K: CustomResourceExt + JsonSchema,
 {
     let mut crd = K::crd();
     let mut schema = structural::schema_of::<K>();
     unsupported::explain(&crd.spec.names.kind, &mut schema)?;
-    let schema = serde_json::from_value(schema).map_err(|source| SchemaError::NotOpenApi {
+    let schema = serde_json::from_value(schema).map_err(|source| CrdError::NotOpenApi {
         name: K::crd_name().to_owned(),
         source,
     })?;

@@ -1,11 +1,11 @@
-//! Looks at the instance stores now and then, for what concerns whole clusters.
+//! Scans the instance stores periodically for orphaned instances and incomplete listings.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use capa_aws::Clouds;
 use capa_controllers::kubernetes::KubernetesClient;
-use capa_controllers::oversight::Oversight;
+use capa_controllers::orphans::OrphanScanner;
 use capa_runtime::Runtime;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -18,11 +18,11 @@ struct RegionLabel {
     region: String,
 }
 
-/// Instances without a machine, by region.
+/// The number of orphaned instances, by region.
 #[derive(Clone, Default)]
-pub(super) struct StrayCounts(Family<RegionLabel, Gauge>);
+pub(super) struct OrphanCounts(Family<RegionLabel, Gauge>);
 
-impl StrayCounts {
+impl OrphanCounts {
     /// Registers the metric.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let counts = Self::default();
@@ -35,26 +35,26 @@ impl StrayCounts {
     }
 }
 
-/// Looks once each interval, until `stop`.
-pub(super) async fn watch_over(
+/// Scans once each interval, until `stop`.
+pub(super) async fn scan_periodically(
     clouds: Clouds,
     kubernetes: KubernetesClient,
     runtime: Runtime,
-    counts: StrayCounts,
+    counts: OrphanCounts,
     interval: Duration,
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
-    let mut oversight = Oversight::default();
+    let mut scanner = OrphanScanner::default();
     let mut ticks = tokio::time::interval(interval);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let findings = oversight.look(&clouds.stores(), &kubernetes);
-        // A region whose last machine is gone is not listed any more: what was counted there is not known any more.
+        let findings = scanner.scan(&clouds.stores(), &kubernetes);
+        // A region without machines is not listed any more, so that its last count is out of date.
         counts.0.clear();
         for (region, count) in findings.without_machine {
             counts.0.get_or_create(&RegionLabel { region }).set(i64::from(count));
         }
-        for (cluster, notice) in findings.events {
-            runtime.events.publish(cluster.as_ref(), vec![notice]).await;
+        for (cluster, event) in findings.events {
+            runtime.events.publish(cluster.as_ref(), vec![event]).await;
         }
     }
     Ok(())

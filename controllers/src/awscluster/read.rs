@@ -1,38 +1,22 @@
-//! Reads what an unmanaged cluster's status is made from. Needs clients; decides nothing but what to read.
+//! All reads of an unmanaged AWSCluster: its identity, and what AWS knows of its network.
 
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, find};
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterContext;
-use super::load_balancer::{self, Seen, Wanted};
-use super::looks::Question;
-use super::resolve::{Found, Lookup};
-use crate::identity::{self, IdentityProblem, IdentityRequest};
+use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup};
+use super::load_balancer::{self, NamedLoadBalancer};
+use super::lookup_cache::LookupKey;
+use super::resolve;
+use crate::identity::{self, IdentityRequest};
 use crate::kubernetes_api::KubernetesError;
 
-/// What was read.
-#[derive(Clone)]
-pub(super) struct Facts {
-    /// Whether the identity can be used, as far as Kubernetes and STS say.
-    pub(super) identity: Result<(), IdentityFailure>,
-    /// What was looked up in AWS.
-    pub(super) lookup: Lookup,
-}
-
-/// Why the identity cannot be used.
-#[derive(Clone)]
-pub(super) enum IdentityFailure {
-    /// Its objects are missing or do not allow the namespace: nothing can be launched.
-    Objects(IdentityProblem),
-    /// AWS refuses the credentials, which may pass.
-    Credentials(CloudError),
-}
-
-pub(super) async fn facts(
+/// Reads the facts that the status is made from. An incomplete lookup is repeated with increasing intervals.
+pub(super) async fn read_facts(
     cluster: &AWSCluster,
     owner: &Cluster,
     context: &ClusterContext,
@@ -52,8 +36,8 @@ pub(super) async fn facts(
         Ok(identity) => identity,
         Err(problem) => {
             let lookup = match region {
-                Some(_) => kept(cluster).unwrap_or(Lookup::NotPossible),
-                None => Lookup::NotWanted,
+                Some(_) => recorded_lookup(cluster).unwrap_or(NetworkLookup::NoIdentity),
+                None => NetworkLookup::Disabled,
             };
             return Ok(Facts {
                 identity: Err(IdentityFailure::Objects(problem)),
@@ -64,36 +48,36 @@ pub(super) async fn facts(
     let Some(region) = region else {
         return Ok(Facts {
             identity: Ok(()),
-            lookup: Lookup::NotWanted,
+            lookup: NetworkLookup::Disabled,
         });
     };
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-    let question = Question {
+    let key = LookupKey {
         generation: cluster.metadata.generation,
         requested: annotation(&cluster.metadata, PREFLIGHT_REQUESTED_ANNOTATION).map(str::to_owned),
         identity: identity.key.clone(),
     };
     let now = context.kubernetes.now();
-    if let Some(facts) = context.looks.recall(uid, &question, now, &context.timing) {
+    if let Some(facts) = context.lookups.get(uid, &key, now, &context.timing) {
         return Ok(facts);
     }
     let cloud = context.clouds.cluster(&identity, region);
-    let facts = ask(cluster, cloud.as_ref()).await;
+    let facts = ask_aws(cluster, cloud.as_ref()).await;
     match (&facts.identity, &facts.lookup) {
-        (Ok(()), Lookup::Kept(..)) => context.looks.forget(uid),
-        // It was not asked: there is nothing to remember.
-        (_, lookup) if lookup.turn().is_some() => {}
-        _ => context.looks.remember(uid, question, now, &facts),
+        (Ok(()), NetworkLookup::Recorded(..)) => context.lookups.remove(uid),
+        // Our own rate limits deferred the call: there is no answer to store.
+        (_, lookup) if lookup.rate_limited_for().is_some() => {}
+        _ => context.lookups.insert(uid, key, now, &facts),
     }
     Ok(facts)
 }
 
-/// Asks AWS whose credentials these are, and what it knows of the declared network.
-async fn ask(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
+/// Asks AWS which account the credentials belong to, and about the declared network.
+async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
         Err(error) => {
-            let lookup = kept(cluster).unwrap_or_else(|| Lookup::Failed(error.clone()));
+            let lookup = recorded_lookup(cluster).unwrap_or_else(|| NetworkLookup::Failed(error.clone()));
             let identity = match error.class {
                 ErrorClass::Unauthorized => Err(IdentityFailure::Credentials(error)),
                 _ => Ok(()),
@@ -101,11 +85,11 @@ async fn ask(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
             return Facts { identity, lookup };
         }
     };
-    let lookup = match kept(cluster) {
+    let lookup = match recorded_lookup(cluster) {
         Some(lookup) => lookup,
         None => look_up(cloud, &cluster.spec, account_id)
             .await
-            .unwrap_or_else(Lookup::Failed),
+            .unwrap_or_else(NetworkLookup::Failed),
     };
     Facts {
         identity: Ok(()),
@@ -113,20 +97,28 @@ async fn ask(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
     }
 }
 
-/// A lookup that was complete is not repeated until the spec changes; the status tells, so a restart repeats nothing.
-fn kept(cluster: &AWSCluster) -> Option<Lookup> {
+/// The result of a complete lookup, which is not repeated until the spec changes. It is read from the status, so that a
+/// restart repeats no lookup.
+fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
     let status = cluster.status.as_ref()?;
     let condition = find(&status.conditions, ConditionType::NetworkReady)?;
     let current = condition.status == "True" && condition.observed_generation == cluster.metadata.generation;
     let network = status.network.clone().filter(|_| current)?;
-    Some(Lookup::Kept(Box::new(network), status.failure_domains.clone()))
+    Some(NetworkLookup::Recorded(
+        Box::new(network),
+        status.failure_domains.clone(),
+    ))
 }
 
-/// One describe each of subnets, VPC, route tables, security groups and load balancer; nothing that was not declared is asked for.
-async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: String) -> Result<Lookup, CloudError> {
-    let mut found = Found {
+/// One describe call each for subnets, VPC, route tables, security groups and load balancer, if the spec declares any.
+async fn look_up(
+    cloud: &dyn ClusterCloud,
+    spec: &AWSClusterSpec,
+    account_id: String,
+) -> Result<NetworkLookup, CloudError> {
+    let mut found = FoundNetwork {
         account_id,
-        ..Found::default()
+        ..FoundNetwork::default()
     };
     let subnet_ids: Vec<&str> = spec
         .subnets()
@@ -136,7 +128,7 @@ async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: St
     if !subnet_ids.is_empty() {
         found.subnets = cloud.subnets(&Query::filter("subnet-id", subnet_ids)).await?;
     }
-    let group_ids = super::resolve::security_group_ids(spec);
+    let group_ids = resolve::security_group_ids(spec);
     if !group_ids.is_empty() {
         found.security_groups = cloud.security_groups(&Query::filter("group-id", group_ids)).await?;
     }
@@ -150,17 +142,27 @@ async fn look_up(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: St
             found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
         }
     }
-    if let Some(wanted) = load_balancer::wanted(spec) {
-        // Only control planes need it: what else was found counts all the same.
-        found.load_balancer = Some(show(cloud, wanted).await.unwrap_or_else(Seen::Unreadable));
+    if let Some(named) = load_balancer::to_look_up(spec) {
+        // Only control plane machines need the load balancer: a failure here does not discard what else was found.
+        found.load_balancer = Some(
+            look_up_load_balancer(cloud, named)
+                .await
+                .unwrap_or_else(LoadBalancerLookup::Failed),
+        );
     }
-    Ok(Lookup::Found(Box::new(found)))
+    Ok(NetworkLookup::Found(Box::new(found)))
 }
 
-async fn show(cloud: &dyn ClusterCloud, wanted: Wanted<'_>) -> Result<Seen, CloudError> {
-    Ok(match wanted {
-        Wanted::Classic(name) if cloud.classic_load_balancer(name).await? => Seen::Classic,
-        Wanted::Classic(_) => Seen::Nothing,
-        Wanted::Version2(name) => cloud.load_balancer(name).await?.map_or(Seen::Nothing, Seen::Version2),
+async fn look_up_load_balancer(
+    cloud: &dyn ClusterCloud,
+    named: NamedLoadBalancer<'_>,
+) -> Result<LoadBalancerLookup, CloudError> {
+    Ok(match named {
+        NamedLoadBalancer::Classic(name) if cloud.classic_load_balancer(name).await? => LoadBalancerLookup::Classic,
+        NamedLoadBalancer::Classic(_) => LoadBalancerLookup::NotFound,
+        NamedLoadBalancer::NetworkOrApplication(name) => {
+            let found = cloud.load_balancer(name).await?;
+            found.map_or(LoadBalancerLookup::NotFound, LoadBalancerLookup::NetworkOrApplication)
+        }
     })
 }

@@ -1,13 +1,13 @@
-//! What is wrong with a declared network, collected so that no problem hides another.
+//! The problems of a declared network, collected so that the condition `NetworkReady` names all of them. Pure.
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
 /// Problems in the order found; the first gives the condition its reason.
 #[derive(Default)]
-pub(super) struct Problems(Vec<(Reason, String)>);
+pub(super) struct NetworkProblems(Vec<(Reason, String)>);
 
-impl Problems {
+impl NetworkProblems {
     pub(super) fn add(&mut self, reason: Reason, message: String) {
         self.0.push((reason, message));
     }
@@ -18,7 +18,7 @@ impl Problems {
 
     /// Whether the text can be published as an id of this kind; a problem with `path` where it cannot.
     pub(super) fn accepts_id(&mut self, path: &str, prefix: &str, text: &str) -> bool {
-        let accepted = is_id(prefix, text);
+        let accepted = is_aws_id(prefix, text);
         if !accepted {
             self.add(
                 Reason::InvalidSpec,
@@ -49,7 +49,7 @@ impl Problems {
 }
 
 /// Whether the schema of `status.network` takes the text: one wrong id there would have the whole status refused.
-fn is_id(prefix: &str, text: &str) -> bool {
+fn is_aws_id(prefix: &str, text: &str) -> bool {
     text.len() <= 64
         && text.strip_prefix(prefix).is_some_and(|digits| {
             digits.len() >= 8
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn an_id_is_its_prefix_and_lower_case_hexadecimal_digits() {
         for id in ["subnet-0000000a", "subnet-0123456789abcdef0"] {
-            assert!(is_id("subnet-", id), "{id}");
+            assert!(is_aws_id("subnet-", id), "{id}");
         }
         let too_long = format!("subnet-{}", "a".repeat(64));
         for text in [
@@ -78,7 +78,7 @@ mod tests {
             "vpc-0000000a",
             &too_long,
         ] {
-            assert!(!is_id("subnet-", text), "{text}");
+            assert!(!is_aws_id("subnet-", text), "{text}");
         }
     }
 }

@@ -5,6 +5,7 @@ mod defaults;
 mod options;
 mod spec;
 mod status;
+pub mod template;
 
 pub use bootstrap::{
     CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,

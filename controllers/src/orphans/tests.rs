@@ -75,9 +75,9 @@ fn counted(findings: &Findings) -> u32 {
 
 #[test]
 fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doubt() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let doubted = suspicious(&["one", "two", "three", "unknown"]);
-    let findings = oversight.look(&doubted, &kubernetes);
+    let findings = scanner.scan(&doubted, &kubernetes);
     let told_to: Vec<_> = told(&findings)
         .into_iter()
         .map(|(cluster, reason, _)| (cluster, reason))
@@ -85,38 +85,38 @@ fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doub
     assert_eq!(
         told_to,
         [
-            ("dev".to_owned(), "StoreSuspicious"),
-            ("prod".to_owned(), "StoreSuspicious")
+            ("dev".to_owned(), "InstanceListingIncomplete"),
+            ("prod".to_owned(), "InstanceListingIncomplete")
         ]
     );
     assert!(findings.events.iter().all(|(_, notice)| notice.warning));
-    assert_eq!(oversight.look(&doubted, &kubernetes).events.len(), 0);
-    assert_eq!(oversight.look(&store(vec![]), &kubernetes).events.len(), 0);
-    assert_eq!(oversight.look(&doubted, &kubernetes).events.len(), 2);
+    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(&store(vec![]), &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 2);
 }
 
 #[test]
 fn the_cluster_of_a_doubted_machine_is_that_of_its_owner_or_else_of_its_label() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
-    let findings = oversight.look(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
+    let findings = scanner.scan(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
     let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, ..)| cluster).collect();
     assert_eq!(told_to, ["dev", "prod"]);
 }
 
 #[test]
 fn an_instance_without_a_machine_is_counted_and_told_at_the_second_look() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
-    let first = oversight.look(&stray, &kubernetes);
+    let first = scanner.scan(&stray, &kubernetes);
     assert_eq!(
         (counted(&first), first.events.len()),
         (0, 0),
         "its machine may be about to come"
     );
-    let second = oversight.look(&stray, &kubernetes);
+    let second = scanner.scan(&stray, &kubernetes);
     assert_eq!(counted(&second), 1);
     let events = told(&second);
     assert_eq!(
@@ -128,20 +128,20 @@ fn an_instance_without_a_machine_is_counted_and_told_at_the_second_look() {
         "{}",
         events[0].2
     );
-    let third = oversight.look(&stray, &kubernetes);
+    let third = scanner.scan(&stray, &kubernetes);
     assert_eq!((counted(&third), third.events.len()), (1, 0), "told once");
-    let ended = oversight.look(&store(vec![]), &kubernetes);
+    let ended = scanner.scan(&store(vec![]), &kubernetes);
     assert_eq!(counted(&ended), 0);
 }
 
 #[test]
 fn one_more_instance_without_a_machine_is_told_with_the_others() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let one = store(vec![of("i-1", "team-a/gone")]);
     let two = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
-    oversight.look(&one, &kubernetes);
-    assert_eq!(oversight.look(&two, &kubernetes).events.len(), 1);
-    let findings = oversight.look(&two, &kubernetes);
+    scanner.scan(&one, &kubernetes);
+    assert_eq!(scanner.scan(&two, &kubernetes).events.len(), 1);
+    let findings = scanner.scan(&two, &kubernetes);
     assert_eq!(counted(&findings), 2);
     assert!(
         told(&findings)[0].2.starts_with("i-1, i-2 carry"),
@@ -152,17 +152,17 @@ fn one_more_instance_without_a_machine_is_told_with_the_others() {
 
 #[test]
 fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: dev}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
     let known = store(vec![of("i-1", "team-a/orphan")]);
-    oversight.look(&known, &kubernetes);
-    assert_eq!(counted(&oversight.look(&known, &kubernetes)), 0);
+    scanner.scan(&known, &kubernetes);
+    assert_eq!(counted(&scanner.scan(&known, &kubernetes)), 0);
 }
 
 #[test]
 fn instances_of_clusters_that_are_not_here_are_none_of_our_business() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let mut shared = instance("i-3", InstanceState::Running, "dev", "team-a/gone");
     shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
     let elsewhere = store(vec![
@@ -174,19 +174,19 @@ fn instances_of_clusters_that_are_not_here_are_none_of_our_business() {
             ..instance("i-4", InstanceState::Running, "dev", "")
         },
     ]);
-    oversight.look(&elsewhere, &kubernetes);
-    assert_eq!(counted(&oversight.look(&elsewhere, &kubernetes)), 0);
+    scanner.scan(&elsewhere, &kubernetes);
+    assert_eq!(counted(&scanner.scan(&elsewhere, &kubernetes)), 0);
 }
 
 #[test]
 fn an_instance_that_two_identities_show_is_counted_once_and_many_are_not_all_named() {
-    let (mut oversight, kubernetes) = (Oversight::default(), kubernetes());
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let many: Vec<_> = (0..25)
         .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
         .collect();
     let twice: Vec<_> = [store(many.clone()), store(many)].concat();
-    oversight.look(&twice, &kubernetes);
-    let findings = oversight.look(&twice, &kubernetes);
+    scanner.scan(&twice, &kubernetes);
+    let findings = scanner.scan(&twice, &kubernetes);
     assert_eq!(counted(&findings), 25);
     let events = told(&findings);
     assert_eq!(events.len(), 1);

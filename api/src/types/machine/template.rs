@@ -8,8 +8,8 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::AWSMachineSpec;
 use crate::common::TemplateMetadata;
-use crate::machine::AWSMachineSpec;
 use crate::{conditions, lenient};
 
 /// Desired state of an AWSMachineTemplate.
