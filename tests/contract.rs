@@ -61,7 +61,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_requirement_of_the_contract_is_shown_by_a_test_or_open_for_a_reason() {
+fn every_contract_requirement_has_a_test_or_a_reason() {
     for (index, state) in rows(&read("docs/contract.md")).iter().enumerate() {
         let number = index + 1;
         if let Some(done) = state.strip_prefix("done: ") {

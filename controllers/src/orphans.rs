@@ -1,5 +1,6 @@
-//! Finds orphaned instances, those with the tags of a Cluster but without a Machine, and listings of instances that lost
-//! too many at once. Both are reported by an event on the Cluster, which exists whatever the kind of its infrastructure.
+//! Finds orphaned instances, those with the tags of a Cluster but without a Machine, and listings of instances that
+//! lost too many at once. Both are reported by an event on the Cluster, which exists whatever the kind of its
+//! infrastructure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ type ClusterKey = (String, String);
 pub struct OrphanScanner {
     /// Clusters on which an incomplete listing was reported, with the region of the listing.
     incomplete: BTreeSet<(String, ClusterKey)>,
-    /// Instances without a Machine at the last scan. Only the second scan counts one: the Machine of an instance that is being
-    /// moved or restored may appear a moment later.
+    /// Instances without a Machine at the last scan. Only the second scan counts one: the Machine of an instance that
+    /// is being moved or restored may appear a moment later.
     orphans: BTreeSet<String>,
     /// Orphaned instances that were reported.
     reported: BTreeSet<String>,
@@ -107,8 +108,8 @@ impl OrphanScanner {
     }
 }
 
-/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of other
-/// management clusters in the same account.
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of
+/// other management clusters in the same account.
 fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     let (namespace, name) = instance.tags.get(meta::MACHINE_NAME_TAG)?.split_once('/')?;
     let prefix = meta::cluster_tag("");
@@ -139,7 +140,8 @@ fn incomplete_listing(region: &str) -> EventDraft {
     EventDraft::warning(
         "InstanceListingIncomplete",
         format!(
-            "a listing of instances in {region} lost too many instances at once: no instance counts as gone until two more \
+            "a listing of instances in {region} lost too many instances at once: no instance counts as gone until two \
+             more \
              listings agree; check whether the identity and the endpoint still lead to the account of the instances"
         ),
     )
@@ -151,7 +153,8 @@ fn orphaned(ids: &BTreeSet<&str>) -> EventDraft {
     EventDraft::warning(
         "InstancesWithoutMachine",
         format!(
-            "instances {}{more} have the tags of this cluster but no Machine: this provider does not touch them; terminate \
+            "instances {}{more} have the tags of this cluster but no Machine: this provider does not touch them; \
+             terminate \
              those that are not needed",
             named.join(", ")
         ),

@@ -5,8 +5,8 @@ use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
 /// The differences, as a message for `NetworkUpToDate`; `None` where there are none. A machine keeps its network: a
-/// difference is reported and not acted on. Fields without a source are no difference, because a source may be deleted once
-/// its machines run. Of the machine's `additional` security groups those without filters are compared.
+/// difference is reported and not acted on. Fields without a source are no difference, because a source may be deleted
+/// once its machines run. Of the machine's `additional` security groups those without filters are compared.
 pub fn drift(
     network: &MachineNetwork,
     additional: &[ResourceReference],
@@ -133,7 +133,8 @@ mod tests {
     fn what_is_still_the_same_or_no_more_supplied_is_no_difference() {
         for yaml in [
             "{}",
-            "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: [sg-0000000a]}}",
+            "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: \
+             [sg-0000000a]}}",
             "{securityGroups: {controlPlane: [sg-0000000c]}}",
         ] {
             assert_eq!(told(yaml, "[]", &in_use()), None, "{yaml}");
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_security_groups_of_the_machine_itself_are_told_by_their_ids() {
+    fn changed_additional_security_groups_are_told_by_id() {
         let launched_with = MachineNetworkInUse {
             security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
             ..in_use()

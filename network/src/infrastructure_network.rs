@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn capas_fields_of_a_cluster_that_another_controller_manages_are_a_network() {
+    fn capa_fields_of_externally_managed_clusters_are_a_network() {
         let read = infrastructure_network(GROUP, "AWSCluster", &managed_by(true)).unwrap();
         let network: MachineNetwork = serde_json::from_value(read).unwrap();
         assert_eq!(network.region.as_deref(), Some("eu-west-1"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn capas_fields_mean_nothing_on_clusters_of_ours_and_on_other_kinds() {
+    fn capa_fields_are_ignored_on_our_clusters_and_other_kinds() {
         assert_eq!(infrastructure_network(GROUP, "AWSCluster", &managed_by(false)), None);
         assert_eq!(
             infrastructure_network("example.org", "AWSCluster", &managed_by(true)),

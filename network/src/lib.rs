@@ -1,7 +1,8 @@
 //! From network sources to one network, and from a network to the placement of a machine. Pure.
 //!
-//! An AWSMachine never names the kind of its infrastructure object. [`merge()`] takes every field from the first [`Source`]
-//! that has it, and [`place`] chooses subnet and security groups. Normative text: `docs/network-contract.md`.
+//! An AWSMachine never names the kind of its infrastructure object. [`merge()`] takes every field from the first
+//! [`Source`] that has it, and [`place`] chooses subnet and security groups. Normative text:
+//! `docs/network-contract.md`.
 
 mod drift;
 mod infrastructure_network;

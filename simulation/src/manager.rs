@@ -151,7 +151,7 @@ impl Manager {
     }
 
     fn overtaken<K: Watched>(&self, object: &K, attempted: &str) -> KubernetesError {
-        self.writes.overtaken(object);
+        self.writes.conflicted(object);
         let source = WriteConflict(ObjectName::of(object));
         KubernetesError {
             attempted: attempted.to_owned(),

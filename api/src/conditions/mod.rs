@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_drops_what_is_no_longer_said_and_repeats_the_rest_unchanged() {
+    fn merge_drops_types_without_update_and_keeps_unchanged_ones() {
         let mut previous = Vec::new();
         set(
             &mut previous,

@@ -124,7 +124,9 @@ mod tests {
             "spec": {
                 "paused": "yes",
                 "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}},
-                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": "dev"},
+                "infrastructureRef": {
+                    "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": "dev",
+                },
                 "controlPlaneEndpoint": {"host": "api.example.org", "port": 6443},
             },
             "status": {"initialization": {"infrastructureProvisioned": true}, "phase": 7},

@@ -126,11 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_documented_enum_keeps_the_description_of_the_field() {
+    fn an_optional_enum_keeps_the_description_of_its_field() {
         let schema = json!({
             "description": "of the\nfield",
             "anyOf": [
-                {"description": "of the type", "oneOf": [{"const": "A", "type": "string"}, {"enum": ["B"], "type": "string"}]},
+                {
+                    "description": "of the type",
+                    "oneOf": [{"const": "A", "type": "string"}, {"enum": ["B"], "type": "string"}],
+                },
                 {"type": "null"},
             ],
         });

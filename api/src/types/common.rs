@@ -62,8 +62,8 @@ pub struct Filter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceReference {
-    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. Beside `filters` it is one more:
-    /// the object must match both.
+    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. Beside `filters` it is one
+    /// more: the object must match both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Filters that the object must match, all of them. At most 20.
@@ -138,7 +138,8 @@ pub struct Volume {
     /// type that the image names.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub volume_type: Option<String>,
-    /// Provisioned operations per second. Required for `io1` and `io2`, optional for `gp3`, refused by EC2 for the others.
+    /// Provisioned operations per second. Required for `io1` and `io2`, optional for `gp3`, refused by EC2 for the
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<i64>,
     /// Provisioned throughput in MiB/s, 125 to 2000; for `gp3` only.
@@ -174,9 +175,9 @@ impl Volume {
     { "rule": "!has(self.port) || has(self.targetGroupARN)", "message": "port needs targetGroupARN" },
 ]))]
 pub struct ControlPlaneTarget {
-    /// ARN of the target group (target type `instance` or `ip`) of a Network or Application Load Balancer, in the region
-    /// and account of the machine. The load balancer and its listeners are the user's; only targets are registered and
-    /// deregistered.
+    /// ARN of the target group (target type `instance` or `ip`) of a Network or Application Load Balancer, in the
+    /// region and account of the machine. The load balancer and its listeners are the user's; only targets are
+    /// registered and deregistered.
     #[serde(default, rename = "targetGroupARN", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub target_group_arn: Option<String>,

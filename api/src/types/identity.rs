@@ -67,7 +67,8 @@ pub fn namespace_allowed(
     shortname = "awsci",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "Lets namespaces use the manager's own AWS credentials. There is one, named `default`; an AWSCluster or AWSMachine that names no identity uses it."
+    doc = "Lets namespaces use the manager's own AWS credentials. There is one, named `default`; an AWSCluster or \
+           AWSMachine that names no identity uses it."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterControllerIdentitySpec {
@@ -88,7 +89,8 @@ pub struct AWSClusterControllerIdentitySpec {
     shortname = "awsri",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "An IAM role that clusters and machines of the allowed namespaces work as. The manager assumes it through STS with the credentials of another identity."
+    doc = "An IAM role that clusters and machines of the allowed namespaces work as. The manager assumes it through \
+           STS with the credentials of another identity."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterRoleIdentitySpec {
@@ -148,7 +150,8 @@ impl AWSClusterRoleIdentitySpec {
     shortname = "awssi",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "A long-lived AWS access key that clusters and machines of the allowed namespaces work with. Prefer a role where you can."
+    doc = "A long-lived AWS access key that clusters and machines of the allowed namespaces work with. Prefer a role \
+           where you can."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterStaticIdentitySpec {
@@ -158,8 +161,8 @@ pub struct AWSClusterStaticIdentitySpec {
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
     /// Name of a Secret in the manager's namespace with the keys `AccessKeyID`, `SecretAccessKey` and, for temporary
-    /// credentials, `SessionToken`. A changed Secret takes effect at the next reconcile. The identity becomes an owner of
-    /// it: `clusterctl move` takes both along, and it is deleted with its last identity. Immutable.
+    /// credentials, `SessionToken`. A changed Secret takes effect at the next reconcile. The identity becomes an owner
+    /// of it: `clusterctl move` takes both along, and it is deleted with its last identity. Immutable.
     pub secret_ref: String,
 }
 
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_empty_allowed_namespaces_stay_apart_through_a_round_trip() {
+    fn absent_and_empty_allowed_namespaces_stay_distinct() {
         for spec in [
             json!({}),
             json!({"allowedNamespaces": {}}),
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_without_source_is_assumed_by_the_manager_for_fifteen_minutes() {
+    fn a_role_without_source_is_assumed_by_the_controller_identity() {
         let role = AWSClusterRoleIdentitySpec::default();
         assert_eq!(role.effective_source(), IdentityReference::controller_default());
         assert_eq!(role.effective_duration_seconds(), 900);

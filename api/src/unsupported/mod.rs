@@ -1,5 +1,5 @@
-//! Spec fields that have no effect yet: one table, from which the admission policy, `kubectl explain`, the README and the
-//! conditions of stored objects are made.
+//! Spec fields that have no effect yet: one table, from which the admission policy, `kubectl explain`, the README and
+//! the conditions of stored objects are made.
 //!
 //! A field leaves the table in the change that gives it its effect.
 

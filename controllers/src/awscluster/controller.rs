@@ -49,8 +49,8 @@ pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Hash of the fields of an AWSCluster whose change triggers reconciles of its machines. Conditions are left out: they may
-/// change often without any effect on machines.
+/// Hash of the fields of an AWSCluster whose change triggers reconciles of its machines. Conditions are left out: they
+/// may change often without any effect on machines.
 pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
     let status = cluster.status.as_ref();
     let mut hasher = DefaultHasher::new();

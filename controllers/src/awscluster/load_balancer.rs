@@ -125,7 +125,8 @@ fn targets_of_load_balancer(
         Some(LoadBalancerLookup::NetworkOrApplication(shown)) => {
             if !is_of_type(shown, balancer.load_balancer_type) {
                 let message = format!(
-                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or type",
+                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or \
+                     type",
                     shown.kind
                 );
                 problems.add(Reason::Conflict, message);
@@ -230,7 +231,8 @@ mod tests {
                 alb,
                 Some(&one),
                 &["pending: load balancer api"],
-                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType does not",
+                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType \
+                 does not",
             ),
             (
                 nlb,
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_the_block_means_nothing_and_given_targets_count_more_than_a_name() {
+    fn load_balancers_without_name_or_beside_targets_are_ignored() {
         for spec in [
             "controlPlaneLoadBalancer: {loadBalancerType: classic}",
             "controlPlaneLoadBalancer: {loadBalancerType: nlb, name: ''}",

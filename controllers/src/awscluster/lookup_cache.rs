@@ -36,8 +36,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it is too early to look up again: the wait is as long as lookups have been failing so far, which doubles it
-    /// each time. A tenth less, because the requeue is timed by conditions, whose times are whole seconds.
+    /// Whether it is too early to look up again: the wait is as long as lookups have been failing so far, which doubles
+    /// it each time. A tenth less, because the requeue is timed by conditions, whose times are whole seconds.
     fn is_fresh(&self, now: Timestamp, timing: &Timing) -> bool {
         let failing_for = self.looked_up_at.duration_since(self.failing_since).unsigned_abs();
         let wait = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);

@@ -1,7 +1,7 @@
 //! AWSCluster: marks infrastructure that the user brings as provisioned, and publishes its network.
 //!
-//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is checked
-//! by the compiler.
+//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is
+//! checked by the compiler.
 
 mod controller;
 mod facts;

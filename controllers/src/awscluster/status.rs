@@ -108,8 +108,8 @@ pub(super) fn unmanaged(
     (status, next)
 }
 
-/// The network that was published last. Its targets are left out when the spec has changed since: they belong to the load
-/// balancer that the spec named then.
+/// The network that was published last. Its targets are left out when the spec has changed since: they belong to the
+/// load balancer that the spec named then.
 fn last_network(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
     let mut network = before.network.clone()?;
     let condition = find(&before.conditions, ConditionType::NetworkReady);
@@ -130,8 +130,8 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
     }
 }
 
-/// Whether the AWSCluster may become provisioned. Without usable identity objects it may not. A failing lookup delays it by
-/// `resolve_grace` at most: the network may be right, and if it is not, the conditions of machines show it.
+/// Whether the AWSCluster may become provisioned. Without usable identity objects it may not. A failing lookup delays
+/// it by `resolve_grace` at most: the network may be right, and if it is not, the conditions of machines show it.
 fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
         (Err(IdentityFailure::Objects(_)), _) => false,
@@ -142,8 +142,8 @@ fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &
     }
 }
 
-/// `Ready` is False only while nothing can be launched, because MachineHealthCheck stops for all machines of the cluster
-/// while `Ready` is False.
+/// `Ready` is False only while nothing can be launched, because MachineHealthCheck stops for all machines of the
+/// cluster while `Ready` is False.
 fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
     let cause = match &facts.identity {
         Err(IdentityFailure::Objects(_)) => Some(identity),
@@ -208,7 +208,8 @@ fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
         .map(|role| format!("network.securityGroupOverrides.{}", role.as_str()))
 }
 
-/// For how long the condition has not been True, which its transition time keeps across restarts; `None` when it is True.
+/// For how long the condition has not been True, which its transition time keeps across restarts; `None` when it is
+/// True.
 fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) -> Option<Duration> {
     if update.status == ConditionStatus::True {
         return None;
@@ -220,8 +221,8 @@ fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timesta
     Some(age.unwrap_or_default())
 }
 
-/// The wait is as long as the failure has lasted so far, which doubles it each time. It ends with `resolve_grace` while a
-/// failing lookup delays provisioned.
+/// The wait is as long as the failure has lasted so far, which doubles it each time. It ends with `resolve_grace` while
+/// a failing lookup delays provisioned.
 fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Timing) -> Duration {
     let doubling = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
     let remaining_grace = delayed_for.map(|delayed_for| timing.resolve_grace.saturating_sub(delayed_for));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_profile_is_the_machines_own_or_the_networks_for_its_role() {
+    fn the_instance_profile_is_the_machines_or_the_networks() {
         let network = "{instanceProfiles: {controlPlane: masters, worker: workers}}";
         let profile = |spec, role| request(spec, network, role).iam_instance_profile;
         assert_eq!(
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_the_machine_win_over_the_clusters_and_both_over_the_name() {
+    fn machine_tags_win_over_cluster_tags_and_both_over_name() {
         let network = "{additionalTags: {team: a, stage: prod, Name: cluster}}";
         let tags = request("additionalTags: {team: b}", network, MachineRole::ControlPlane).tags;
         let expected = [

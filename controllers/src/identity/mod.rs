@@ -73,8 +73,8 @@ pub async fn resolve(
             source = assume(&role, request, source);
         }
     }
-    // Credentials of two clusters differ only where STS sessions are named after the cluster; otherwise the clusters share
-    // one session.
+    // Credentials of two clusters differ only where STS sessions are named after the cluster; otherwise the clusters
+    // share one session.
     if names_cluster {
         push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
     }
@@ -92,7 +92,8 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
             return Err(IdentityProblem::new(
                 Reason::NotFound,
                 format!(
-                    "the chain of sourceIdentityRef that starts at {}/{} is longer than {MAX_HOPS} or has a cycle: shorten it",
+                    "the chain of sourceIdentityRef that starts at {}/{} is longer than {MAX_HOPS} or has a cycle: \
+                     shorten it",
                     request.reference.kind, request.reference.name
                 ),
             ));

@@ -46,7 +46,7 @@ fn static_key(kubernetes: &FakeKubernetes) {
 }
 
 #[tokio::test]
-async fn a_chain_of_roles_ends_at_its_source_and_is_assumed_outermost_last() {
+async fn a_chain_of_roles_is_assumed_from_its_source_outwards() {
     let kubernetes = kubernetes();
     static_key(&kubernetes);
     let policy = "externalID: shared, durationSeconds: 3600, sessionName: ci, policyARNs: ['arn:p'], \
@@ -122,7 +122,7 @@ async fn a_chain_is_at_most_five_identities_long() {
 }
 
 #[tokio::test]
-async fn any_change_in_the_chain_or_its_secret_is_another_key_and_nothing_else_is() {
+async fn only_changes_of_chain_or_secret_change_the_identity_key() {
     let kubernetes = kubernetes();
     static_key(&kubernetes);
     role(

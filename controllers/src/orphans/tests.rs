@@ -8,7 +8,8 @@ fn kubernetes() -> FakeKubernetes {
     let kubernetes = FakeKubernetes::new(&Journal::default());
     for name in ["dev", "prod"] {
         kubernetes.put_cluster(read(&format!(
-            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: {name}, namespace: team-a}}, spec: {{}}}}"
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: {name}, namespace: team-a}}, \
+             spec: {{}}}}"
         )));
     }
     for (name, cluster) in [("one", "dev"), ("two", "dev"), ("three", "prod")] {
@@ -62,9 +63,9 @@ fn suspicious(machines: &[&str]) -> Vec<(String, View)> {
 fn told(findings: &Findings) -> Vec<(String, &str, &str)> {
     let events = findings.events.iter();
     events
-        .map(|(cluster, notice)| {
+        .map(|(cluster, event)| {
             let name = cluster.metadata.name.clone().unwrap_or_default();
-            (name, notice.reason.as_str(), notice.message.as_str())
+            (name, event.reason.as_str(), event.message.as_str())
         })
         .collect()
 }
@@ -74,7 +75,7 @@ fn counted(findings: &Findings) -> u32 {
 }
 
 #[test]
-fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doubt() {
+fn an_incomplete_listing_is_reported_once_on_each_cluster() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let doubted = suspicious(&["one", "two", "three", "unknown"]);
     let findings = scanner.scan(&doubted, &kubernetes);
@@ -89,14 +90,14 @@ fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doub
             ("prod".to_owned(), "InstanceListingIncomplete")
         ]
     );
-    assert!(findings.events.iter().all(|(_, notice)| notice.warning));
+    assert!(findings.events.iter().all(|(_, event)| event.warning));
     assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 0);
     assert_eq!(scanner.scan(&store(vec![]), &kubernetes).events.len(), 0);
     assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 2);
 }
 
 #[test]
-fn the_cluster_of_a_doubted_machine_is_that_of_its_owner_or_else_of_its_label() {
+fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
@@ -107,7 +108,7 @@ fn the_cluster_of_a_doubted_machine_is_that_of_its_owner_or_else_of_its_label() 
 }
 
 #[test]
-fn an_instance_without_a_machine_is_counted_and_told_at_the_second_look() {
+fn an_orphan_is_counted_and_reported_at_the_second_scan() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
     let first = scanner.scan(&stray, &kubernetes);
@@ -135,7 +136,7 @@ fn an_instance_without_a_machine_is_counted_and_told_at_the_second_look() {
 }
 
 #[test]
-fn one_more_instance_without_a_machine_is_told_with_the_others() {
+fn one_more_orphan_is_reported_with_the_others() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let one = store(vec![of("i-1", "team-a/gone")]);
     let two = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
@@ -144,7 +145,7 @@ fn one_more_instance_without_a_machine_is_told_with_the_others() {
     let findings = scanner.scan(&two, &kubernetes);
     assert_eq!(counted(&findings), 2);
     assert!(
-        told(&findings)[0].2.starts_with("i-1, i-2 carry"),
+        told(&findings)[0].2.starts_with("instances i-1, i-2 have the tags"),
         "{:?}",
         told(&findings)
     );
@@ -161,7 +162,7 @@ fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
 }
 
 #[test]
-fn instances_of_clusters_that_are_not_here_are_none_of_our_business() {
+fn instances_of_unknown_clusters_are_no_orphans() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let mut shared = instance("i-3", InstanceState::Running, "dev", "team-a/gone");
     shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
@@ -179,7 +180,7 @@ fn instances_of_clusters_that_are_not_here_are_none_of_our_business() {
 }
 
 #[test]
-fn an_instance_that_two_identities_show_is_counted_once_and_many_are_not_all_named() {
+fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let many: Vec<_> = (0..25)
         .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
@@ -190,5 +191,5 @@ fn an_instance_that_two_identities_show_is_counted_once_and_many_are_not_all_nam
     assert_eq!(counted(&findings), 25);
     let events = told(&findings);
     assert_eq!(events.len(), 1);
-    assert!(events[0].2.contains("i-09 and others carry"), "{}", events[0].2);
+    assert!(events[0].2.contains("i-09 and others have the tags"), "{}", events[0].2);
 }

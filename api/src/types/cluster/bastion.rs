@@ -10,7 +10,8 @@ const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!(has(self.disableIngressRules) && self.disableIngressRules && has(self.allowedCIDRBlocks) && size(self.allowedCIDRBlocks) > 0)",
+    "rule": "!(has(self.disableIngressRules) && self.disableIngressRules && has(self.allowedCIDRBlocks) && \
+             size(self.allowedCIDRBlocks) > 0)",
     "message": "allowedCIDRBlocks has no effect with disableIngressRules: set one of them",
 }, {
     "rule": "!has(self.allowedCIDRBlocks) || self.allowedCIDRBlocks.all(range, isCIDR(range))",

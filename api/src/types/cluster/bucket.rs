@@ -10,11 +10,14 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("x-kubernetes-validations" = [
     { "rule": "!isIP(self.name)", "message": "name must not have the form of an IP address" },
     {
-        "rule": "has(self.presignedURLDuration) || (has(self.controlPlaneIAMInstanceProfile) && self.controlPlaneIAMInstanceProfile != '')",
-        "message": "controlPlaneIAMInstanceProfile is needed without presignedURLDuration: who else may read the bucket",
+        "rule": "has(self.presignedURLDuration) || (has(self.controlPlaneIAMInstanceProfile) && \
+                 self.controlPlaneIAMInstanceProfile != '')",
+        "message": "controlPlaneIAMInstanceProfile is needed without presignedURLDuration: who else may read the \
+                    bucket",
     },
     {
-        "rule": "has(self.presignedURLDuration) || (has(self.nodesIAMInstanceProfiles) && size(self.nodesIAMInstanceProfiles) > 0 && self.nodesIAMInstanceProfiles.all(profile, profile != ''))",
+        "rule": "has(self.presignedURLDuration) || (has(self.nodesIAMInstanceProfiles) && \
+                 size(self.nodesIAMInstanceProfiles) > 0 && self.nodesIAMInstanceProfiles.all(profile, profile != ''))",
         "message": "nodesIAMInstanceProfiles is needed without presignedURLDuration, and no name in it is empty",
     },
 ]))]

@@ -96,8 +96,8 @@ pub enum DnsResolutionCheck {
 }
 
 /// A load balancer in front of the Kubernetes API. In unmanaged mode only `name` and `loadBalancerType` count: control
-/// plane instances are registered in the target groups behind the API's port of the load balancer of that name, or in the
-/// classic one. Without a name the block means nothing there; targets in `controlPlaneTargets` count more.
+/// plane instances are registered in the target groups behind the API's port of the load balancer of that name, or in
+/// the classic one. Without a name the block means nothing there; targets in `controlPlaneTargets` count more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {
@@ -109,7 +109,8 @@ pub struct LoadBalancerSpec {
 
     /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. The name of
     /// an existing one without the cluster's ownership tag makes that one be used as it is. Default:
-    /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`, hashed where that is too long. Immutable.
+    /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`, hashed where that is too long.
+    /// Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
@@ -117,8 +118,8 @@ pub struct LoadBalancerSpec {
     )]
     pub name: Option<String>,
 
-    /// `internet-facing`: public addresses, in public subnets. `internal`: reachable from the VPC and networks connected
-    /// to it, in private subnets. Default: `internet-facing`. Immutable.
+    /// `internet-facing`: public addresses, in public subnets. `internal`: reachable from the VPC and networks
+    /// connected to it, in private subnets. Default: `internet-facing`. Immutable.
     #[serde(default)]
     pub scheme: LoadBalancerScheme,
 
@@ -134,9 +135,9 @@ pub struct LoadBalancerSpec {
     #[schemars(length(max = 16))]
     pub subnets: Vec<String>,
 
-    /// How API servers are checked: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` ask `/readyz`, `SSL` makes
-    /// a TLS handshake (`classic` only). With a plain connection an API server that answers nothing counts as healthy.
-    /// Default: `TCP` (`effective_health_check_protocol`). Can be changed later for `classic` only.
+    /// How API servers are checked: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` ask `/readyz`, `SSL`
+    /// makes a TLS handshake (`classic` only). With a plain connection an API server that answers nothing counts as
+    /// healthy. Default: `TCP` (`effective_health_check_protocol`). Can be changed later for `classic` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
@@ -159,8 +160,8 @@ pub struct LoadBalancerSpec {
     pub additional_listeners: Vec<Listener>,
 
     /// Who reaches the load balancer. The rules replace the one that admits every address to the API port: give the
-    /// ranges of your users, of the management cluster and, for an internet-facing load balancer, `natGatewaysIPsSource`
-    /// for the nodes.
+    /// ranges of your users, of the management cluster and, for an internet-facing load balancer,
+    /// `natGatewaysIPsSource` for the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub ingress_rules: Vec<IngressRule>,
@@ -180,8 +181,8 @@ pub struct LoadBalancerSpec {
     #[serde(rename = "targetGroupIPType", default, skip_serializing_if = "Option::is_none")]
     pub target_group_ip_type: Option<TargetGroupIpType>,
 
-    /// `Enabled`: the cluster waits until the manager can resolve the load balancer's DNS name. `None`: it does not, for
-    /// managers without a resolver that knows AWS's names. Default: `Enabled` (`effective_dns_resolution_check`).
+    /// `Enabled`: the cluster waits until the manager can resolve the load balancer's DNS name. `None`: it does not,
+    /// for managers without a resolver that knows AWS's names. Default: `Enabled` (`effective_dns_resolution_check`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_resolution_check: Option<DnsResolutionCheck>,
 }
@@ -326,8 +327,8 @@ pub struct ListenerHealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ListenerHealthCheckProtocol>,
 
-    /// Port to check, as a string, e.g. `"10256"`, or `traffic-port` for the port of the target. Default: the listener's
-    /// port (`effective_health_check_port`).
+    /// Port to check, as a string, e.g. `"10256"`, or `traffic-port` for the port of the target. Default: the
+    /// listener's port (`effective_health_check_port`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_checked_by_tcp_on_its_own_port_unless_told_otherwise() {
+    fn a_listener_is_checked_by_tcp_on_its_port_by_default() {
         let cases = [
             ("{port: 8132}", ListenerHealthCheckProtocol::Tcp, "8132"),
             (

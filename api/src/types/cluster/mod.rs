@@ -39,12 +39,20 @@ use subnet::SubnetSpec;
     namespaced,
     status = "AWSClusterStatus",
     derive = "PartialEq",
-    doc = "The AWS infrastructure of one Cluster: an existing one that you bring (spec.unmanaged), or one that is made for it. Only `unmanaged: true` is reconciled yet.",
-    printcolumn = r#"{"name": "Cluster", "type": "string", "jsonPath": ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name", "description": "Cluster to which this AWSCluster belongs"}"#,
-    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status", "description": "Whether machines can be launched in the infrastructure"}"#,
-    printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".status.network.vpc.id", "description": "VPC that machines are launched in"}"#,
-    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".spec.controlPlaneEndpoint.host", "description": "Address of the Kubernetes API"}"#,
-    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since creation"}"#
+    doc = "The AWS infrastructure of one Cluster: an existing one that you bring (spec.unmanaged), or one that is \
+           made for it. Only `unmanaged: true` is reconciled yet.",
+    printcolumn = r#"{"name": "Cluster", "type": "string",
+        "jsonPath": ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
+        "description": "Cluster to which this AWSCluster belongs"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
+        "description": "Whether machines can be launched in the infrastructure"}"#,
+    printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".status.network.vpc.id",
+        "description": "VPC that machines are launched in"}"#,
+    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".spec.controlPlaneEndpoint.host",
+        "description": "Address of the Kubernetes API"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since creation"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -65,21 +73,21 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 
-    /// The infrastructure exists and is yours: nothing in AWS is created, changed, tagged or deleted for this cluster, and
-    /// deleting it leaves AWS as it is. Machines are still launched and terminated. Default: false. May be turned on
-    /// later, which lets go of everything and deletes nothing; it cannot be turned off.
+    /// The infrastructure exists and is yours: nothing in AWS is created, changed, tagged or deleted for this cluster,
+    /// and deleting it leaves AWS as it is. Machines are still launched and terminated. Default: false. May be turned
+    /// on later, which lets go of everything and deletes nothing; it cannot be turned off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmanaged: bool,
 
     /// Identity whose AWS credentials are used for this cluster and for its machines that name none. Its
-    /// `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`, the manager's own
-    /// credentials (`effective_identity_ref`). May be changed, but not removed once set.
+    /// `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`, the manager's
+    /// own credentials (`effective_identity_ref`). May be changed, but not removed once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
 
     /// Address of the Kubernetes API. In managed mode it is filled in from the load balancer, except with
-    /// `loadBalancerType: disabled`. In unmanaged mode you, or the control plane provider, set it here or in the Cluster;
-    /// it is never derived. Immutable once set.
+    /// `loadBalancerType: disabled`. In unmanaged mode you, or the control plane provider, set it here or in the
+    /// Cluster; it is never derived. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
 
@@ -98,8 +106,8 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightSpec>,
 
-    /// Load balancer of the Kubernetes API. In managed mode it is made; absent: an internet-facing one of type `classic`
-    /// (`effective_control_plane_load_balancer`). In unmanaged mode one of yours is looked up by its name.
+    /// Load balancer of the Kubernetes API. In managed mode it is made; absent: an internet-facing one of type
+    /// `classic` (`effective_control_plane_load_balancer`). In unmanaged mode one of yours is looked up by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
@@ -110,8 +118,8 @@ pub struct AWSClusterSpec {
     pub secondary_control_plane_load_balancer: Option<LoadBalancerSpec>,
 
     /// Tags for everything that is created for the cluster, machines included, e.g. `{cost-centre: "42"}`; at most 50.
-    /// Those of a machine's own spec win. Resources that you bring are not tagged. Keys that begin with `aws:`, and those
-    /// by which clusters and machines are recognised, are refused.
+    /// Those of a machine's own spec win. Resources that you bring are not tagged. Keys that begin with `aws:`, and
+    /// those by which clusters and machines are recognised, are refused.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,

@@ -34,16 +34,16 @@ pub struct NetworkSpec {
     pub subnets: Vec<SubnetSpec>,
 
     /// Security group rules that the pod network needs in a managed cluster. Absent: those for Calico
-    /// (`effective_cni_ingress_rules`); `{}` opens nothing. No effect in unmanaged mode, where `preflight.cni` says which
-    /// rules are checked.
+    /// (`effective_cni_ingress_rules`); `{}` opens nothing. No effect in unmanaged mode, where `preflight.cni` says
+    /// which rules are checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<CniSpec>,
 
     /// Security groups that you bring, by role: keys `node`, `lb`, `controlplane`, `apiserver-lb` and `bastion`, values
     /// ids, e.g. `{node: sg-0a1b2c3d}`. They are used as they are: no rule or tag is written. In unmanaged mode every
     /// machine gets `node` and `lb`, control planes `controlplane` as well; `bastion` and `apiserver-lb` are ignored,
-    /// and `Ready` names them. A key that is no role makes `NetworkReady` False. In managed mode only with a VPC that you
-    /// bring; missing roles are created.
+    /// and `Ready` names them. A key that is no role makes `NetworkReady` False. In managed mode only with a VPC that
+    /// you bring; missing roles are created.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_about_the_pod_network_means_calico_and_an_empty_block_nothing() {
+    fn an_absent_cni_block_means_calico_and_an_empty_one_no_rules() {
         let cases: [(&str, &[&str]); 4] = [
             ("{}", &["bgp (calico)", "IP-in-IP (calico)"]),
             ("{cni: {}}", &[]),

@@ -206,14 +206,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_in_another_providers_shape_is_read_as_far_as_it_fits() {
+    fn a_status_of_another_provider_is_read_as_far_as_it_fits() {
         let status: AWSClusterStatus = serde_json::from_value(json!({
             "ready": true,
             "failureDomains": {"eu-west-1a": {"controlPlane": true}},
             "network": "10.0.0.0/8",
             "networkStatus": {"securityGroups": {"node": {"id": "sg-0000000a", "name": "node"}}},
             "conditions": [
-                {"type": "VpcReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "severity": "Info"},
+                {
+                    "type": "VpcReady", "status": "True", "severity": "Info",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                },
                 {"type": "Broken"},
             ],
         }))

@@ -67,8 +67,8 @@ pub struct SubnetSpec {
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
 
-    /// Kind of the zone. Edge zones (`local-zone`, `wavelength-zone`) are no failure domains, and a machine is placed in
-    /// one only when it names the subnet. Absent: as AWS shows it, or an ordinary zone where AWS is not asked.
+    /// Kind of the zone. Edge zones (`local-zone`, `wavelength-zone`) are no failure domains, and a machine is placed
+    /// in one only when it names the subnet. Absent: as AWS shows it, or an ordinary zone where AWS is not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone_type: Option<ZoneType>,
 

@@ -19,7 +19,8 @@ use crate::common::TemplateMetadata;
     namespaced,
     derive = "PartialEq",
     doc = "A template from which Cluster API makes the AWSClusters of a ClusterClass.",
-    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since creation"}"#
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since creation"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterTemplateSpec {

@@ -171,7 +171,7 @@ fn the_kind_is_named_as_cluster_api_expects() {
 }
 
 #[test]
-fn the_load_balancer_of_a_silent_spec_is_classic_and_internet_facing() {
+fn the_default_load_balancer_is_classic_and_internet_facing() {
     let silent = spec("{}").effective_control_plane_load_balancer();
     assert_eq!(silent.load_balancer_type, LoadBalancerType::Classic);
     assert_eq!(silent.scheme, LoadBalancerScheme::InternetFacing);

@@ -80,9 +80,9 @@ pub struct VpcSpec {
 }]))]
     pub carrier_gateway_id: Option<String>,
 
-    /// Tags of a managed VPC. For a cluster taken over from another controller, the tags it observed: only a VPC that is
-    /// tagged as owned by the cluster, here and in AWS, is ever changed or deleted. Do not put that tag on a VPC that you
-    /// bring.
+    /// Tags of a managed VPC. For a cluster taken over from another controller, the tags it observed: only a VPC that
+    /// is tagged as owned by the cluster, here and in AWS, is ever changed or deleted. Do not put that tag on a VPC
+    /// that you bring.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
@@ -93,9 +93,9 @@ pub struct VpcSpec {
     #[schemars(range(min = 1), extend("default" = 3), transform = without_format)]
     pub availability_zone_usage_limit: Option<i64>,
 
-    /// Which zones default subnets are laid out in when the region has more than `availabilityZoneUsageLimit`: the first
-    /// by name (`Ordered`) or some drawn by chance (`Random`), which spreads many clusters over a region. Default:
-    /// `Ordered`.
+    /// Which zones default subnets are laid out in when the region has more than `availabilityZoneUsageLimit`: the
+    /// first by name (`Ordered`) or some drawn by chance (`Random`), which spreads many clusters over a region.
+    /// Default: `Ordered`.
     #[serde(default)]
     pub availability_zone_selection: AvailabilityZoneSelection,
 

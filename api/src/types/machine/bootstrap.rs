@@ -9,11 +9,14 @@ use strum::{Display, EnumString, IntoStaticStr};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "!has(self.insecureSkipSecretsManager) || !self.insecureSkipSecretsManager || (!has(self.secureSecretsBackend) && (!has(self.secretPrefix) || self.secretPrefix == '') && (!has(self.secretCount) || self.secretCount == 0))",
+        "rule": "!has(self.insecureSkipSecretsManager) || !self.insecureSkipSecretsManager || \
+                 (!has(self.secureSecretsBackend) && (!has(self.secretPrefix) || self.secretPrefix == '') && \
+                 (!has(self.secretCount) || self.secretCount == 0))",
         "message": "insecureSkipSecretsManager: true excludes secureSecretsBackend, secretPrefix and secretCount",
     },
     {
-        "rule": "(has(self.secretPrefix) && self.secretPrefix != '') == (has(self.secretCount) && self.secretCount != 0)",
+        "rule": "(has(self.secretPrefix) && self.secretPrefix != '') == (has(self.secretCount) && self.secretCount != \
+                 0)",
         "message": "secretPrefix and secretCount belong together: set both or none",
     },
 ]))]
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_ignition_defaults_where_user_data_only_refers_to_the_data() {
+    fn the_ignition_version_defaults_for_the_object_store_only() {
         let cases = [
             ("{}", Some(IgnitionVersion::V2_3)),
             ("{version: '3.1'}", Some(IgnitionVersion::V3_1)),

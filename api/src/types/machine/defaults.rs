@@ -32,8 +32,8 @@ pub enum BootstrapDelivery {
 }
 
 impl AWSMachineSpec {
-    /// How to look for an image: the machine's own wishes, then the cluster's, then the built-in ones. Empty text counts
-    /// as absent.
+    /// How to look for an image: the machine's own wishes, then the cluster's, then the built-in ones. Empty text
+    /// counts as absent.
     pub fn effective_image_lookup(&self, cluster: Option<&ImageLookup>) -> ImageLookup {
         let pick = |own: &Option<String>, cluster: Option<&String>, built_in: &str| {
             let chosen = own
@@ -113,7 +113,7 @@ mod tests {
     use crate::machine::{CloudInit, SpotMarketOptions, Switch};
 
     #[test]
-    fn image_lookup_takes_each_part_from_the_machine_then_the_cluster_then_the_built_in() {
+    fn image_lookup_parts_come_from_machine_cluster_or_built_in() {
         let machine = AWSMachineSpec {
             image_lookup_org: Some("1".to_owned()),
             ..AWSMachineSpec::default()
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_options_are_safe_without_a_block_and_as_written_with_one() {
+    fn metadata_options_require_tokens_only_without_a_block() {
         let silent = AWSMachineSpec::default().effective_metadata_options();
         assert_eq!(
             (silent.http_tokens, silent.http_put_response_hop_limit),

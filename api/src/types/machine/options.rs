@@ -223,7 +223,8 @@ pub struct CpuOptions {
     /// that have it; `Disabled` is none. Absent: EC2's default, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidential_compute: Option<ConfidentialCompute>,
-    /// Whether virtual machines can run inside the instance, for instance types that have it. Absent: EC2's default, no.
+    /// Whether virtual machines can run inside the instance, for instance types that have it. Absent: EC2's default,
+    /// no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested_virtualization: Option<Switch>,
 }

@@ -29,24 +29,37 @@ use crate::common::{
     status = "AWSMachineStatus",
     derive = "PartialEq",
     doc = "An EC2 instance that becomes a node of a cluster. Usually made from an AWSMachineTemplate by Cluster API.",
-    printcolumn = r#"{"name": "Cluster", "type": "string", "jsonPath": ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']", "description": "Cluster that the machine belongs to"}"#,
-    printcolumn = r#"{"name": "Machine", "type": "string", "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Machine\")].name", "description": "Machine that owns this AWSMachine"}"#,
-    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status", "description": "Whether the instance runs and is what the spec asks for"}"#,
-    // `..` finds the id in `spec` or in `status.launch`: a column has one path, and the launch has the id before the spec does.
-    printcolumn = r#"{"name": "Instance", "type": "string", "jsonPath": "..instanceID", "description": "EC2 instance id: of the launch as soon as EC2 has answered, or of the spec"}"#,
-    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.instanceType", "description": "EC2 instance type"}"#,
-    printcolumn = r#"{"name": "Zone", "type": "string", "jsonPath": ".status.failureDomain", "description": "Zone that the instance runs in"}"#,
-    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the AWSMachine was created"}"#
+    printcolumn = r#"{"name": "Cluster", "type": "string",
+        "jsonPath": ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",
+        "description": "Cluster that the machine belongs to"}"#,
+    printcolumn = r#"{"name": "Machine", "type": "string",
+        "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Machine\")].name",
+        "description": "Machine that owns this AWSMachine"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
+        "description": "Whether the instance runs and is what the spec asks for"}"#,
+    // `..` finds the id in `spec` or in `status.launch`: a column has one path, and the launch has the id before the
+    // spec does.
+    printcolumn = r#"{"name": "Instance", "type": "string", "jsonPath": "..instanceID",
+        "description": "EC2 instance id: of the launch as soon as EC2 has answered, or of the spec"}"#,
+    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.instanceType",
+        "description": "EC2 instance type"}"#,
+    printcolumn = r#"{"name": "Zone", "type": "string", "jsonPath": ".status.failureDomain",
+        "description": "Zone that the instance runs in"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the AWSMachine was created"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "!has(self.capacityReservationId) || !has(self.marketType) || self.marketType != 'Spot'",
-        "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or change marketType",
+        "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or change \
+                    marketType",
     },
     {
         "rule": "!has(self.capacityReservationId) || !has(self.spotMarketOptions)",
-        "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or spotMarketOptions",
+        "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or \
+                    spotMarketOptions",
     },
 ]))]
 pub struct AWSMachineSpec {
@@ -122,10 +135,10 @@ pub struct AWSMachineSpec {
         "message": "each of additionalSecurityGroups has an id or filters, not both",
     }]))]
     pub additional_security_groups: Vec<ResourceReference>,
-    /// Security group ids instead of the cluster's, by role: `node` and `lb` for every machine, `controlplane` for control
-    /// planes, e.g. `{node: sg-0a1b2c3d, lb: sg-0e5f6a7b}`. `node` and `lb` replace those of the cluster together: name both
-    /// to keep both; `lb` alone is refused. `controlplane` replaces the cluster's on its own. A machine with any other role
-    /// is not launched.
+    /// Security group ids instead of the cluster's, by role: `node` and `lb` for every machine, `controlplane` for
+    /// control planes, e.g. `{node: sg-0a1b2c3d, lb: sg-0e5f6a7b}`. `node` and `lb` replace those of the cluster
+    /// together: name both to keep both; `lb` alone is refused. `controlplane` replaces the cluster's on its own. A
+    /// machine with any other role is not launched.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
     /// Ids of existing network interfaces to attach instead of creating one; at most 2.
@@ -168,7 +181,8 @@ pub struct AWSMachineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncompressed_user_data: Option<bool>,
 
-    /// Options of the instance metadata service. Absent: session tokens required, 2 hops, everything else as EC2 has it.
+    /// Options of the instance metadata service. Absent: session tokens required, 2 hops, everything else as EC2 has
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_metadata_options: Option<InstanceMetadataOptions>,
     /// Makes the instance a Spot instance, and bounds its price.

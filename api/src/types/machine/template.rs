@@ -25,8 +25,10 @@ use crate::{conditions, lenient};
     status = "AWSMachineTemplateStatus",
     derive = "PartialEq",
     doc = "What Cluster API makes AWSMachines from. To change machines, make a new template and refer to it.",
-    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.template.spec.instanceType", "description": "EC2 instance type of the machines"}"#,
-    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the template was created"}"#
+    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.template.spec.instanceType",
+        "description": "EC2 instance type of the machines"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the template was created"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateSpec {

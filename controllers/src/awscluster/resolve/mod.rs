@@ -25,8 +25,8 @@ pub(super) struct Resolution {
     pub(super) failure_domains: Vec<FailureDomain>,
     /// `NetworkReady`.
     pub(super) condition: ConditionUpdate,
-    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own; and no tag
-    /// stands against it.
+    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own; and no
+    /// tag stands against it.
     pub(super) usable: bool,
 }
 
@@ -47,8 +47,9 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
     overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
 }
 
-/// Combines spec and lookup. The condition names all problems. While nothing can be looked up, the zones, VPC and targets
-/// of `before`, the network published last, are kept: failure domains do not disappear because a call was refused.
+/// Combines spec and lookup. The condition names all problems. While nothing can be looked up, the zones, VPC and
+/// targets of `before`, the network published last, are kept: failure domains do not disappear because a call was
+/// refused.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,

@@ -40,7 +40,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
 }
 
 #[test]
-fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_lookup() {
+fn invalid_ids_are_left_out_of_the_status_and_named() {
     let spec = spec(&json!({
         "vpc": {"id": "vpc-x"},
         "subnets": [{"id": SUBNET}, {"id": "subnet-foo"}, {"id": "again", "resourceID": SUBNET}],
@@ -73,7 +73,7 @@ fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_loo
 }
 
 #[test]
-fn texts_that_the_status_has_no_room_for_are_left_out_of_it_and_named() {
+fn oversized_texts_are_left_out_of_the_status_and_named() {
     let long = "x".repeat(300);
     let spec: AWSClusterSpec = serde_json::from_value(json!({
         "region": long,
@@ -133,7 +133,7 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
 }
 
 #[test]
-fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
+fn refused_tags_are_all_named_whatever_the_lookup() {
     let spec: AWSClusterSpec = serde_json::from_value(json!({
         "region": "eu-west-1",
         "unmanaged": true,
@@ -166,7 +166,7 @@ fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
 }
 
 #[test]
-fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
+fn security_groups_of_unknown_roles_are_named_by_any_lookup() {
     let spec = spec(&json!({
         "subnets": [{"id": SUBNET}],
         "securityGroupOverrides": {"controlPlane": "sg-0000000a", "node": "sg-0000000b", "bastion": "sg-0000000c"},

@@ -137,7 +137,8 @@ impl Pass {
 /// The Cluster that owns every AWSCluster here.
 fn owner(spec: &str) -> capa_api::contract::Cluster {
     read(&format!(
-        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: {spec}}}"
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: \
+         {spec}}}"
     ))
 }
 
