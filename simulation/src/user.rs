@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta::{self, ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION, has_annotation};
 use capa_cloud::StateReason;

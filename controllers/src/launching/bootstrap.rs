@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_compressed_only_where_the_spec_says_so_and_always_to_the_same_bytes() {
+    fn data_is_compressed_on_request_to_the_same_bytes_each_time() {
         let secret = secret(&[("value", b"#cloud-config")]);
         let spec = spec(&format!("{INLINE}, uncompressedUserData: false"));
         let first = user_data(&spec, Some(&secret), "boot").unwrap();

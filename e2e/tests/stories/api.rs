@@ -243,7 +243,10 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         ),
         (json!({"phase": "Planned"}), Some("status.launch.attempt: Required")),
         (json!({"attempt": 0}), Some("status.launch.phase: Required")),
-        (merged(&whole, &json!({"phase": "Pondered"})), Some("status.launch.phase")),
+        (
+            merged(&whole, &json!({"phase": "Pondered"})),
+            Some("status.launch.phase"),
+        ),
         (
             merged(&whole, &json!({"phase": "Planned"})),
             Some("attempt is 0 exactly in the phase Planned"),
@@ -259,7 +262,10 @@ async fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
     }
     let unanswered = merged(&whole, &json!({"phase": "Answered"}));
     cases.push((unanswered, Some("instanceID is set exactly in the phase Answered")));
-    for field in needed.iter().filter(|field| !["phase", "attempt"].contains(&field.as_str())) {
+    for field in needed
+        .iter()
+        .filter(|field| !["phase", "attempt"].contains(&field.as_str()))
+    {
         cases.push((merged(&whole, &json!({field: null})), Some(incomplete)));
         let alone = merged(&planned, &json!({field: whole[field]}));
         cases.push((alone, Some("attempt 0 stands alone")));
