@@ -7,7 +7,7 @@ use std::sync::Arc;
 use capa_api::core::Cluster;
 use capa_api::meta;
 use capa_cloud::Instance;
-use capa_cloud::store::View;
+use capa_cloud::informer::InformerSnapshot;
 use capa_runtime::reconcile::EventDraft;
 
 use crate::awsmachine::{cluster_of, machine_name};
@@ -41,7 +41,7 @@ pub struct Findings {
 
 impl Oversight {
     /// Looks at all stores, each with its region.
-    pub fn look(&mut self, stores: &[(String, View)], kubernetes: &dyn MachineKubernetes) -> Findings {
+    pub fn look(&mut self, stores: &[(String, InformerSnapshot)], kubernetes: &dyn MachineKubernetes) -> Findings {
         let mut findings = Findings::default();
         self.look_at_doubts(stores, kubernetes, &mut findings);
         self.look_at_strays(stores, kubernetes, &mut findings);
@@ -50,12 +50,12 @@ impl Oversight {
 
     fn look_at_doubts(
         &mut self,
-        stores: &[(String, View)],
+        stores: &[(String, InformerSnapshot)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {
         let mut doubted = BTreeSet::new();
-        for (region, store) in stores.iter().filter(|(_, store)| store.suspicious) {
+        for (region, store) in stores.iter().filter(|(_, store)| store.listing_incomplete) {
             for key in &store.machines {
                 // The store knows AWSMachines, which need not have the names of their Machines.
                 let machine = kubernetes.aws_machine(&key.namespace, &key.name);
@@ -73,7 +73,7 @@ impl Oversight {
 
     fn look_at_strays(
         &mut self,
-        stores: &[(String, View)],
+        stores: &[(String, InformerSnapshot)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {
@@ -136,7 +136,7 @@ fn key_of(cluster: &Cluster) -> ClusterKey {
 
 fn suspicious(region: &str) -> EventDraft {
     EventDraft::warning(
-        "StoreSuspicious",
+        "InstanceListingIncomplete",
         format!(
             "a listing of instances in {region} lost too many at once to be believed: nothing is concluded until two more \
              agree; check whether the identity and the endpoint still lead to the account of the instances"

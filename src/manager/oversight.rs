@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use capa_aws::Clouds;
+use capa_aws::SessionPool;
 use capa_controllers::kubernetes::KubernetesClient;
 use capa_controllers::oversight::Oversight;
 use capa_runtime::Runtime;
@@ -37,7 +37,7 @@ impl StrayCounts {
 
 /// Looks once each interval, until `stop`.
 pub(super) async fn watch_over(
-    clouds: Clouds,
+    clouds: SessionPool,
     kubernetes: KubernetesClient,
     runtime: Runtime,
     counts: StrayCounts,
@@ -47,7 +47,7 @@ pub(super) async fn watch_over(
     let mut oversight = Oversight::default();
     let mut ticks = tokio::time::interval(interval);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let findings = oversight.look(&clouds.stores(), &kubernetes);
+        let findings = oversight.look(&clouds.informers(), &kubernetes);
         // A region whose last machine is gone is not listed any more: what was counted there is not known any more.
         counts.0.clear();
         for (region, count) in findings.without_machine {

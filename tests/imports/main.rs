@@ -36,18 +36,6 @@ const SOURCES: [&str; 7] = [
 const KNOWN: &[&[&str]] = &[
     &["api/src/schema/mod.rs", "api/src/unsupported/explain.rs"],
     &[
-        "cloud/src/limits/mod.rs",
-        "cloud/src/targets/model.rs",
-        "cloud/src/traits.rs",
-    ],
-    &[
-        "aws/src/api.rs",
-        "aws/src/client.rs",
-        "aws/src/clouds.rs",
-        "aws/src/load_balancing.rs",
-        "aws/src/setup.rs",
-    ],
-    &[
         "controllers/src/awscluster/dereference.rs",
         "controllers/src/awscluster/looks.rs",
     ],

@@ -37,23 +37,23 @@ fn of(id: &str, machine: &str) -> Instance {
     instance(id, InstanceState::Running, "dev", machine)
 }
 
-fn store(unwatched: Vec<Instance>) -> Vec<(String, View)> {
-    let view = View {
+fn store(unwatched: Vec<Instance>) -> Vec<(String, InformerSnapshot)> {
+    let view = InformerSnapshot {
         unwatched,
-        ..View::default()
+        ..InformerSnapshot::default()
     };
     vec![("eu-west-1".to_owned(), view)]
 }
 
-fn suspicious(machines: &[&str]) -> Vec<(String, View)> {
+fn suspicious(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
     let key = |name: &&str| MachineKey {
         namespace: "team-a".into(),
         name: (*name).to_owned(),
     };
-    let view = View {
-        suspicious: true,
+    let view = InformerSnapshot {
+        listing_incomplete: true,
         machines: machines.iter().map(key).collect(),
-        ..View::default()
+        ..InformerSnapshot::default()
     };
     vec![("eu-west-1".to_owned(), view)]
 }
@@ -85,8 +85,8 @@ fn each_cluster_of_a_suspicious_store_is_told_once_and_again_after_the_next_doub
     assert_eq!(
         told_to,
         [
-            ("dev".to_owned(), "StoreSuspicious"),
-            ("prod".to_owned(), "StoreSuspicious")
+            ("dev".to_owned(), "InstanceListingIncomplete"),
+            ("prod".to_owned(), "InstanceListingIncomplete")
         ]
     );
     assert!(findings.events.iter().all(|(_, notice)| notice.warning));
