@@ -53,7 +53,7 @@ pub trait MachineCloud: Send + Sync {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes the
     /// machine whenever the answer changes, until [`MachineClouds::forget`].
-    fn instance(&self, machine: &MachineKey, id: &str) -> Observation;
+    fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
     /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where it does not
     /// say so.
     fn absence_age(&self, id: &str) -> Duration;
@@ -66,7 +66,7 @@ pub trait MachineCloud: Send + Sync {
     ///
     /// # Errors
     /// [`CloudError::deferred`], which says when the turn comes.
-    fn launch_turn(&self, _machine: &MachineKey) -> Result<(), CloudError> {
+    fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
         Ok(())
     }
     /// Launches one instance. The answer enters the informer.
@@ -82,7 +82,7 @@ pub trait MachineCloud: Send + Sync {
     /// What is missing is submitted, together with others and soon, but not within this call. From the first call on
     /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
-    fn targets(
+    fn reconcile_targets(
         &self,
         machine: &MachineKey,
         instance: &TargetInstance,

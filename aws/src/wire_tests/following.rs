@@ -81,14 +81,14 @@ async fn a_whole_listing_wakes_machines_and_transitions_are_polled() {
     let pool = fake.pool().await;
     let mut changes = pool.changes();
     let machines = pool.machines(&identity("A"), REGION);
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Unknown);
+    assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
+    assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Unknown);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(woken(&mut changes).await, "two");
     set(&shown, "i-2", InstanceState::Running);
     assert_eq!(woken(&mut changes).await, "two");
     assert_eq!(
-        state(&machines.instance(&machine("two"), "i-2")),
+        state(&machines.observe_instance(&machine("two"), "i-2")),
         Some(InstanceState::Running)
     );
     let calls = fake.calls();
@@ -107,11 +107,11 @@ async fn a_vanished_instance_is_absent_after_a_listing_and_a_lookup() {
     let pool = fake.pool().await;
     let mut changes = pool.changes();
     let machines = pool.machines(&identity("A"), REGION);
-    machines.instance(&machine("two"), "i-2");
+    machines.observe_instance(&machine("two"), "i-2");
     assert_eq!(woken(&mut changes).await, "two");
     shown.lock().pop();
     assert_eq!(woken(&mut changes).await, "two");
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Absent);
+    assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Absent);
     let lookups = fake
         .calls()
         .iter()
@@ -127,18 +127,18 @@ async fn a_termination_is_known_with_its_answer_and_followed() {
     let pool = fake.pool().await;
     let mut changes = pool.changes();
     let machines = pool.machines(&identity("A"), REGION);
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
     machines.terminate(&machine("one"), "i-1").await.unwrap();
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::ShuttingDown)
     );
     set(&shown, "i-1", InstanceState::Terminated);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::Terminated)
     );
 }
@@ -155,7 +155,7 @@ async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
     let pool = fake.pool().await;
     let mut changes = pool.changes();
     let machines = pool.machines(&identity("A"), REGION);
-    machines.instance(&machine("i-1"), "i-1");
+    machines.observe_instance(&machine("i-1"), "i-1");
     assert_eq!(woken(&mut changes).await, "i-1", "the zone of each is known");
     for id in ids {
         assert_eq!(machines.terminate(&machine(id), id).await, Ok(()));
@@ -176,7 +176,7 @@ async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
     let refused = machines.terminate(&machine("i-2"), "i-2").await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::NotFound);
     for id in ["i-1", "i-3", "i-4"] {
-        let observation = machines.instance(&machine(id), id);
+        let observation = machines.observe_instance(&machine(id), id);
         assert_eq!(state(&observation), Some(InstanceState::ShuttingDown), "{id}");
     }
 }
@@ -191,7 +191,7 @@ async fn an_instance_that_a_lookup_found_is_known_at_once() {
         .await
         .unwrap();
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::Running)
     );
 }
@@ -202,9 +202,11 @@ async fn a_machine_with_a_new_identity_leaves_the_old_session_idle() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let by = |key: &str| fake.calls().iter().filter(|call| call.access_key() == key).count();
-    pool.machines(&identity("OLD"), REGION).instance(&machine("one"), "i-1");
+    pool.machines(&identity("OLD"), REGION)
+        .observe_instance(&machine("one"), "i-1");
     eventually("the old identity lists", || by("AKIAOLD") > 0).await;
-    pool.machines(&identity("NEW"), REGION).instance(&machine("one"), "i-1");
+    pool.machines(&identity("NEW"), REGION)
+        .observe_instance(&machine("one"), "i-1");
     let before = by("AKIAOLD");
     eventually("the new identity lists three times", || by("AKIANEW") >= 3).await;
     assert!(by("AKIAOLD") <= before + 1, "at most a call that was under way");
@@ -216,9 +218,9 @@ async fn refused_credentials_wake_the_machines() {
     let pool = fake.pool().await;
     let mut changes = pool.changes();
     let machines = pool.machines(&identity("A"), REGION);
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
+    assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
 }
 
 #[tokio::test]
@@ -228,7 +230,7 @@ async fn forgotten_machines_and_a_dropped_pool_make_no_calls() {
     let pool = fake.pool().await;
     let state = {
         let machines = pool.machines(&identity("A"), REGION);
-        machines.instance(&machine("one"), "i-1");
+        machines.observe_instance(&machine("one"), "i-1");
         eventually("a listing", || !fake.calls().is_empty()).await;
         pool.forget(&machine("one"));
         pool.session(&identity("A"), REGION).state().clone()
@@ -252,7 +254,7 @@ async fn the_informer_shows_in_the_metrics_while_machines_use_it() {
     };
     let machines = pool.machines(&identity("A"), REGION);
     assert!(!text().contains("capa_instance_store_instances{"));
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     woken(&mut changes).await;
     let shown = text();
     assert!(

@@ -106,7 +106,7 @@ async fn the_informers_listing_waits_for_its_turn() {
     let began = Instant::now();
     let lookups = futures::future::join_all((0..15).map(lookup)).await;
     assert!(lookups.iter().any(Result::is_err), "ten calls a second are made");
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     let listed = || fake.calls().iter().any(|call| call.field("Filter.1.Name") == "tag-key");
     eventually("the listing has its turn", listed).await;
     let waited = began.elapsed();

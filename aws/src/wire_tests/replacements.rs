@@ -84,7 +84,10 @@ async fn an_instance_missed_in_another_account_is_not_absent_later() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
     let pool = fake.pool().await;
-    let observation = || pool.machines(&identity(), REGION).instance(&machine("one"), "i-1");
+    let observation = || {
+        pool.machines(&identity(), REGION)
+            .observe_instance(&machine("one"), "i-1")
+    };
     eventually("the instance is seen", || matches!(observation(), Observation::Seen(_))).await;
     *given.lock() = "2";
     eventually("it is missed", || observation() == Observation::Absent).await;

@@ -92,7 +92,7 @@ pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let pool = fake.pool().await;
     let machines = pool.machines(&identity("A"), REGION);
     let stands = |desired| {
-        let states = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
+        let states = machines.reconcile_targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
         states.into_iter().next().unwrap()
     };
     let is_healthy = |state: RegistrationState| state.is_healthy();
@@ -162,7 +162,7 @@ async fn a_process_that_leads_no_more_begins_no_submitted_write() {
     let machines = pool.machines(&identity("A"), REGION);
     let stands = |desired| {
         machines
-            .targets(&machine("one"), &instance(), &[target()], desired)
+            .reconcile_targets(&machine("one"), &instance(), &[target()], desired)
             .remove(0)
     };
     machines.terminate(&machine("one"), "i-1").await.unwrap();
@@ -188,7 +188,7 @@ async fn a_refusal_is_told_with_its_code() {
     let machines = pool.machines(&identity("A"), REGION);
     let told: Mutex<Option<RegistrationState>> = Mutex::default();
     eventually("it is told", || {
-        let states = machines.targets(&machine("one"), &instance(), &[target()], Desired::Registered);
+        let states = machines.reconcile_targets(&machine("one"), &instance(), &[target()], Desired::Registered);
         *told.lock() = states.into_iter().next();
         matches!(*told.lock(), Some(RegistrationState::Failed(_)))
     })

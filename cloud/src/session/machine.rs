@@ -133,7 +133,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         Ok(found)
     }
 
-    fn instance(&self, machine: &MachineKey, id: &str) -> Observation {
+    fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation {
         self.driver.claim(machine);
         self.driver.act(|state, at| state.observe(machine, id, at))
     }
@@ -146,7 +146,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.act(|state, _| state.informer().reading_failure().cloned())
     }
 
-    fn launch_turn(&self, machine: &MachineKey) -> Result<(), CloudError> {
+    fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
         self.driver.reserve_launch(machine)
     }
 
@@ -163,7 +163,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.act(|state, at| state.terminate(machine, id, at))
     }
 
-    fn targets(
+    fn reconcile_targets(
         &self,
         machine: &MachineKey,
         instance: &TargetInstance,

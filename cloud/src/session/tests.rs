@@ -283,9 +283,9 @@ fn registered(double: &Double, identity: &str) -> TargetInstance {
         id: launched.id,
         address: None,
     };
-    session.targets(&machine("one"), &instance, &[target()], Desired::Registered);
+    session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
     double.run(seconds(60));
-    let states = session.targets(&machine("one"), &instance, &[target()], Desired::Registered);
+    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
     assert!(
         states.iter().all(crate::targets::RegistrationState::is_healthy),
         "{states:?}"
@@ -345,7 +345,7 @@ fn a_machine_that_changes_its_identity_is_followed_once() {
         .unwrap()
         .id;
     double.run(seconds(200));
-    double.session("b").instance(&machine("one"), &id);
+    double.session("b").observe_instance(&machine("one"), &id);
     let watched = |identity: &str| double.driver(identity).act(|state, _| state.informer().is_watched());
     assert_eq!((watched("a"), watched("b")), (false, true));
 }
@@ -387,7 +387,7 @@ fn replaced_credentials_have_targets_looked_at_anew() {
     let before = double.calls_of("DescribeTargetHealth");
     double.world.lock().at.replacements += 1;
     let session = double.session("a");
-    let states = session.targets(&machine("one"), &instance, &[target()], Desired::Deregistered);
+    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Deregistered);
     assert_eq!(states, [crate::targets::RegistrationState::Unknown]);
     double.run(seconds(3));
     assert!(double.calls_of("DescribeTargetHealth") > before);
@@ -405,7 +405,10 @@ fn what_a_lookup_finds_is_known_at_once() {
         .id;
     double.world.lock().at.now += seconds(60);
     let other = double.session("b");
-    assert_eq!(other.instance(&machine("two"), &id), crate::Observation::Unknown);
+    assert_eq!(
+        other.observe_instance(&machine("two"), &id),
+        crate::Observation::Unknown
+    );
     assert_eq!(
         other
             .find_instances(&Query::default())
@@ -415,7 +418,7 @@ fn what_a_lookup_finds_is_known_at_once() {
             .len(),
         1
     );
-    let crate::Observation::Seen(instance) = other.instance(&machine("two"), &id) else {
+    let crate::Observation::Seen(instance) = other.observe_instance(&machine("two"), &id) else {
         panic!("it was found");
     };
     assert_eq!(instance.state, InstanceState::Running);
