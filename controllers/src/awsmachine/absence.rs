@@ -46,5 +46,5 @@ pub(super) fn remaining_youth(
 /// Looks for a young instance anew. Its absence so far proves nothing once it is older: AWS may not have been asked since.
 pub(super) fn watch_anew(scope: &MachineScope, id: &str, location: &InstanceLocation, context: &MachineContext) {
     context.clouds.forget(&scope.key());
-    location.cloud.instance(&scope.key(), id);
+    location.cloud.observe_instance(&scope.key(), id);
 }
