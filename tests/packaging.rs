@@ -58,7 +58,7 @@ fn the_deployment_gives_the_manager_flags_that_it_takes() {
 }
 
 #[test]
-fn the_image_has_the_program_that_the_deployment_runs_as_the_same_user() {
+fn image_and_deployment_agree_on_program_and_user() {
     let dockerfile = read("Dockerfile");
     let pod = &deployment()["spec"]["template"]["spec"];
     let command: Vec<&str> = pod["containers"][0]["command"]
@@ -81,7 +81,7 @@ fn the_image_has_the_program_that_the_deployment_runs_as_the_same_user() {
 }
 
 #[test]
-fn the_image_is_built_by_the_compiler_of_this_repository_from_all_its_crates() {
+fn the_image_build_has_all_crates_and_the_pinned_compiler() {
     let channel = read("rust-toolchain.toml");
     let version = channel
         .lines()

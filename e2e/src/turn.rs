@@ -1,4 +1,4 @@
-//! How many tests work in a world at once. A story keeps about a core busy, and so does what it talks to; but one about
+//! How many tests work in a world at once. A story keeps less than half a core busy, what it talks to included; one about
 //! whole clusters waits most of the time, for Cluster API to look again.
 
 use std::cell::{Cell, RefCell};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// For tests that work: half as many as there are cores, but two.
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new((cores() / 2).max(2))));
+/// For tests that work: as many as there are cores, but three.
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores().max(3))));
 
 /// For tests that [mostly wait](mostly_waits): as many as there are cores, but three.
 static TURNS_TO_WAIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores().max(3))));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_cloud::Timing;
-use capa_cloud::sim::{AuditEntry, Change as Happened};
+use capa_cloud::sim::{AuditEntry, Change as Happened, Region};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -140,12 +140,16 @@ impl Invariants {
     /// Whatever AWS was asked since the last look.
     pub(crate) fn look(&mut self, outside: &mut Outside) {
         let now = outside.now;
-        for launch in std::mem::take(&mut outside.aws.launches) {
+        for launch in outside.aws.take_launch_requests() {
             self.launch_asked(&launch.client_token, &launch.subnet_id, launch.parameters_hash(), now);
         }
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
-            let audit = outside.aws.ec2.account(account).region(REGION).audit();
+            let audit = outside
+                .aws
+                .ec2
+                .find_region(account, REGION)
+                .map_or(&[][..], Region::audit);
             let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
             *seen += news.len();
             for entry in news.iter().filter(|entry| entry.access_key != USER_KEY) {

@@ -1,4 +1,5 @@
-//! The Grafana dashboard and the alerts against docs/metrics.md, which a story of `e2e` holds against a manager's scrape.
+//! The Grafana dashboard and the alerts against the table of docs/metrics.md. A story of `e2e` holds that table against
+//! what a manager serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,8 @@ fn row(flag: &Arg) -> String {
     if let Some(value) = flag.get_value_names().filter(|_| takes_value).and_then(<[_]>::first)
         && let Some(last) = name.last_mut()
     {
-        last.push_str(&format!(" {value}"));
+        last.push(' ');
+        last.push_str(value);
     }
     let default: Vec<String> = flag
         .get_default_values()

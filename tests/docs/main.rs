@@ -44,8 +44,8 @@ fn names_in(folder: &str) -> Vec<String> {
 /// Paths of the pages of the book, relative to the repository.
 fn pages() -> Vec<String> {
     let names = names_in("docs").into_iter();
-    let pages = names.filter(|name| name.ends_with(".md"));
-    pages.map(|name| format!("docs/{name}")).collect()
+    let pages = names.filter_map(|name| Some(format!("docs/{}.md", name.strip_suffix(".md")?)));
+    pages.collect()
 }
 
 /// Paths of all documents.

@@ -1,5 +1,5 @@
-//! Objects against the schemas in `config/crd`: types, unknown and missing fields, and bounds. Patterns and rules in CEL
-//! are left to the API server.
+//! Objects against the schemas in `config/crd`: types, unknown and missing fields, and bounds. Patterns and rules in
+//! CEL are left to the API server.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,12 @@ impl Schemas {
         let Some(schema) = self.0.get(&(text("apiVersion"), text("kind"))) else {
             return vec![format!("{} has no kind {}", text("apiVersion"), text("kind"))];
         };
+        let mut own = object.clone();
+        for of_kubernetes in ["apiVersion", "kind", "metadata"] {
+            own.as_object_mut().unwrap().remove(of_kubernetes);
+        }
         let mut problems = Vec::new();
-        check(object, schema, "", &mut problems);
+        check(&own, schema, "", &mut problems);
         problems
     }
 }
@@ -65,8 +69,6 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<String>) 
                 let path = format!("{path}.{name}");
                 match field(schema, name) {
                     Some(schema) => check(value, schema, &path, problems),
-                    // Kubernetes knows the fields of `metadata`, and keeps unknown ones where the schema says so.
-                    None if path.starts_with(".metadata.") => {}
                     None if schema["x-kubernetes-preserve-unknown-fields"] == true => {}
                     None => problems.push(format!("{path} is no field")),
                 }

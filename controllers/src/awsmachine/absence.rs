@@ -47,5 +47,5 @@ pub(super) fn remaining_youth(
 /// since.
 pub(super) fn watch_anew(scope: &MachineScope, id: &str, location: &InstanceLocation, context: &MachineContext) {
     context.clouds.forget(&scope.key());
-    location.cloud.instance(&scope.key(), id);
+    location.cloud.observe_instance(&scope.key(), id);
 }

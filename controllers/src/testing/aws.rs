@@ -422,7 +422,7 @@ impl MachineCloud for FakeAws {
         })
     }
 
-    fn instance(&self, _: &MachineKey, id: &str) -> Observation {
+    fn observe_instance(&self, _: &MachineKey, id: &str) -> Observation {
         let state = self.state();
         match state.instances.get(id) {
             _ if !state.listed => Observation::Unknown,
@@ -439,7 +439,7 @@ impl MachineCloud for FakeAws {
         self.state().reading_failure.clone()
     }
 
-    fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {
+    fn reserve_launch(&self, _: &MachineKey) -> Result<(), CloudError> {
         self.state().launch_turns.pop_front().map_or(Ok(()), Err)
     }
 
@@ -456,7 +456,7 @@ impl MachineCloud for FakeAws {
         })
     }
 
-    fn targets(
+    fn reconcile_targets(
         &self,
         _: &MachineKey,
         instance: &TargetInstance,

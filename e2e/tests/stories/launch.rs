@@ -222,10 +222,10 @@ async fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
     let manager = scenario.manager().await?;
     scenario.cluster("dev").await?;
     scenario.machine("slow", "dev", INLINE).await?;
-    let launched = aws.some_unanswered_launches(1, WITHIN).await?;
+    let unanswered = aws.some_unanswered_launches(1, WITHIN).await?;
     // Read once and without waiting: what comes after the call comes too late.
     let slow = scenario.get(OURS, "AWSMachine", "slow").await?;
-    assert_eq!(aws.unanswered_launches(), launched, "the manager was not told yet");
+    assert_eq!(aws.unanswered_launches(), unanswered, "the manager was not told yet");
     let launch = at(&slow, "/status/launch");
     let launches = scenario.launches();
     let [call] = launches.calls() else {
@@ -235,7 +235,7 @@ async fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
         .map_while(|number| call.parameter(&format!("NetworkInterface.1.SecurityGroupId.{number}")))
         .collect();
     let record = json!({
-        "phase": "Answered",
+        "phase": "Requested",
         "attempt": 1,
         "clientToken": call.parameter("ClientToken"),
         "subnetID": call.parameter("NetworkInterface.1.SubnetId"),
@@ -249,7 +249,7 @@ async fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
     assert_eq!(launch, &record, "all of the call, and no instance yet");
     held.lift();
     let ready = scenario.machine_ready("slow").await?;
-    assert_eq!(launched[0].instance_ids, [text(&ready, "/spec/instanceID")]);
+    assert_eq!(unanswered[0].instance_ids, [text(&ready, "/spec/instanceID")]);
     assert_eq!(scenario.user.live_instances().await?.len(), 1);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await

@@ -138,8 +138,11 @@ async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<St
     let everybodys = rules_of(client, NOBODY, namespace).await?;
     granted.retain(|permission| !everybodys.contains(permission));
     let aggregated = ListParams::default().labels(AGGREGATED);
-    let roles = Api::<ClusterRole>::all(client.clone()).list(&aggregated).await?;
-    let rules = roles.items.into_iter().flat_map(|role| role.rules.unwrap_or_default());
+    let administrators = Api::<ClusterRole>::all(client.clone()).list(&aggregated).await?;
+    let rules = administrators
+        .items
+        .into_iter()
+        .flat_map(|role| role.rules.unwrap_or_default());
     let allowed = permissions(rules.map(|rule| flat(rule.api_groups, rule.resources, rule.resource_names, rule.verbs)));
     granted.retain(|permission| !allowed.contains(permission));
     Ok(granted)

@@ -35,8 +35,8 @@ async fn an_instance_terminated_by_hand_is_reported_and_never_replaced() -> anyh
         .condition("AWSMachine", "victim", "Ready", "False", "Terminated")
         .await?;
     let launches = scenario.launches();
-    let launched: Vec<_> = launches.calls().iter().map(|call| call.instance_ids.clone()).collect();
-    assert_eq!(launched, [vec![id.clone()], vec![witness.clone()]], "{launches}");
+    let ids: Vec<_> = launches.calls().iter().map(|call| call.instance_ids.clone()).collect();
+    assert_eq!(ids, [vec![id.clone()], vec![witness.clone()]], "{launches}");
 
     scenario.begin_deletion(CORE, "Machine", "victim").await?;
     scenario.gone(OURS, "AWSMachine", &["victim"]).await?;

@@ -44,7 +44,7 @@ pub(in crate::awsmachine) async fn end_instance(
         }
         DeletionStep::AwaitTermination => {
             // The informer follows the instance from here on and wakes the machine.
-            location.cloud.instance(&scope.key(), id);
+            location.cloud.observe_instance(&scope.key(), id);
             let message = format!("instance {id} is being terminated");
             scope.finish_with(awaiting(message, location), Next::AwaitChange);
         }

@@ -94,7 +94,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 
 /// The instance whose id is known, as the informer shows it.
 fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> Result<Found, FlowError> {
-    let observation = location.cloud.instance(&scope.key(), &id);
+    let observation = location.cloud.observe_instance(&scope.key(), &id);
     // An instance that only the spec names is believed by its tags. A record, and an answer that is not recorded yet,
     // are our own.
     let launch = scope.status.launch.as_ref();

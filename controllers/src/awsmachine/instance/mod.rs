@@ -46,7 +46,7 @@ pub(super) async fn observe(
     let Some(id) = spec::instance_id(&scope.machine) else {
         return Ok(Observed::Nothing);
     };
-    match location.cloud.instance(&scope.key(), &id) {
+    match location.cloud.observe_instance(&scope.key(), &id) {
         Observation::Unknown => unseen(scope, &id, location),
         Observation::Absent => absent(scope, id, location, context),
         Observation::Seen(instance) => {

@@ -37,7 +37,7 @@ pub(super) async fn apply(
     } = planned;
     let cloud = prepared.location.cloud.as_ref();
     if plan.step != LaunchStep::LookOnly
-        && let Err(error) = cloud.launch_turn(&scope.key())
+        && let Err(error) = cloud.reserve_launch(&scope.key())
     {
         // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());

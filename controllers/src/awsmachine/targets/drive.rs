@@ -53,7 +53,9 @@ fn desire(
     desired: Desired,
 ) -> Vec<TargetView> {
     let targets: Vec<_> = named.iter().map(|(_, target)| target.clone()).collect();
-    let shown = location.cloud.targets(&scope.key(), instance, &targets, desired);
+    let shown = location
+        .cloud
+        .reconcile_targets(&scope.key(), instance, &targets, desired);
     let view = |(target, shown): (NamedTarget, RegistrationState)| TargetView {
         stored: stored_state(scope, &instance.id, &target),
         group: target.0,

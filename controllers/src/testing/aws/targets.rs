@@ -1,4 +1,5 @@
-//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it stands.
+//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it
+//! stands.
 
 use std::collections::BTreeMap;
 

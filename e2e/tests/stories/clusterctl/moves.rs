@@ -163,6 +163,7 @@ impl Installed {
         let watch = async {
             let before = other.belongings().await?;
             while self.is_blocked().await? {
+                tokio::time::sleep(Duration::from_millis(200)).await;
                 let there = other.belongings().await?;
                 // Asked once more: it may have ended between the two looks.
                 ensure!(
