@@ -33,8 +33,7 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Circles that are known and shall go. A file that is in no circle any more must be taken out of here.
-const KNOWN: &[&[&str]] = &[
-];
+const KNOWN: &[&[&str]] = &[];
 
 /// Circles that stay, with the reason.
 const ALLOWED: &[(&[&str], &str)] = &[(
