@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
-pub struct World {
+pub struct LocalWorld {
     pub(crate) server: ApiServer,
     aws: Arc<AwsProxy>,
     provider: OnceCell<()>,
@@ -39,10 +39,10 @@ pub struct World {
     _turn: Option<Turn>,
 }
 
-impl World {
+impl LocalWorld {
     /// The world that all tests of this binary share; the first caller starts it.
     pub async fn shared() -> anyhow::Result<Arc<Self>> {
-        static SHARED: OnceLock<Result<Arc<World>, String>> = OnceLock::new();
+        static SHARED: OnceLock<Result<Arc<LocalWorld>, String>> = OnceLock::new();
         // A thread with a runtime of its own: that of the calling test ends with the test.
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -74,8 +74,8 @@ impl World {
         Self::of(processes, endpoints, directory, turn)
     }
 
-    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS and its nodes are those of another
-    /// world, if one is given; that one must not end before.
+    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS and its nodes are those of
+    /// another world, if one is given; that one must not end before.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let directory = Directory::new()?;
@@ -177,8 +177,8 @@ impl World {
         Ok(())
     }
 
-    /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with ours, each with the
-    /// port at which the API server calls its webhooks.
+    /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with ours, each with
+    /// the port at which the API server calls its webhooks.
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
         let starts = providers
             .iter()
