@@ -13,15 +13,16 @@ help: ## List these targets
 tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
 	@set -o pipefail; hack/tools/build.sh "$(BIN)" $(TOOLS_OUTPUT)
 
-# Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver as
-# the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and linting
-# costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
+# Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver
+# as the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and
+# linting costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
 CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings cargo
 # Where cargo puts programs; asked only when a recipe needs it.
-PROGRAMS = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+TARGET = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+PROGRAMS = $(TARGET)/debug
 # Integration tests that need no local world: all but the stories of e2e/.
 UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))) \
-  $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard */tests/*/main.rs)))))
+  $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard tests/*/main.rs */tests/*/main.rs)))))
 
 # What failed, and the summary that each test program printed, unless it has no tests.
 export define SUMMARY
@@ -61,10 +62,12 @@ tools-and-programs tools-and-build: tools-and-%:
 	@$(MAKE) --no-print-directory --jobs=2 tools $* TOOLS_OUTPUT='| cat'
 
 .PHONY: generate
-generate: programs ## Write config/crd, a policy and the tables in README.md and docs/iam.md from types and tables
+generate: programs ## Write config/crd, a policy, templates/ and the lists in docs/ from types, tables and parts
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
-	"$(PROGRAMS)/capa-rs" unsupported-fields --update README.md
+	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
+	hack/release/templates.sh templates
+	hack/docs/files.sh docs/architecture.md
 
 # What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
 # without a host.
@@ -88,17 +91,20 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
+# More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
+THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
+
 .PHONY: test
 test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
-	$(call run_tests,--all-targets,--skip long_stories::)
+	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants of the simulation and the quickstart
-	$(call run_tests,--all-targets)
+test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants and the quickstart
+	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
@@ -106,16 +112,26 @@ SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--
 
 .PHONY: sim
 sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one with its trace
-	@$(CARGO) build --workspace --bins
-	@"$(PROGRAMS)/sim" $(SIM_ARGUMENTS)
+	@$(CARGO) build --profile sim --package capa-simulation --bin sim
+	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
 sim-mutants: require-rust ## Break launch, absence and draining in seven ways and see the simulation find each
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
-quickstart: tools-and-programs ## Bring a cluster up, let it grow and heal, and away again on the local world (KEEP=1 leaves it running)
+quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow and heal, delete it (KEEP=1 keeps it)
 	@"$(PROGRAMS)/quickstart"
+
+.PHONY: docs
+docs: ## Build the documentation as a book into target/book (needs mdbook)
+	@hack/tools/require.sh mdbook
+	mdbook build
+
+.PHONY: deny
+deny: ## Check licences, banned crates and sources of all dependencies (needs cargo-deny)
+	@hack/tools/require.sh cargo cargo-deny
+	cargo deny check licenses bans sources
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the caches outside it stay)

@@ -44,7 +44,7 @@ enum Command {
     Crds(crds::Flags),
     /// Print the least IAM policy of the controller, or of the nodes, as JSON.
     Iam(iam::Flags),
-    /// Print the spec fields without effect yet as a Markdown table, or write it into a file.
+    /// Print the spec fields without effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
 }
 

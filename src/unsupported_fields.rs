@@ -1,4 +1,4 @@
-//! `capa-rs unsupported-fields`: the fields without effect yet, as the README has them.
+//! `capa-rs unsupported-fields`: the spec fields without effect yet, as docs/fields-without-effect.md lists them.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use clap::Args;
 
 use crate::markdown;
 
-/// The part of the README that holds the table.
+/// The generated part of the page.
 const PART: &str = "unsupported-fields";
 
 /// Flags of `capa-rs unsupported-fields`.
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// Write the table into this Markdown file, between its markers, instead of printing it.
+    /// Write the lists into this Markdown file, between its markers, instead of printing them.
     #[arg(long, value_name = "FILE")]
     update: Option<PathBuf>,
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
     match &flags.update {
-        None => Ok(io::stdout().lock().write_all(unsupported::table().as_bytes())?),
-        Some(file) => markdown::update(file, PART, &unsupported::table()),
+        None => Ok(io::stdout().lock().write_all(unsupported::document().as_bytes())?),
+        Some(file) => markdown::update(file, PART, &unsupported::document()),
     }
 }
 
@@ -32,9 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_the_table_of_fields_without_effect() {
-        let readme = include_str!("../README.md");
-        let updated = markdown::with_part(readme, PART, &unsupported::table()).expect("the README has the markers");
-        assert!(readme == updated, "README.md is not up to date: run `make generate`");
+    fn the_page_lists_the_fields_without_effect() {
+        let page = include_str!("../docs/fields-without-effect.md");
+        let updated = markdown::with_part(page, PART, &unsupported::document()).expect("the page has the markers");
+        assert!(
+            page == updated,
+            "docs/fields-without-effect.md is not up to date: run `make generate`"
+        );
     }
 }

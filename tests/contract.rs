@@ -17,7 +17,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// What stands in the third column of each row of the table, in order.
+/// The third column of each row of the table, in order.
 fn rows(document: &str) -> Vec<String> {
     let rows = document.lines().filter_map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -61,7 +61,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_contract_requirement_has_a_test_or_a_reason() {
+fn contract_rows_name_a_test_or_a_reason() {
     for (index, state) in rows(&read("docs/contract.md")).iter().enumerate() {
         let number = index + 1;
         if let Some(done) = state.strip_prefix("done: ") {

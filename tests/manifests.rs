@@ -81,7 +81,7 @@ fn policies() -> Vec<(String, Value, Value)> {
 }
 
 #[test]
-fn every_policy_is_bound_and_never_stops_a_deletion() {
+fn policies_are_in_force_and_exempt_deletions_and_moves() {
     let kustomization = read("config/policy/kustomization.yaml");
     let explained = read("docs/admission.md");
     let policies = policies();
@@ -127,7 +127,7 @@ fn every_policy_is_bound_and_never_stops_a_deletion() {
 
 /// Two blocks of a machine are mutable in part, so the policy must know each of their fields.
 #[test]
-fn new_fields_of_mutable_blocks_are_immutable_by_default() {
+fn new_fields_of_mutable_blocks_are_immutable() {
     let machine = documents("config/crd/infrastructure.cluster.x-k8s.io_awsmachines.yaml").remove(0);
     let spec = &machine["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     let policy = read("config/policy/machine_immutable.yaml");

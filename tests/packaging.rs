@@ -58,7 +58,7 @@ fn the_deployment_gives_the_manager_flags_that_it_takes() {
 }
 
 #[test]
-fn the_image_runs_the_program_and_user_of_the_deployment() {
+fn image_and_deployment_agree_on_program_and_user() {
     let dockerfile = read("Dockerfile");
     let pod = &deployment()["spec"]["template"]["spec"];
     let command: Vec<&str> = pod["containers"][0]["command"]
@@ -81,7 +81,7 @@ fn the_image_runs_the_program_and_user_of_the_deployment() {
 }
 
 #[test]
-fn the_image_is_built_by_this_toolchain_from_all_crates() {
+fn the_image_build_has_all_crates_and_the_pinned_compiler() {
     let channel = read("rust-toolchain.toml");
     let version = channel
         .lines()

@@ -340,7 +340,7 @@ mod tests {
             died,
         );
         follower.with(|store| store.watch(&machine(), "i-1"));
-        let region = tokio::time::timeout(Duration::from_secs(20), noticed.wait_for(Option::is_some)).await;
+        let region = tokio::time::timeout(Duration::from_mins(2), noticed.wait_for(Option::is_some)).await;
         assert_eq!(region.unwrap().unwrap().as_deref(), Some("us-test-1"));
     }
 

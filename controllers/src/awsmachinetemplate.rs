@@ -17,9 +17,10 @@ use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
-use crate::awsmachine::{image_id, network_of};
 use crate::identity::{self, IdentityRequest};
 use crate::kubernetes_api::{KubernetesError, NetworkKubernetes};
+use crate::launching::image::image_id;
+use crate::launching::network::read_network;
 use crate::resync::with_resync;
 use crate::{retry, transitions};
 
@@ -141,7 +142,7 @@ async fn look_up(
     let spec = &template.spec.template.spec;
     let name = template.metadata.name.as_deref().unwrap_or_default();
     let source = format!("AWSMachineTemplate/{name}");
-    let merged = network_of(source, spec, cluster, context.kubernetes.as_ref()).await;
+    let merged = read_network(source, spec, cluster, context.kubernetes.as_ref()).await;
     if let Some(problem) = merged.problem {
         return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
     }

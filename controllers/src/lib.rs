@@ -8,6 +8,7 @@ pub mod awsmachinetemplate;
 pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
+mod launching;
 pub mod orphans;
 mod resync;
 mod retry;

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// On a busy machine with cold disk caches; usually it is a tenth of this.
-const START_WITHIN: Duration = Duration::from_mins(1);
+const START_WITHIN: Duration = Duration::from_mins(3);
 
 /// Controllers of kube-controller-manager that run.
 const CONTROLLERS: [&str; 4] = [

@@ -19,7 +19,7 @@ use crate::{
     wait::{eventually, http_get},
 };
 
-const START_WITHIN: Duration = Duration::from_mins(1);
+const START_WITHIN: Duration = Duration::from_mins(3);
 
 /// One of Cluster API's own providers.
 #[derive(Debug)]

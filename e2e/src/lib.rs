@@ -52,5 +52,6 @@ pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
 pub use snapshot::Snapshot;
 pub use supervised::{Memory, Supervised};
+pub use turn::mostly_waits;
 pub use wait::eventually;
 pub use world::World;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long the manager may take to fill its caches on a busy machine.
-const READY_WITHIN: Duration = Duration::from_mins(1);
+const READY_WITHIN: Duration = Duration::from_mins(3);
 
 /// How the manager will be started. Starting it again, after a crash for instance, is a second
 /// [`start`](ManagerBuilder::start).

@@ -23,7 +23,7 @@ const DEFINITION: &str = "CustomResourceDefinition";
 const CONCURRENT_REQUESTS: usize = 8;
 
 /// A CustomResourceDefinition is served some moments after it was accepted.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+const ESTABLISHED_WITHIN: Duration = Duration::from_mins(2);
 
 /// Parses YAML of one or several documents; empty ones are skipped.
 pub fn parse(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {

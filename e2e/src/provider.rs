@@ -29,8 +29,8 @@ const UNSUPPORTED_FIELDS: &str = "capa-rs-unsupported-fields";
 /// The policy that is installed last and asked whether it is enforced: it refuses an object by its name alone.
 const LAST_POLICY: &str = "capa-rs-create-only";
 
-/// The API server looks for new policies every second.
-const ENFORCED_WITHIN: Duration = Duration::from_secs(30);
+/// The API server looks for new policies every second, when it comes to it.
+const ENFORCED_WITHIN: Duration = Duration::from_mins(2);
 
 /// Applies `config/default` of this repository without what is about the manager's pod, and waits until the policies
 /// are enforced.

@@ -1,4 +1,5 @@
-//! How many tests work in a world at once. A story keeps about a core busy, and so does what it talks to.
+//! How many tests work in a world at once. A story keeps about a core busy, and so does what it talks to; but one about
+//! whole clusters waits most of the time, for Cluster API to look again.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock, Weak};
@@ -7,22 +8,29 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Half as many as there are cores, but two.
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Arc::new(Semaphore::new((cores / 2).max(2)))
-});
+/// For tests that work: half as many as there are cores, but two.
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new((cores() / 2).max(2))));
+
+/// For tests that [mostly wait](mostly_waits): as many as there are cores, but three.
+static TURNS_TO_WAIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores().max(3))));
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 thread_local! {
-    /// When the test on this thread began to work: with its world, or with its first turn in one that is there.
+    /// When the test on this thread began to work: with its first turn.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+
+    /// Whether the test on this thread mostly waits.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
 
     /// The turn of the test on this thread: each test runs on a thread of its own.
     static HELD: RefCell<Weak<OwnedSemaphorePermit>> = const { RefCell::new(Weak::new()) };
 }
 
 /// Starts the clock of the test on this thread, unless it runs.
-pub(crate) fn begin() {
+fn begin() {
     BEGAN.set(BEGAN.get().or_else(|| Some(Instant::now())));
 }
 
@@ -31,13 +39,20 @@ pub(crate) fn taken() -> Duration {
     BEGAN.get().map(|began| began.elapsed()).unwrap_or_default()
 }
 
+/// Says that the test on this thread mostly waits, for periods of Cluster API or for a time to pass: it does not take the
+/// turn of one that works. To be said before the test's first world or environment.
+pub fn mostly_waits() {
+    WAITS.set(true);
+}
+
 /// Leave to work in a world, given back when the last clone is dropped.
 pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
 
-/// Waits for a turn. A test that has one shares it among all its environments: two that each held one and wanted another
-/// would wait for ever.
+/// Waits for a turn. A test that has one shares it among all its worlds and environments: two that each held one and wanted
+/// another would wait for ever.
 pub(crate) async fn turn() -> anyhow::Result<Turn> {
-    let turn = take(&TURNS).await?;
+    let turns = if WAITS.get() { &TURNS_TO_WAIT } else { &TURNS };
+    let turn = take(turns).await?;
     begin();
     Ok(turn)
 }

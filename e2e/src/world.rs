@@ -20,7 +20,7 @@ use crate::{
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised},
-    turn,
+    turn::{Turn, turn},
     wait::http_get,
 };
 
@@ -35,6 +35,8 @@ pub struct World {
     /// In the order in which they were started.
     pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
+    /// That of the test whose own world it is.
+    _turn: Option<Turn>,
 }
 
 impl World {
@@ -44,7 +46,7 @@ impl World {
         // A thread with a runtime of its own: that of the calling test ends with the test.
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(Self::start()).map(Arc::new)
+            runtime.block_on(Self::start_for(None, &[])).map(Arc::new)
         };
         let shared = tokio::task::spawn_blocking(move || {
             SHARED
@@ -62,17 +64,20 @@ impl World {
 
     /// The same with further flags for Cluster API core, e.g. `--sync-period=20s`.
     pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
-        turn::begin();
+        Self::start_for(Some(turn().await?), core_flags).await
+    }
+
+    async fn start_for(turn: Option<Turn>, core_flags: &[&str]) -> anyhow::Result<Self> {
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let processes = Self::processes(&directory, core_flags, endpoints).await;
-        Self::of(processes, endpoints, directory)
+        Self::of(processes, endpoints, directory, turn)
     }
 
     /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS and its nodes are those of another
     /// world, if one is given; that one must not end before.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
-        turn::begin();
+        let turn = turn().await?;
         let directory = Directory::new()?;
         let endpoints = match beside {
             Some(world) => world.endpoints,
@@ -89,13 +94,14 @@ impl World {
             Ok((server, beside.aws.clone(), processes))
         };
         let processes = processes.await;
-        Self::of(processes, endpoints, directory)
+        Self::of(processes, endpoints, directory, Some(turn))
     }
 
     fn of(
         processes: anyhow::Result<(ApiServer, Arc<AwsProxy>, Vec<Supervised>)>,
         endpoints: SocketAddr,
         directory: Directory,
+        turn: Option<Turn>,
     ) -> anyhow::Result<Self> {
         match processes {
             Ok((server, aws, processes)) => Ok(Self {
@@ -106,6 +112,7 @@ impl World {
                 endpoints,
                 processes: Mutex::new(processes),
                 directory,
+                _turn: turn,
             }),
             Err(error) => {
                 let kept = evidence::folder("world")?;

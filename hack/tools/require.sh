@@ -7,6 +7,8 @@ how_to_install() {
     cargo) echo "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" ;;
     cc) echo "sudo apt-get install build-essential (macOS: xcode-select --install)" ;;
     go) echo "sudo snap install go --classic (or 1.26 or newer from https://go.dev/doc/install)" ;;
+    mdbook) echo "cargo install --locked mdbook (version 0.5 or newer)" ;;
+    cargo-deny) echo "cargo install --locked cargo-deny" ;;
     python3) echo "sudo apt-get install python3 python3-venv (macOS: brew install python3)" ;;
     *) echo "your package manager" ;;
   esac

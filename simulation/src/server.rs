@@ -6,7 +6,7 @@ use std::sync::Arc;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -233,8 +233,11 @@ impl Server {
 
 /// A machine's status as it is once written: times in JSON are whole seconds.
 pub(crate) fn machine_status_as_stored(mut status: AWSMachineStatus) -> AWSMachineStatus {
-    if let Some(request) = status.launch.as_mut().and_then(|launch| launch.request.as_mut()) {
-        request.requested_at = whole_seconds(&request.requested_at);
+    if let Some(
+        LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt) | LaunchRecord::Answered { attempt, .. },
+    ) = &mut status.launch
+    {
+        attempt.request.requested_at = whole_seconds(&attempt.request.requested_at);
     }
     conditions_as_stored(&mut status.conditions);
     status

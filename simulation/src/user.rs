@@ -204,14 +204,15 @@ fn give_up(world: &mut World) {
                 // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
                 world.invariants.unknown.insert(machine_key(&machine.name_any()));
             }
-            let launch = status.launch.unwrap_or_default();
-            let token = launch.request.map(|request| request.client_token);
+            let launch = status.launch.as_ref();
+            let token = launch
+                .and_then(|launch| launch.request())
+                .map(|request| &request.client_token);
+            let known = launch
+                .and_then(|launch| launch.instance_id())
+                .or(token.map(String::as_str));
             server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
-                annotate(
-                    machine,
-                    ABANDON_INSTANCE_ANNOTATION,
-                    launch.instance_id.or(token).as_deref(),
-                );
+                annotate(machine, ABANDON_INSTANCE_ANNOTATION, known);
             });
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capa_api::machine::LaunchRecord;
 use fastrand::Rng;
 use jiff::Timestamp;
 
@@ -503,11 +504,21 @@ fn describe(machine: &capa_api::machine::AWSMachine) -> String {
     let metadata = &machine.metadata;
     let status = machine.status.clone().unwrap_or_default();
     let launch = status.launch.as_ref().map(|launch| {
-        let request = launch.request.as_ref();
+        let request = launch.request();
         let token = request.map(|request| request.client_token.as_str()).unwrap_or_default();
         let subnet = request.map(|request| request.subnet_id.as_str()).unwrap_or_default();
-        let instance = launch.instance_id.as_deref().unwrap_or("-");
-        format!("attempt {} {token} {subnet} instance {instance}", launch.attempt)
+        let instance = launch.instance_id().unwrap_or("-");
+        let phase = match launch {
+            LaunchRecord::Planned => "Planned",
+            LaunchRecord::Requested(_) => "Requested",
+            LaunchRecord::Refused(_) => "Refused",
+            LaunchRecord::Answered { .. } => "Answered",
+            LaunchRecord::Unreadable(_) => "unreadable",
+        };
+        format!(
+            "{phase} {} {token} {subnet} instance {instance}",
+            launch.attempt_number()
+        )
     });
     let conditions = status.conditions.iter().filter(|condition| condition.status != "True");
     let conditions =

@@ -46,11 +46,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) leader_elect_resource_name: String,
 
-    /// How long others wait after the leader's last renewal.
+    /// How long other managers wait after the leader's last renewal.
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(crate) leader_elect_lease_duration: GoDuration,
 
-    /// How long the leader tries to renew before it gives up.
+    /// How long the leader tries to renew the Lease before it gives up.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) leader_elect_renew_deadline: GoDuration,
 
@@ -66,7 +66,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) awsmachine_concurrency: u16,
 
-    /// The longest an object goes without a look; at least 1s.
+    /// Longest time between two passes over an object; at least 1s.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = period)]
     pub(crate) sync_period: GoDuration,
 
@@ -79,16 +79,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SHARE", default_value = "0.5")]
     pub(crate) aws_rate_share: Share,
 
-    /// The part for single accounts: <account id>=<share>[,…].
+    /// The part for single accounts, as `<account id>=<share>[,…]`.
     #[arg(long, value_name = "SHARES", default_value = "")]
     pub(crate) aws_account_rate_share: AccountShares,
 
-    /// Endpoints in place of AWS's own: region:service=url[,service=url][;region:…].
+    /// Endpoints in place of AWS's own, as `region:service=url[,service=url][;region:…]`.
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
-    /// Create AWSClusterControllerIdentity/default for all namespaces where it is absent. Only
-    /// AutoControllerIdentityCreator is known; others are ignored with a warning.
+    /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
+    /// it is absent; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 

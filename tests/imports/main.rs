@@ -46,20 +46,6 @@ const KNOWN: &[&[&str]] = &[
         "aws/src/load_balancing.rs",
         "aws/src/setup.rs",
     ],
-    &[
-        "controllers/src/awsmachine/apply.rs",
-        "controllers/src/awsmachine/launch.rs",
-        "controllers/src/awsmachine/memory/mod.rs",
-        "controllers/src/awsmachine/memory/shortages.rs",
-        "controllers/src/awsmachine/observe.rs",
-        "controllers/src/awsmachine/plan/ending.rs",
-        "controllers/src/awsmachine/plan/launch.rs",
-        "controllers/src/awsmachine/targets.rs",
-    ],
-    &[
-        "controllers/src/awsmachine/dereference.rs",
-        "controllers/src/awsmachine/request.rs",
-    ],
 ];
 
 /// Circles that stay, with the reason.

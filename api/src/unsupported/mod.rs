@@ -1,12 +1,12 @@
-//! Spec fields that have no effect yet: one table, from which the admission policy, `kubectl explain`, the README and
-//! the conditions of stored objects are made.
+//! Spec fields that have no effect yet: one table, from which the admission policy, the sentences of `kubectl explain`,
+//! docs/fields-without-effect.md and the conditions of stored objects are made.
 //!
 //! A field leaves the table in the change that gives it its effect.
 
+mod document;
 mod explain;
 mod fields;
 mod policy;
-mod readme;
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::conditions::{ConditionType, Reason};
 
+pub use document::document;
 pub use explain::NoSuchField;
 pub(crate) use explain::explain;
 pub use policy::{binding, policy};
-pub use readme::table;
 
 /// A field without effect yet, or a block of which no field has any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

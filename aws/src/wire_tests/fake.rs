@@ -204,7 +204,7 @@ pub(super) async fn at_its_turn<T>(call: impl AsyncFn() -> Result<T, CloudError>
 
 /// Waits until `condition` holds.
 pub(super) async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(2);
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -64,7 +64,7 @@ async fn fake(world: &World) -> Fake {
 }
 
 async fn woken(changes: &mut (impl Stream<Item = MachineKey> + Unpin)) -> String {
-    let next = tokio::time::timeout(Duration::from_secs(20), changes.next()).await;
+    let next = tokio::time::timeout(Duration::from_mins(2), changes.next()).await;
     next.expect("no wake-up").expect("the stream ended").name
 }
 

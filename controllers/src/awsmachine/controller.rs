@@ -8,7 +8,8 @@ use capa_api::core::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
-use super::MachineContext;
+use super::context::MachineContext;
+use super::scope::key;
 use crate::resync::with_resync;
 
 /// Reconciles AWSMachines.
@@ -34,7 +35,7 @@ impl Reconciler for MachineReconciler {
     }
 
     fn forget(&self, object: &AWSMachine) {
-        self.context.clouds.forget(&super::key(object));
+        self.context.clouds.forget(&key(object));
         self.context
             .memory
             .forget(object.metadata.uid.as_deref().unwrap_or_default());

@@ -1,9 +1,12 @@
-//! The machine's instances as AWS shows them outside the store: by tags and by client token.
+//! Lookups of a machine's instances by tags and by client token, besides those that the instance informer follows.
 
+use capa_api::conditions::ConditionType;
 use capa_api::meta;
 use capa_cloud::{CloudError, Instance, MachineCloud, Query};
 
-/// The tags by which every provider of this API finds a machine's instance.
+use super::blocked::Blocked;
+
+/// The query for the tags by which every provider of this API finds the instance of a machine.
 pub(super) fn tagged(cluster_tag: &str, namespace: &str, owner_name: &str) -> Query {
     Query::filter(
         format!("tag:{}", meta::cluster_tag(cluster_tag)),
@@ -16,7 +19,7 @@ pub(super) fn tagged(cluster_tag: &str, namespace: &str, owner_name: &str) -> Qu
 }
 
 /// Whether the instance carries the tags of this machine.
-pub(super) fn is_ours(instance: &Instance, cluster_tag: &str, namespace: &str, owner_name: &str) -> bool {
+pub(super) fn has_tags_of_machine(instance: &Instance, cluster_tag: &str, namespace: &str, owner_name: &str) -> bool {
     let tag = |key: &str| instance.tags.get(key).map(String::as_str);
     tag(&meta::cluster_tag(cluster_tag)) == Some(meta::OWNED_TAG_VALUE)
         && tag(meta::MACHINE_NAME_TAG) == Some(meta::machine_name_tag_value(namespace, owner_name).as_str())
@@ -37,4 +40,10 @@ pub(super) async fn find(
         }
     }
     Ok(found)
+}
+
+/// A lookup that failed blocks a launch as well as a deletion.
+pub(super) fn failed(error: &CloudError) -> Blocked {
+    let message = format!("whether an instance of this machine exists could not be looked up: {error}");
+    Blocked::by_call(ConditionType::InstanceReady, message, error)
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::dereference;
+use super::spec;
 
 /// Where a machine is in its life. What the conditions tell in detail, coarsely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Phase {
             Some(InstanceState::Running) => Self::Running,
             Some(InstanceState::Stopping | InstanceState::Stopped) => Self::Stopped,
             Some(InstanceState::ShuttingDown | InstanceState::Terminated) => Self::Terminated,
-            None if dereference::instance_id(machine).is_some() => Self::Pending,
+            None if spec::instance_id(machine).is_some() => Self::Pending,
             None => {
                 let asked = status.is_some_and(capa_api::machine::AWSMachineStatus::has_open_attempt);
                 if asked { Self::Launching } else { Self::Waiting }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    const LAUNCH: &str = "launch: {attempt: 1, clientToken: a-1, subnetID: subnet-1, imageID: ami-1, \
+    const LAUNCH: &str = "attempt: 1, holder: one, clientToken: a-1, subnetID: subnet-1, imageID: ami-1, \
                           instanceType: t3.large, securityGroupIDs: [sg-1], parametersHash: h, \
                           requestedAt: '2026-01-01T00:00:00Z'";
 
@@ -123,12 +123,12 @@ mod tests {
     #[test]
     fn a_machine_is_in_the_phase_that_its_record_and_instance_say() {
         let deleted = ", deletionTimestamp: '2026-01-01T00:00:00Z'";
-        let open = format!("{LAUNCH}}}, network: {{region: r}}");
-        let refused = format!("{LAUNCH}}}");
-        let answered = format!("{LAUNCH}, instanceID: i-1}}, network: {{region: r}}");
+        let open = format!("launch: {{phase: Requested, {LAUNCH}}}");
+        let refused = format!("launch: {{phase: Refused, {LAUNCH}}}");
+        let answered = format!("launch: {{phase: Answered, {LAUNCH}, instanceID: i-1}}");
         for (metadata, status, phase) in [
             ("", "", Phase::Waiting),
-            ("", "launch: {attempt: 0}", Phase::Waiting),
+            ("", "launch: {phase: Planned, attempt: 0}", Phase::Waiting),
             ("", open.as_str(), Phase::Launching),
             ("", refused.as_str(), Phase::Waiting),
             ("", answered.as_str(), Phase::Pending),

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource as _;
 
-use super::{MachineScope, dereference};
+use super::scope::MachineScope;
+use super::spec;
 
 /// The condition itself says it; everything else stays as it was.
 pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
@@ -21,13 +22,13 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
 /// before, except that a launch walks through its waits in order: one that it did not get to is none any more.
 pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatus {
     let deleting = scope.machine.metadata.deletion_timestamp.is_some();
-    let launching = !deleting && dereference::instance_id(&scope.machine).is_none();
-    let said = |condition| scope.updates.iter().any(|update| update.condition == condition);
+    let launching = !deleting && spec::instance_id(&scope.machine).is_none();
+    let is_set = |condition| scope.conditions.iter().any(|update| update.condition == condition);
     let kept = scope.status.conditions.iter().filter_map(as_update);
     let mut updates: Vec<ConditionUpdate> = kept
-        .filter(|update| !said(update.condition) && update.condition != ConditionType::Ready)
+        .filter(|update| !is_set(update.condition) && update.condition != ConditionType::Ready)
         .filter(|update| !launching || update.status == ConditionStatus::True)
-        .chain(scope.updates.iter().cloned())
+        .chain(scope.conditions.iter().cloned())
         .collect();
     updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
     updates.push(ready(&updates, scope));

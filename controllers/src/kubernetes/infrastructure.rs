@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::failed;
-use crate::awsmachine::publishes_network;
 use crate::kubernetes_api::{Infrastructure, KubernetesError};
+use crate::launching::network_sources::publishes_network;
 
 /// How long the properties of a kind are cached; a 404 drops them at once.
 const KIND_AGE: Duration = Duration::from_secs(600);

@@ -56,7 +56,7 @@ struct State {
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// How every instance stands with every target; as it is wanted where absent.
-    state: Option<RegistrationState>,
+    registration: Option<RegistrationState>,
     /// What was last wanted of the instances in targets.
     wishes: Vec<TargetRequest>,
 }

@@ -166,7 +166,7 @@ impl Account {
     }
 
     /// Throttles EC2's calls by its published token buckets, full now, and refilled `faster` times as fast as AWS does it
-    /// (1 is AWS; more for managers that are hurried). What is over is answered `RequestLimitExceeded`.
+    /// (1 is AWS; more for managers that are hurried; 0 for never). What is over is answered `RequestLimitExceeded`.
     pub fn throttle(&self, faster: u32) {
         self.change(|account| account.limits = Some(Limits::new(faster)));
     }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
+
 use super::account::Account;
 
 /// Something that goes wrong with calls, until it is [lifted](InjectedFault::lift) or used up. Calls with the
@@ -74,10 +76,35 @@ pub(super) struct Target<'a> {
 }
 
 /// What the faults of an account do to one call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blow {
     pub(super) ending: Ending,
-    pub(super) delay: Duration,
+    pub(super) delay: Delay,
+}
+
+/// How long an answer is held back: as long as each of these faults says, unless the fault is lifted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delay(Vec<(Duration, CancellationToken)>);
+
+impl Delay {
+    pub(super) fn is_zero(&self) -> bool {
+        self.0.iter().all(|(duration, _)| duration.is_zero())
+    }
+
+    /// Adds another delay after this one.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Waits until the answer may go.
+    pub(super) async fn pass(self) {
+        for (duration, lifted) in self.0 {
+            tokio::select! {
+                () = tokio::time::sleep(duration) => {}
+                () = lifted.cancelled() => {}
+            }
+        }
+    }
 }
 
 impl Fault {
@@ -126,7 +153,7 @@ impl Fault {
         self.ending(Ending::Refused(code.to_owned()))
     }
 
-    /// The call has its effect, and its answer is held back for this long.
+    /// The call has its effect, and its answer is held back for this long, or until the fault is lifted.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
@@ -213,7 +240,7 @@ pub struct InjectedFault {
 }
 
 impl InjectedFault {
-    /// Ends the fault.
+    /// Ends the fault: it concerns no further call, and the answers that it holds back go out.
     pub fn lift(&self) {
         self.account.change(|account| account.faults.lift(self.index));
     }
@@ -234,7 +261,7 @@ pub(super) struct Faults(Vec<Active>);
 struct Active {
     fault: Fault,
     until: Option<Instant>,
-    lifted: bool,
+    lifted: CancellationToken,
     hits: u64,
 }
 
@@ -244,15 +271,15 @@ impl Faults {
         self.0.push(Active {
             until: fault.lasting.map(|lasting| now + lasting),
             fault,
-            lifted: false,
+            lifted: CancellationToken::new(),
             hits: 0,
         });
         self.0.len() - 1
     }
 
-    fn lift(&mut self, index: usize) {
-        if let Some(active) = self.0.get_mut(index) {
-            active.lifted = true;
+    fn lift(&self, index: usize) {
+        if let Some(active) = self.0.get(index) {
+            active.lifted.cancel();
         }
     }
 
@@ -266,7 +293,7 @@ impl Faults {
         let active = self.0.iter_mut().filter(|active| active.is_active(now));
         for active in active.filter(|active| active.fault.stage() == stage && active.fault.concerns(target)) {
             active.hits += 1;
-            blow.delay += active.fault.delay;
+            blow.delay.0.push((active.fault.delay, active.lifted.clone()));
             if active.fault.ending != Ending::Usual {
                 blow.ending = active.fault.ending.clone();
                 break;
@@ -278,7 +305,7 @@ impl Faults {
 
 impl Active {
     fn is_active(&self, now: Instant) -> bool {
-        !self.lifted
+        !self.lifted.is_cancelled()
             && self.until.is_none_or(|until| now < until)
             && self.fault.times.is_none_or(|times| self.hits < times)
     }
@@ -338,21 +365,27 @@ mod tests {
         assert_eq!(strike(start), refused("Brief"));
         assert_eq!(strike(start + SECOND), Ending::RequestLost);
         faults.lift(2);
-        assert_eq!(
-            faults.strike(&target("a"), Stage::Door, start + SECOND),
-            Blow::default()
-        );
+        let blow = faults.strike(&target("a"), Stage::Door, start + SECOND);
+        assert!(blow.ending == Ending::Usual && blow.delay.is_zero(), "{blow:?}");
     }
 
-    #[test]
-    fn delays_add_up_until_a_fault_ends_the_call() {
+    #[tokio::test(start_paused = true)]
+    async fn delays_add_up_until_a_fault_ends_the_call_or_is_lifted() {
         let now = Instant::now();
         let mut faults = Faults::default();
         faults.add(Fault::on_everything().delay(SECOND), now);
         faults.add(Fault::on("RunInstances").delay(SECOND).dropped_after_effect(), now);
         faults.add(Fault::on_everything().delay(SECOND), now);
         let blow = faults.strike(&target("a"), Stage::Door, now);
-        assert_eq!((blow.ending, blow.delay), (Ending::AnswerLost, 2 * SECOND));
+        assert_eq!(blow.ending, Ending::AnswerLost);
+        let passed = async |delay: Delay| {
+            let began = tokio::time::Instant::now();
+            delay.pass().await;
+            began.elapsed()
+        };
+        assert_eq!(passed(blow.delay.clone()).await, 2 * SECOND);
+        faults.lift(1);
+        assert_eq!(passed(blow.delay).await, SECOND);
     }
 
     #[test]

@@ -59,10 +59,10 @@ struct Bucket {
 }
 
 impl Limits {
-    /// Full buckets that are refilled so many times as fast as AWS does it.
+    /// Full buckets that are refilled so many times as fast as AWS does it; at zero they are not.
     pub(super) fn new(faster: u32) -> Self {
         Self {
-            faster: f64::from(faster.max(1)),
+            faster: f64::from(faster),
             buckets: HashMap::new(),
         }
     }
@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(admitted("DescribeSubnets", &[], 1), (100, 20));
         assert_eq!(admitted("CreateVpc", &[], 1), (50, 5));
         assert_eq!(admitted("RunInstances", &[], 2), (5, 4), "twice as fast");
+        assert_eq!(admitted("RunInstances", &[], 0), (5, 0), "never");
     }
 
     #[test]

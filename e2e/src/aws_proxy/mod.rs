@@ -46,6 +46,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 pub use account::{AccessKey, Account, SECRET_KEYS};
@@ -174,8 +175,8 @@ async fn listen(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: o
     }
 }
 
-async fn connection(stream: tokio::net::TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| serve(shared.clone(), request));
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Shared>) {
+    let service = service_fn(|request| serve(&shared, request));
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection to the AWS proxy ended early");
@@ -197,23 +198,71 @@ enum NoAnswer {
 
 /// Serves in a task of its own: a client that hangs up does not take back what it asked for, as at AWS. Only the wait
 /// for a held answer ends with the client.
-async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
+///
+/// The task begins here, and not when the answer is first asked for: the server drops the future of a request unasked as
+/// soon as it sees the end of its connection, and it may see that at once. The body reaches the task even then.
+fn serve(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Full<Bytes>>, NoAnswer>> + use<> {
+    let serving = tokio::spawn(read_and_serve(shared.clone(), request));
+    let shared = shared.clone();
+    async move {
+        let served = match serving.await?? {
+            Reply::Done(response) => return Ok(response),
+            Reply::Call(served) => served,
+        };
+        if !served.held_back.is_zero() {
+            let launched = served.launched;
+            let _held = launched.map(|(account, launch)| held::Held::new(shared, account, launch));
+            served.held_back.pass().await;
+        }
+        let answer = served.answer.ok_or(NoAnswer::Fault)?;
+        let response = Response::builder()
+            .status(answer.status)
+            .header(header::CONTENT_TYPE, "text/xml;charset=UTF-8");
+        Ok(response.body(Full::from(answer.body))?)
+    }
+}
+
+/// What a request came to.
+enum Reply {
+    /// It was about computers, and this is the answer.
+    Done(Response<Full<Bytes>>),
+    /// It was a call of AWS.
+    Call(pipeline::Served),
+}
+
+async fn read_and_serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Reply, NoAnswer> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     if let Some(answer) = computers::serve(&shared, &head, &body).await {
-        return Ok(answer);
+        return Ok(Reply::Done(answer));
     }
-    let serving = shared.clone();
-    let served = tokio::spawn(async move { pipeline::serve(&serving, head.method, head.headers, &body).await });
-    let served = served.await?;
-    if !served.held_back.is_zero() {
-        let launched = served.launched;
-        let _held = launched.map(|(account, launch)| held::Held::new(shared, account, launch));
-        tokio::time::sleep(served.held_back).await;
+    let served = pipeline::serve(&shared, head.method, head.headers, &body).await;
+    Ok(Reply::Call(served))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::wait::eventually;
+
+    #[tokio::test]
+    async fn a_request_is_served_though_its_client_has_hung_up() {
+        let shared = Arc::new(Shared::new(String::new(), Moto::new("http://127.0.0.1:1")));
+        let (mut client, stream) = tokio::io::duplex(1024);
+        let request = "POST / HTTP/1.1\r\nHost: aws\r\nContent-Length: 8\r\n\r\nAction=X";
+        client.write_all(request.as_bytes()).await.unwrap();
+        drop(client);
+        connection(stream, shared.clone()).await;
+        let recorded = eventually(Duration::from_mins(1), "the call to be recorded", async || {
+            let calls = shared.journal(Mark(0), |_| true).len();
+            anyhow::ensure!(calls == 1, "{calls} calls");
+            Ok(())
+        });
+        recorded.await.unwrap();
     }
-    let answer = served.answer.ok_or(NoAnswer::Fault)?;
-    let response = Response::builder()
-        .status(answer.status)
-        .header(header::CONTENT_TYPE, "text/xml;charset=UTF-8");
-    Ok(response.body(Full::from(answer.body))?)
 }

@@ -1,12 +1,12 @@
 //! The way of a request: read, meet the faults, decide, forward, transform the answer, record.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
 use super::answer::{Answer, Refusal};
-use super::faults::{Blow, Ending, Stage};
+use super::faults::{Blow, Delay, Ending, Stage};
 use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
@@ -20,7 +20,7 @@ pub(super) struct Served {
     /// None where the connection is closed instead.
     pub(super) answer: Option<Answer>,
     /// How long to wait before that.
-    pub(super) held_back: Duration,
+    pub(super) held_back: Delay,
     /// What the request has launched and nobody knows of yet, with the account it was launched in.
     pub(super) launched: Option<(String, UnansweredLaunch)>,
 }
@@ -38,18 +38,18 @@ pub(super) struct Outcome {
     pub(super) answer: Answer,
     pub(super) replayed: bool,
     pub(super) fate: Fate,
-    pub(super) held_back: Duration,
+    pub(super) held_back: Delay,
 }
 
 impl From<Answer> for Outcome {
     fn from(answer: Answer) -> Self {
-        Self::after(answer, Duration::ZERO)
+        Self::after(answer, Delay::default())
     }
 }
 
 impl Outcome {
     /// An answer that is held back.
-    pub(super) fn after(answer: Answer, held_back: Duration) -> Self {
+    pub(super) fn after(answer: Answer, held_back: Delay) -> Self {
         Self {
             answer,
             replayed: false,
@@ -58,7 +58,7 @@ impl Outcome {
         }
     }
 
-    fn lost_request(held_back: Duration) -> Self {
+    fn lost_request(held_back: Delay) -> Self {
         let nothing = Answer {
             status: 0,
             body: Vec::new(),
@@ -146,7 +146,7 @@ async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>)
         _ => decide(shared, request, &caller, &zone).await,
     };
     let mut outcome = outcome.unwrap_or_else(|refusal| refusal.answer(&request.scope.service).into());
-    outcome.held_back += delay;
+    outcome.held_back.extend(delay);
     if ending == Ending::AnswerLost {
         outcome.fate = Fate::AnswerLost;
     }

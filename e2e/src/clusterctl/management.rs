@@ -15,7 +15,7 @@ use crate::world::World;
 const CERT_MANAGER_TEST: &str = "cert-manager-test";
 
 /// kube-controller-manager takes up to ten seconds to end a namespace.
-const GONE_WITHIN: Duration = Duration::from_mins(1);
+const GONE_WITHIN: Duration = Duration::from_mins(3);
 
 /// The version of ours that is installed first.
 const FIRST_VERSION: &str = "v0.1.0";

@@ -21,7 +21,7 @@ use crate::ports::free_port;
 use crate::programs;
 use crate::supervised::Supervised;
 
-const START_WITHIN: Duration = Duration::from_mins(1);
+const START_WITHIN: Duration = Duration::from_mins(3);
 
 /// A running cluster.
 pub(super) struct Cluster {

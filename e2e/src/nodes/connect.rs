@@ -1,6 +1,7 @@
 //! The CONNECT proxy: how clients outside reach the endpoints of the clusters by name.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context;
 use http::{Method, Request, Response, StatusCode};
@@ -16,14 +17,22 @@ use super::cluster::Cluster;
 use super::route::Backend;
 use super::simulator::World;
 
+/// How long to wait where the system has no connection to give.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// Serves until the runtime ends.
 pub(super) async fn serve(listen: SocketAddr, world: World) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("listen on {listen}"))?;
     loop {
-        let (stream, _) = listener.accept().await.context("accept a connection")?;
-        tokio::spawn(connection(stream, world.clone()));
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(connection(stream, world.clone()))),
+            Err(error) => {
+                tracing::error!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::pki;
 use crate::programs;
 use crate::supervised::Supervised;
 
-const START_WITHIN: Duration = Duration::from_secs(30);
+const START_WITHIN: Duration = Duration::from_mins(2);
 
 /// Where the program listens, as it tells it.
 #[derive(Deserialize)]

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The longest that anything may take, the start of an API server on a busy machine included.
-const WITHIN: Duration = Duration::from_secs(120);
+const WITHIN: Duration = Duration::from_mins(6);
 
 /// What all computers share.
 #[derive(Clone)]

@@ -125,7 +125,7 @@ async fn a_client_that_hangs_up_launches_all_the_same() {
     let mut connection = TcpStream::connect(address).await.unwrap();
     connection.write_all(request.as_bytes()).await.unwrap();
     drop(connection);
-    let recorded = eventually(Duration::from_secs(30), "the launch to be recorded", async || {
+    let recorded = eventually(Duration::from_mins(2), "the launch to be recorded", async || {
         anyhow::ensure!(!account.manager_journal().is_empty(), "no call yet");
         Ok(())
     });

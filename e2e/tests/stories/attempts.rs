@@ -128,10 +128,17 @@ async fn an_open_attempt_blocks_a_move_and_can_be_given_up_by_its_token() -> any
     scenario.patch(OURS, "AWSMachine", "open", abandon(&token)).await?;
     scenario.gone(OURS, "AWSMachine", &["open"]).await?;
     scenario.event("AWSMachine", "open", "InstanceAbandoned").await?;
+    // What was given up is asked for again by nobody, and nothing of it is undone.
+    let written = scenario.environment.aws().manager_journal().mutating();
+    let others = written.matching(|call| call.action != "RunInstances");
+    assert!(others.is_empty(), "{others}");
     assert_eq!(
-        scenario.mutating().last().map(|(action, _)| action.as_str()),
-        Some("RunInstances")
+        tokens(&scenario)?,
+        [text(&settled, "/status/launch/clientToken"), &token]
     );
+    let live = scenario.user.live_instances().await?;
+    let live: Vec<_> = live.iter().filter_map(|instance| instance.instance_id()).collect();
+    assert_eq!(live, [text(&settled, "/spec/instanceID")]);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

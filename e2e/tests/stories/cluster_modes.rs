@@ -4,7 +4,7 @@ use anyhow::ensure;
 use capa_e2e::{eventually, fixtures, objects};
 use serde_json::{Value, json};
 
-use super::machines::{INLINE, counts};
+use super::machines::{INLINE, counts, text};
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN};
 
 /// What a managed cluster carries.
@@ -166,6 +166,7 @@ spec:
         scenario.mutating(),
         counts(&[("RunInstances", 1), ("TerminateInstances", 1)])
     );
+    assert_eq!(scenario.terminated(), [text(&machine, "/spec/instanceID")]);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

@@ -106,7 +106,6 @@ fn names(objects: &[&DynamicObject]) -> BTreeSet<String> {
     objects.iter().map(|object| object.name_any()).collect()
 }
 
-/// The names between `${` and `:=`. A variable without a default would have to be set, and none is.
 /// The variables in a text, with whether each has a default.
 fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
     let uses = text.split("${").skip(1);

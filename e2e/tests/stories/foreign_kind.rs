@@ -53,6 +53,7 @@ async fn machines_launch_from_any_labelled_kind_as_soon_as_it_may_be_read() -> a
     scenario.gone(OURS, "AWSMachine", &["abroad"]).await?;
     let expected = counts(&[("RunInstances", 1), ("TerminateInstances", 1)]);
     assert_eq!(scenario.mutating(), expected);
+    assert_eq!(scenario.terminated(), [text(&ready, "/spec/instanceID")]);
     kind.forget(&scenario).await?;
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await

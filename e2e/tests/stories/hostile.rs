@@ -38,7 +38,7 @@ const WITH_STATUS: [(&str, &str); 3] = [
 const SEED: u64 = 20_240_601;
 
 /// For a thousand objects on a busy machine with two cores.
-const WITHIN: Duration = Duration::from_mins(5);
+const WITHIN: Duration = Duration::from_mins(10);
 
 /// Most passes over one object: some dozen for its life, and its share of being tried again at growing intervals.
 const MOST_PASSES: usize = 40;

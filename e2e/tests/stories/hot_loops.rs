@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
-use capa_e2e::eventually;
+use capa_e2e::{eventually, mostly_waits};
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -131,6 +131,7 @@ mod long_stories {
 
 /// All troubles at the same time: each has an account and a manager of its own, and all are idle nearly all the time.
 async fn all_for(window: Duration) -> anyhow::Result<()> {
+    mostly_waits();
     try_join_all(TROUBLES.map(|trouble| bounded(trouble, window))).await?;
     Ok(())
 }
@@ -243,6 +244,13 @@ fn judge(trouble: Trouble, calls: &Journal, window: Duration) -> anyhow::Result<
     let (launches, all) = (counted(|minute| minute.of("RunInstances").len()), counted(Journal::len));
     let first = calls.matching(|call| since(call) < Some(window / 2)).len();
     let second = calls.len() - first;
+    let late = calls.matching(|call| since(call) >= Some(window / 2));
+    report(&format!(
+        "LATE {} first {:?} late {:?}",
+        trouble.name,
+        calls.matching(|call| since(call) < Some(window / 2)).counts(),
+        late.counts()
+    ))?;
     report(&format!(
         "{}, {} machines, {} s: RunInstances in each minute {launches:?}, all calls {all:?}, in each half {:?}: {:?}",
         trouble.name,

@@ -20,8 +20,8 @@ const ENDING: &str = "CAPA_E2E_VICTIM_ENDING";
 /// Where the victim reports what it has started.
 const REPORT: &str = "CAPA_E2E_VICTIM_REPORT";
 
-/// More than the grace period of a supervisor and the patience of the sweeper together.
-const GONE_WITHIN: Duration = Duration::from_secs(30);
+/// Much more than the grace period of a supervisor and the patience of the sweeper together.
+const GONE_WITHIN: Duration = Duration::from_mins(2);
 
 /// Ends on SIGTERM.
 const POLITE: &[&str] = &["sleep", "1000"];
@@ -62,7 +62,7 @@ async fn a_program_that_ignores_sigterm_is_gone_with_its_children_and_its_exit_c
     assert!(is_gone(id) && is_gone(child));
 
     let mut failing = supervised(&directory, "failing", &["sh", "-c", "echo the reason; exit 7"])?;
-    let error = eventually(Duration::from_secs(10), "an error that tells the reason", async || {
+    let error = eventually(GONE_WITHIN, "an error that tells the reason", async || {
         failing.ensure_running().err().context("it still runs")
     });
     let error = format!("{:#}", error.await?);

@@ -170,9 +170,14 @@ impl Scenario {
 
     /// How often an instance was asked to be terminated by the manager.
     pub(crate) fn terminations(&self, instance_id: &str) -> usize {
+        self.terminated().iter().filter(|id| *id == instance_id).count()
+    }
+
+    /// The instances that the manager has asked to terminate, each as often as it has.
+    pub(crate) fn terminated(&self) -> Vec<String> {
         let journal = self.environment.aws().manager_journal().of("TerminateInstances");
         let ids = journal.calls().iter().flat_map(|call| call.values("InstanceId"));
-        ids.filter(|id| *id == instance_id).count()
+        ids.map(str::to_owned).collect()
     }
 
     /// The state of an instance as its user sees it.

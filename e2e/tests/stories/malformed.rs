@@ -140,6 +140,7 @@ async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_
         scenario.mutating(),
         counts(&[("RunInstances", 3), ("TerminateInstances", 1)])
     );
+    assert_eq!(scenario.terminated(), std::slice::from_ref(&forgetful));
 
     // Mended, it goes on where it was: to be deleted.
     let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::scenario::Scenario;
 
-const WITHIN: Duration = Duration::from_mins(1);
+const WITHIN: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn the_manager_is_ready_with_its_own_permissions_and_ends_when_asked() -> anyhow::Result<()> {
@@ -43,11 +43,12 @@ async fn the_manager_also_runs_inside_a_test() -> anyhow::Result<()> {
 #[tokio::test]
 async fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
     let environment = World::shared().await?.test("leaders").await?;
+    // A leader that a busy machine keeps from its work for some seconds leads on.
     let builder = environment
         .manager()
         .leader_election()
-        .flag("--leader-elect-lease-duration=3s")
-        .flag("--leader-elect-renew-deadline=2s")
+        .flag("--leader-elect-lease-duration=9s")
+        .flag("--leader-elect-renew-deadline=7s")
         .flag("--leader-elect-retry-period=500ms");
     let first = builder.start().await?;
     eventually(WITHIN, "the first to lead", async || leads(&first, true).await).await?;

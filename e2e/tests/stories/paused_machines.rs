@@ -41,7 +41,7 @@ async fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<
     scenario
         .patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
         .await?;
-    scenario.machine_ready("single").await?;
+    let ready = scenario.machine_ready("single").await?;
     scenario
         .condition("AWSMachine", "single", "Paused", "False", "NotPaused")
         .await?;
@@ -64,6 +64,7 @@ async fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<
     scenario.gone(OURS, "AWSMachine", &["single"]).await?;
     let expected = counts(&[("RunInstances", 1), ("TerminateInstances", 1)]);
     assert_eq!(scenario.mutating(), expected);
+    assert_eq!(scenario.terminated(), [text(&ready, "/spec/instanceID")]);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

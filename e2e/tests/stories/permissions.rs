@@ -1,20 +1,32 @@
 //! What our manifests allow, as the API server judges it.
 
+use std::collections::BTreeSet;
+
+use anyhow::{Context, ensure};
 use capa_e2e::{World, eventually};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::PostParams;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectRulesReviewStatus,
+};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 
 use super::scenario::WITHIN;
 
 const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
-const CORE_GROUP: &str = "cluster.x-k8s.io";
+/// The namespace of our manager.
+const OUR_NAMESPACE: &str = "capa-rs-system";
+/// The ServiceAccount of our manager in its namespace.
+const MANAGER: &str = "capa-controller-manager";
+/// Another ServiceAccount there, to which nothing is granted.
+const NOBODY: &str = "nobody";
+/// The label of ClusterRoles by which an administrator lets our manager read other kinds.
+const AGGREGATED: &str = "infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs=true";
 
 /// Verb, API group, resource (perhaps with its subresource), namespace.
 type Request = (&'static str, &'static str, &'static str, &'static str);
 
-/// The ServiceAccount of our manager.
-const MANAGER: (&str, &str) = ("capa-rs-system", "capa-controller-manager");
 /// The ServiceAccount of Cluster API's core.
 const CORE: (&str, &str) = ("capi-system", "capi-manager");
 /// The ServiceAccount of the control plane provider of kubeadm.
@@ -23,77 +35,149 @@ const CONTROL_PLANE: (&str, &str) = (
     "capi-kubeadm-control-plane-manager",
 );
 
+/// API group, resources, names of objects (none for all), verbs.
+type Rule = (&'static str, &'static str, &'static str, &'static str);
+
+/// What our manager may do in every namespace.
+const EVERYWHERE: [Rule; 12] = [
+    (OUR_GROUP, "awsclusters awsmachines", "", "get list watch patch"),
+    (OUR_GROUP, "awsmachinetemplates", "", "get list watch"),
+    (
+        OUR_GROUP,
+        "awsclusters/status awsmachines/status awsmachinetemplates/status",
+        "",
+        "update",
+    ),
+    (
+        OUR_GROUP,
+        "awsclusterroleidentities awsclusterstaticidentities",
+        "",
+        "get list watch",
+    ),
+    (OUR_GROUP, "awsclustercontrolleridentities", "", "get list watch create"),
+    ("cluster.x-k8s.io", "clusters machines", "", "get list watch"),
+    ("", "secrets", "", "get"),
+    ("", "namespaces", "", "get list watch"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "", "get"),
+    ("authentication.k8s.io", "tokenreviews", "", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "", "create"),
+    ("events.k8s.io", "events", "", "create patch"),
+];
+
+/// What it may do in its own namespace besides.
+const AT_HOME: [Rule; 3] = [
+    ("", "secrets", "", "get update"),
+    ("coordination.k8s.io", "leases", "", "create"),
+    (
+        "coordination.k8s.io",
+        "leases",
+        "controller-leader-elect-capa",
+        "get update",
+    ),
+];
+
 #[tokio::test]
-async fn the_manager_may_do_what_it_does() -> anyhow::Result<()> {
-    let mut requests: Vec<Request> = Vec::new();
-    for resource in ["awsclusters", "awsmachines"] {
-        requests.extend(["get", "list", "watch", "patch"].map(|verb| (verb, OUR_GROUP, resource, "team-a")));
+async fn the_manager_may_do_what_it_does_and_nothing_else() -> anyhow::Result<()> {
+    let world = World::shared().await?;
+    world.install_provider().await?;
+    let client = world.admin().await?;
+    for (namespace, rules) in [
+        ("team-a", EVERYWHERE.to_vec()),
+        (OUR_NAMESPACE, [EVERYWHERE.as_slice(), &AT_HOME].concat()),
+    ] {
+        let wanted = permissions(rules.into_iter().map(|(groups, resources, names, verbs)| {
+            [groups, resources, names, verbs].map(|words| words.split(' ').map(str::to_owned).collect())
+        }));
+        let granted = eventually(WITHIN, "all permissions to be granted", async || {
+            let granted = granted(&client, namespace).await?;
+            let missing: Vec<_> = wanted.difference(&granted).collect();
+            ensure!(missing.is_empty(), "the manager may not {missing:?}");
+            Ok(granted)
+        })
+        .await?;
+        let further: Vec<_> = granted.difference(&wanted).collect();
+        assert!(
+            further.is_empty(),
+            "the manager may as well, in {namespace}: {further:?}"
+        );
     }
-    requests.extend([
-        ("update", OUR_GROUP, "awsclusters/status", "team-a"),
-        ("update", OUR_GROUP, "awsmachines/status", "team-a"),
-        ("update", OUR_GROUP, "awsmachinetemplates/status", "team-a"),
-        ("watch", OUR_GROUP, "awsmachinetemplates", "team-a"),
-        ("create", OUR_GROUP, "awsclustercontrolleridentities", ""),
-        ("watch", OUR_GROUP, "awsclusterroleidentities", ""),
-        ("watch", CORE_GROUP, "clusters", "team-a"),
-        ("watch", CORE_GROUP, "machines", "team-a"),
-        ("get", "", "secrets", "team-a"),
-        ("update", "", "secrets", "capa-rs-system"),
-        ("watch", "", "namespaces", ""),
-        ("get", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-        ("create", "events.k8s.io", "events", "team-a"),
-        ("update", "coordination.k8s.io", "leases", "capa-rs-system"),
-    ]);
-    assert_eq!(judged(MANAGER, &requests, false).await?, []);
     Ok(())
 }
 
-#[tokio::test]
-async fn the_manager_may_do_nothing_else() -> anyhow::Result<()> {
-    let mut requests: Vec<Request> = Vec::new();
-    for resource in ["secrets", "configmaps"] {
-        let verbs = [
-            "list",
-            "watch",
-            "create",
-            "update",
-            "patch",
-            "delete",
-            "deletecollection",
-        ];
-        requests.extend(verbs.map(|verb| (verb, "", resource, "team-a")));
-        let others = verbs.iter().filter(|verb| **verb != "update");
-        requests.extend(others.map(|verb| (*verb, "", resource, "capa-rs-system")));
+/// What rules permit, one verb on one resource at a time. Each rule has API groups, resources, names and verbs.
+fn permissions(rules: impl IntoIterator<Item = [Vec<String>; 4]>) -> BTreeSet<String> {
+    let mut permissions = BTreeSet::new();
+    for [groups, resources, names, verbs] in rules {
+        for group in &groups {
+            for resource in &resources {
+                for name in &names {
+                    permissions.extend(verbs.iter().map(|verb| format!("{verb} {group}/{resource} {name}")));
+                }
+            }
+        }
     }
-    for resource in [
-        "awsclusters",
-        "awsmachines",
-        "awsclusterroleidentities",
-        "awsmachinetemplates",
-    ] {
-        requests.extend(
-            ["create", "update", "delete", "deletecollection"].map(|verb| (verb, OUR_GROUP, resource, "team-a")),
-        );
-    }
-    for resource in ["clusters", "machines", "clusters/status", "machines/status"] {
-        requests.extend(["create", "update", "patch", "delete"].map(|verb| (verb, CORE_GROUP, resource, "team-a")));
-    }
-    requests.extend([
-        ("update", OUR_GROUP, "awsclusterstaticidentities", ""),
-        ("get", OUR_GROUP, "foreignclusters", "team-a"),
-        ("get", "", "pods", "team-a"),
-        ("create", "", "serviceaccounts/token", "capa-rs-system"),
-        ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-        ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-        ("update", "coordination.k8s.io", "leases", "team-a"),
-        ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
-        ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
-        ("impersonate", "", "users", ""),
-        ("*", "*", "*", ""),
-    ]);
-    assert_eq!(judged(MANAGER, &requests, true).await?, []);
-    Ok(())
+    permissions
+}
+
+/// A rule as [`permissions`] takes it.
+fn flat(
+    groups: Option<Vec<String>>,
+    resources: Option<Vec<String>>,
+    names: Option<Vec<String>>,
+    verbs: Vec<String>,
+) -> [Vec<String>; 4] {
+    let all = || vec![String::new()];
+    let names = names.filter(|names| !names.is_empty()).unwrap_or_else(all);
+    [groups.unwrap_or_default(), resources.unwrap_or_default(), names, verbs]
+}
+
+/// All that the manager may do in a namespace, without what everybody may, and without what an administrator has allowed
+/// it by [`AGGREGATED`], as other stories do in the same world.
+async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
+    let mut granted = rules_of(client, MANAGER, namespace).await?;
+    let everybodys = rules_of(client, NOBODY, namespace).await?;
+    granted.retain(|permission| !everybodys.contains(permission));
+    let aggregated = ListParams::default().labels(AGGREGATED);
+    let administrators = Api::<ClusterRole>::all(client.clone()).list(&aggregated).await?;
+    let rules = administrators
+        .items
+        .into_iter()
+        .flat_map(|role| role.rules.unwrap_or_default());
+    let allowed = permissions(rules.map(|rule| flat(rule.api_groups, rule.resources, rule.resource_names, rule.verbs)));
+    granted.retain(|permission| !allowed.contains(permission));
+    Ok(granted)
+}
+
+/// What a ServiceAccount of our namespace may do in a namespace, paths of the API server among it.
+async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    });
+    let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews")
+        .header("content-type", "application/json")
+        .header(
+            "impersonate-user",
+            format!("system:serviceaccount:{OUR_NAMESPACE}:{account}"),
+        )
+        .header("impersonate-group", "system:serviceaccounts")
+        .header("impersonate-group", format!("system:serviceaccounts:{OUR_NAMESPACE}"))
+        .header("impersonate-group", "system:authenticated")
+        .body(review.to_string().into_bytes())?;
+    let answer: serde_json::Value = client.request(request).await?;
+    let status = answer.get("status").cloned().context("no status")?;
+    let status: SubjectRulesReviewStatus = serde_json::from_value(status)?;
+    ensure!(
+        !status.incomplete,
+        "not all rules are told: {:?}",
+        status.evaluation_error
+    );
+    let of_resources = status.resource_rules.into_iter();
+    let of_resources = of_resources.map(|rule| flat(rule.api_groups, rule.resources, rule.resource_names, rule.verbs));
+    let of_paths = status.non_resource_rules.into_iter();
+    let of_paths = of_paths.map(|rule| flat(Some(vec![String::new()]), rule.non_resource_urls, None, rule.verbs));
+    Ok(permissions(of_resources.chain(of_paths)))
 }
 
 #[tokio::test]
@@ -108,39 +192,26 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
         let verbs = ["get", "list", "watch", "create", "patch", "delete"];
         requests.extend(verbs.map(|verb| (verb, OUR_GROUP, resource, "team-a")));
     }
-    assert_eq!(judged(CORE, &requests, false).await?, []);
+    may(CORE, &requests).await?;
     World::shared().await?.start_kubeadm().await?;
     // It makes machines of templates, and owns these.
     let asked: Vec<_> = requests
         .into_iter()
         .filter(|(_, _, resource, _)| ["awsmachines", "awsmachinetemplates"].contains(resource))
         .collect();
-    assert_eq!(judged(CONTROL_PLANE, &asked, false).await?, []);
-    Ok(())
+    may(CONTROL_PLANE, &asked).await
 }
 
-/// The requests that are (`wrong`: true) or are not (false) allowed, although they should be the other way round. Roles
-/// are aggregated some time after they were applied, so what is missing is waited for.
-async fn judged(account: (&str, &str), requests: &[Request], wrong: bool) -> anyhow::Result<Vec<Request>> {
+/// Waits until all of these requests are allowed: roles are aggregated some time after they were applied.
+async fn may(account: (&str, &str), requests: &[Request]) -> anyhow::Result<()> {
     let world = World::shared().await?;
     world.install_provider().await?;
     let client = world.admin().await?;
-    let judge = async || {
-        let mut misjudged = Vec::new();
-        for request in requests {
-            if allowed(&client, account, request).await? == wrong {
-                misjudged.push(*request);
-            }
-        }
-        anyhow::Ok(misjudged)
-    };
-    if wrong {
-        return judge().await;
-    }
     eventually(WITHIN, "all permissions to be granted", async || {
-        let missing = judge().await?;
-        anyhow::ensure!(missing.is_empty(), "these are not: {missing:?}");
-        Ok(missing)
+        for request in requests {
+            ensure!(allowed(&client, account, request).await?, "{request:?} is not allowed");
+        }
+        Ok(())
     })
     .await
 }
@@ -163,7 +234,6 @@ async fn allowed(client: &Client, account: (&str, &str), request: &Request) -> a
                 resource: Some(resource.to_owned()),
                 subresource: Some(subresource.to_owned()),
                 namespace: Some(target.to_owned()),
-                name: (resource == "leases").then(|| "controller-leader-elect-capa".to_owned()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()

@@ -33,6 +33,7 @@ async fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Resul
     }
     let leaves = scenario.get(OURS, "AWSMachine", "leaves").await?;
     let id = text(&leaves, "/spec/instanceID").to_owned();
+    let stays = scenario.get(OURS, "AWSMachine", "stays").await?;
     let aws = scenario.environment.aws();
     let ours = |mark: Mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
 
@@ -66,6 +67,7 @@ async fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Resul
         scenario.mutating(),
         counts(&[("RunInstances", 3), ("TerminateInstances", 1)])
     );
+    assert_eq!(scenario.terminated(), [text(&stays, "/spec/instanceID")]);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await?;
     world.stop().await
@@ -121,7 +123,7 @@ async fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<
     let lost = aws.journal_since(mark).except(&aws.user_key().access_key_id);
 
     let mark = aws.mark();
-    let over = Timestamp::now();
+    let (over, lasted) = (Timestamp::now(), began.elapsed());
     outage.lift();
     scenario.machines_ready(usize::try_from(2 * machines)?).await?;
     scenario.gone(OURS, "AWSMachine", &["leaving"]).await?;
@@ -130,7 +132,7 @@ async fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<
     let waiting = usize::try_from(machines)? + 1;
     let rush = after.matching(|call| call.at.duration_since(over).as_secs_f64() < 2.0);
     assert!(rush.len() <= 2 * waiting + 12, "{} calls at once:\n{rush}", rush.len());
-    bounded(&lost, waiting, lasting);
+    bounded(&lost, waiting, lasted);
     let launched = usize::try_from(2 * machines)? + 1;
     assert_eq!(scenario.user.live_instances().await?.len(), launched - 1);
     let succeeded = scenario
@@ -202,6 +204,7 @@ async fn a_rotated_secret_counts_at_the_next_look_and_the_old_key_rests() -> any
         Ok(())
     })
     .await?;
+    let one = scenario.get(OURS, "AWSMachine", "one").await?;
     scenario.begin_deletion(CORE, "Machine", "one").await?;
     scenario.gone(OURS, "AWSMachine", &["one"]).await?;
     let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
@@ -224,6 +227,7 @@ async fn a_rotated_secret_counts_at_the_next_look_and_the_old_key_rests() -> any
         scenario.mutating(),
         counts(&[("RunInstances", 2), ("TerminateInstances", 1)])
     );
+    assert_eq!(scenario.terminated(), [text(&one, "/spec/instanceID")]);
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

@@ -65,68 +65,100 @@ fn only(journal: &Journal, action: &str) -> anyhow::Result<Call> {
     calls.calls().first().cloned().context("no call")
 }
 
+/// One machine in a target of each kind.
+struct Life<'a> {
+    scenario: &'a Scenario,
+    instances: String,
+    addresses: String,
+    classic: String,
+}
+
+/// How long the target group of addresses gives connections to a target that leaves.
+const DRAINS: Duration = Duration::from_secs(3);
+
+// One story on purpose: each chapter needs the machine as the one before has left it.
 #[tokio::test]
-async fn an_instance_is_registered_when_it_runs_and_drained_before_it_is_terminated() -> anyhow::Result<()> {
+async fn an_instance_is_a_target_from_when_it_runs_until_it_is_drained() -> anyhow::Result<()> {
     let scenario = Scenario::new("targets").await?;
-    let (user, aws) = (&scenario.user, scenario.environment.aws());
+    let (user, network) = (&scenario.user, &scenario.network);
     let balancer = scenario.balancer().await?;
-    let instances = &balancer.target_group_arn;
     let addresses = user
-        .create_target_group(&scenario.network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
+        .create_target_group(network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
         .await?;
-    user.set_deregistration_delay(&addresses, 3).await?;
-    let classic = user.create_classic_load_balancer(&scenario.network, "old").await?.name;
+    user.set_deregistration_delay(&addresses, u32::try_from(DRAINS.as_secs())?)
+        .await?;
+    let life = Life {
+        scenario: &scenario,
+        instances: balancer.target_group_arn,
+        addresses,
+        classic: user.create_classic_load_balancer(network, "old").await?.name,
+    };
     let before = user.dump().await?;
-    aws.set_pending(HOUR);
     let manager = scenario.manager().await?;
-    let targets = format!(
-        "[{{targetGroupARN: '{instances}', port: 6443}}, {{targetGroupARN: '{addresses}'}}, \
-         {{classicLoadBalancerName: {classic}}}]"
-    );
-    scenario.cluster_with_targets("dev", &targets).await?;
-    scenario.control_plane_machine("first", "dev").await?;
-    scenario.targets_say("first", "False", "WaitingForRunning").await?;
-    assert!(scenario.balancing().is_empty(), "{}", scenario.balancing());
-
-    aws.set_pending(Duration::ZERO);
-    let ready = scenario.machine_ready("first").await?;
-    let id = text(&ready, "/spec/instanceID").to_owned();
-    let address = user.instance(&id).await?.private_ip_address.context("no address")?;
-    let healthy = |id: &str, state: &str| vec![(id.to_owned(), state.to_owned())];
-    assert_eq!(user.targets(instances).await?, healthy(&id, "healthy"));
-    assert_eq!(user.targets(&addresses).await?, healthy(&address, "healthy"));
-    assert_eq!(user.classic_instances(&classic).await?, healthy(&id, "InService"));
-    scenario
-        .event("AWSMachine", "first", "SuccessfulAttachControlPlaneELB")
-        .await?;
-
-    scenario.begin_deletion(CORE, "Machine", "first").await?;
-    scenario.gone(OURS, "AWSMachine", &["first"]).await?;
-    scenario
-        .event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
-        .await?;
-    assert!(
-        user.targets(&addresses).await?.is_empty(),
-        "an address does not leave by itself"
-    );
-    let journal = aws.manager_journal();
-    let terminated = only(&journal, "TerminateInstances")?.at;
-    let calls = journal.of("DeregisterTargets");
-    let of_addresses = calls.matching(|call| call.parameter("TargetGroupArn") == Some(addresses.as_str()));
-    let drained = only(&of_addresses, "DeregisterTargets")?.at + Duration::from_secs(3);
-    assert!(drained <= terminated, "{terminated} is before {drained}: {journal}");
-    let expected = counts(&[
-        ("DeregisterInstancesFromLoadBalancer", 1),
-        ("DeregisterTargets", 2),
-        ("RegisterInstancesWithLoadBalancer", 1),
-        ("RegisterTargets", 2),
-        ("RunInstances", 1),
-        ("TerminateInstances", 1),
-    ]);
-    assert_eq!(scenario.mutating(), expected);
+    life.asks_for_nothing_before_the_instance_runs().await?;
+    life.registers_the_instance_that_runs().await?;
+    life.drains_the_instance_before_it_is_terminated().await?;
     assert_eq!(user.dump().await?, before, "the user's load balancers are as they were");
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
+}
+
+impl Life<'_> {
+    async fn asks_for_nothing_before_the_instance_runs(&self) -> anyhow::Result<()> {
+        let Self { scenario, .. } = self;
+        scenario.environment.aws().set_pending(HOUR);
+        let targets = format!(
+            "[{{targetGroupARN: '{}', port: 6443}}, {{targetGroupARN: '{}'}}, {{classicLoadBalancerName: {}}}]",
+            self.instances, self.addresses, self.classic
+        );
+        scenario.cluster_with_targets("dev", &targets).await?;
+        scenario.control_plane_machine("first", "dev").await?;
+        scenario.targets_say("first", "False", "WaitingForRunning").await?;
+        assert!(scenario.balancing().is_empty(), "{}", scenario.balancing());
+        Ok(())
+    }
+
+    async fn registers_the_instance_that_runs(&self) -> anyhow::Result<()> {
+        let (scenario, user) = (self.scenario, &self.scenario.user);
+        scenario.environment.aws().set_pending(Duration::ZERO);
+        let ready = scenario.machine_ready("first").await?;
+        let id = text(&ready, "/spec/instanceID").to_owned();
+        let address = user.instance(&id).await?.private_ip_address.context("no address")?;
+        let healthy = |id: &str, state: &str| vec![(id.to_owned(), state.to_owned())];
+        assert_eq!(user.targets(&self.instances).await?, healthy(&id, "healthy"));
+        assert_eq!(user.targets(&self.addresses).await?, healthy(&address, "healthy"));
+        assert_eq!(user.classic_instances(&self.classic).await?, healthy(&id, "InService"));
+        scenario
+            .event("AWSMachine", "first", "SuccessfulAttachControlPlaneELB")
+            .await
+    }
+
+    async fn drains_the_instance_before_it_is_terminated(&self) -> anyhow::Result<()> {
+        let (scenario, user) = (self.scenario, &self.scenario.user);
+        scenario.begin_deletion(CORE, "Machine", "first").await?;
+        scenario.gone(OURS, "AWSMachine", &["first"]).await?;
+        scenario
+            .event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
+            .await?;
+        let left = user.targets(&self.addresses).await?;
+        assert!(left.is_empty(), "an address does not leave by itself");
+        let journal = scenario.environment.aws().manager_journal();
+        let terminated = only(&journal, "TerminateInstances")?.at;
+        let calls = journal.of("DeregisterTargets");
+        let of_addresses = calls.matching(|call| call.parameter("TargetGroupArn") == Some(&self.addresses));
+        let drained = only(&of_addresses, "DeregisterTargets")?.at + DRAINS;
+        assert!(drained <= terminated, "{terminated} is before {drained}: {journal}");
+        let expected = counts(&[
+            ("DeregisterInstancesFromLoadBalancer", 1),
+            ("DeregisterTargets", 2),
+            ("RegisterInstancesWithLoadBalancer", 1),
+            ("RegisterTargets", 2),
+            ("RunInstances", 1),
+            ("TerminateInstances", 1),
+        ]);
+        assert_eq!(scenario.mutating(), expected);
+        Ok(())
+    }
 }
 
 #[tokio::test]
@@ -191,13 +223,14 @@ async fn a_lost_registration_comes_back_by_the_look_that_all_machines_share() ->
     let regular: Vec<_> = looks().into_iter().skip(settled).map(|call| call.at).collect();
     for pair in regular.windows(2) {
         let apart: Duration = pair[1].duration_since(pair[0]).try_into()?;
-        assert!(apart + Duration::from_millis(200) >= PERIOD, "looks {apart:?} apart");
+        // The journal tells when a call has arrived, a little after it was due.
+        assert!(apart + Duration::from_millis(500) >= PERIOD, "looks {apart:?} apart");
     }
 
     let mark = aws.mark();
     let lost = text(&scenario.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
     user.deregister_target(&group, &lost).await?;
-    eventually(PERIOD * 3, "the registration to be back", async || {
+    eventually(WITHIN, "the registration to be back", async || {
         let targets = user.targets(&group).await?;
         let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
         ensure!(healthy == 3, "{targets:?}");
@@ -205,10 +238,14 @@ async fn a_lost_registration_comes_back_by_the_look_that_all_machines_share() ->
     })
     .await?;
     scenario.machine_ready("two").await?;
-    let repaired = aws.journal_since(mark).except(&aws.user_key().access_key_id).mutating();
+    let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+    let repaired = since.mutating();
     let register = only(&repaired, "RegisterTargets")?;
     assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
     assert_eq!(repaired.len(), 1, "{repaired}");
+    // One look may have been on its way when the registration was lost; the next one finds it.
+    let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
+    assert!((1..=2).contains(&looks.len()), "{since}");
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

@@ -24,7 +24,8 @@ async fn an_instance_terminated_by_hand_is_reported_and_never_replaced() -> anyh
     let manager = scenario.manager().await?;
     scenario.looked_again("victim", &manager).await?;
     scenario.machine("witness", "dev", INLINE).await?;
-    scenario.machine_ready("witness").await?;
+    let witness = scenario.machine_ready("witness").await?;
+    let witness = text(&witness, "/spec/instanceID").to_owned();
     let victim = scenario.get(OURS, "AWSMachine", "victim").await?;
     assert_eq!(text(&victim, "/status/instanceState"), "terminated");
     for field in ["/spec/providerID", "/status/launch", "/status/initialization"] {
@@ -33,11 +34,15 @@ async fn an_instance_terminated_by_hand_is_reported_and_never_replaced() -> anyh
     scenario
         .condition("AWSMachine", "victim", "Ready", "False", "Terminated")
         .await?;
-    assert_eq!(scenario.launches().len(), 2, "{}", scenario.launches());
+    let launches = scenario.launches();
+    let ids: Vec<_> = launches.calls().iter().map(|call| call.instance_ids.clone()).collect();
+    assert_eq!(ids, [vec![id.clone()], vec![witness.clone()]], "{launches}");
 
     scenario.begin_deletion(CORE, "Machine", "victim").await?;
     scenario.gone(OURS, "AWSMachine", &["victim"]).await?;
     assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
+    assert_eq!(scenario.state_of(&id).await?, "terminated");
+    assert_eq!(scenario.state_of(&witness).await?, "running");
     assert!(manager.stop().await?.success());
     scenario.environment.finish().await
 }

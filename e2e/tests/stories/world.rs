@@ -1,7 +1,6 @@
 //! The world itself, before any manager of ours works in it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{World, eventually, fixtures};
@@ -9,7 +8,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::DeleteParams};
 
 use super::machines::INLINE;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, WITHIN};
 
 const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -23,7 +22,7 @@ async fn namespaces_come_and_go() -> anyhow::Result<()> {
     let namespaces: Api<Namespace> = Api::all(environment.client());
     let name = environment.namespace();
     namespaces.delete(name, &DeleteParams::default()).await?;
-    eventually(Duration::from_mins(1), "the namespace to be gone", async || {
+    eventually(WITHIN, "the namespace to be gone", async || {
         let phase = namespaces
             .get_opt(name)
             .await?
@@ -47,7 +46,7 @@ async fn nothing_of_ours_holds_the_namespace_of_a_test_that_has_finished() -> an
     let namespaces: Api<Namespace> = Api::all(scenario.environment.client());
     let name = scenario.environment.namespace().to_owned();
     scenario.environment.finish().await?;
-    eventually(Duration::from_mins(1), "the namespace to be gone", async || {
+    eventually(WITHIN, "the namespace to be gone", async || {
         let namespace = namespaces.get_opt(&name).await?;
         ensure!(
             namespace.is_none(),
@@ -65,7 +64,7 @@ async fn core_accepts_and_reconciles_a_cluster_without_infrastructure() -> anyho
     environment.apply(&fixtures::cluster("bare", None)).await?;
 
     let clusters = environment.api(CLUSTER_API, "Cluster").await?;
-    eventually(Duration::from_secs(30), "core to need no infrastructure", async || {
+    eventually(WITHIN, "core to need no infrastructure", async || {
         let status = &clusters.get("bare").await?.data["status"];
         ensure!(
             status["initialization"]["infrastructureProvisioned"] == true,
@@ -75,9 +74,7 @@ async fn core_accepts_and_reconciles_a_cluster_without_infrastructure() -> anyho
     })
     .await?;
 
-    environment
-        .delete(CLUSTER_API, "Cluster", "bare", Duration::from_mins(1))
-        .await?;
+    environment.delete(CLUSTER_API, "Cluster", "bare", WITHIN).await?;
     assert!(
         environment.aws().journal().is_empty(),
         "{}",
@@ -106,9 +103,7 @@ async fn the_webhooks_of_core_refuse_what_is_wrong_and_fill_in_defaults() -> any
         .expect_err("clusterName is immutable");
     assert!(format!("{refused:#}").contains("clusterName"), "{refused:#}");
 
-    environment
-        .delete(CLUSTER_API, "Cluster", "defaults", Duration::from_mins(1))
-        .await?;
+    environment.delete(CLUSTER_API, "Cluster", "defaults", WITHIN).await?;
     environment.finish().await
 }
 
@@ -165,9 +160,7 @@ async fn the_world_fits_a_small_machine() -> anyhow::Result<()> {
     let world = Arc::new(World::start().await?);
     let environment = world.test("memory").await?;
     environment.apply(&fixtures::cluster("bare", None)).await?;
-    environment
-        .delete(CLUSTER_API, "Cluster", "bare", Duration::from_mins(1))
-        .await?;
+    environment.delete(CLUSTER_API, "Cluster", "bare", WITHIN).await?;
     let memory = world.memory()?;
     let mebibytes: Vec<(String, u64)> = memory
         .into_iter()

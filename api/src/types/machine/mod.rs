@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod defaults;
+mod launch;
 mod options;
 mod spec;
 mod status;
@@ -11,6 +12,7 @@ pub use bootstrap::{
     CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,
 };
 pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
+pub use launch::{LaunchAttempt, LaunchRecord, RecordedRequest, UnreadableRecord};
 pub use options::{
     AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
     HostAffinity, HttpTokens, InstanceMetadataOptions, MarketType, NetworkInterfaceType, PrivateDnsName,
@@ -18,5 +20,6 @@ pub use options::{
 };
 pub use spec::{AWSMachine, AWSMachineSpec};
 pub use status::{
-    AWSMachineStatus, BootstrapSecrets, DedicatedHost, InstanceState, LaunchRecord, LaunchRequest, MachineNetworkInUse,
+    AWSMachineStatus, BootstrapSecrets, DedicatedHost, InstanceState, MachineNetworkInUse, MachineTargetState,
+    MachineTargetStatus,
 };

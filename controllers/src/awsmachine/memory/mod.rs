@@ -1,7 +1,8 @@
-//! What this process remembers of launches. Losing it is safe: a record that is not remembered is looked up in AWS and
+//! The launches that this process remembers. Losing the memory is safe: a record that is not remembered is looked up in AWS and
 //! claimed before its call is made, and looking for an instance that may not exist begins anew.
 
-mod shortages;
+mod attempts;
+mod capacity;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +16,11 @@ use capa_cloud::Instance;
 use capa_network::Placement;
 use jiff::Timestamp;
 
-use super::plan::{Progress, Search};
-use shortages::Shortages;
-pub(super) use shortages::{Place, Pool};
+use super::launch::progress::Progress;
+use attempts::Attempts;
+pub(super) use attempts::RememberedAttempt;
+use capacity::Shortages;
+pub(super) use capacity::{Place, Pool};
 
 /// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, and the
 /// places without capacity.
@@ -29,45 +32,18 @@ pub struct LaunchMemory {
 
 #[derive(Default)]
 struct State {
-    attempts: HashMap<String, Remembered>,
-    answers: HashMap<String, Instance>,
+    attempts: Attempts,
     promised: HashMap<String, String>,
     shortages: Shortages,
 }
 
-/// What is remembered of the attempt with one token.
-#[derive(Clone, Debug)]
-pub(super) struct Remembered {
-    client_token: String,
-    /// The account that it was made in, where this process has written its record.
-    pub(super) account_id: Option<String>,
-    /// How far it has come.
-    pub(super) progress: Progress,
-    /// When the API server last said that its record stands.
-    pub(super) confirmed_at: Option<Timestamp>,
-    /// How long its instance has been looked for.
-    pub(super) search: Option<Search>,
-}
-
-impl Remembered {
-    fn nothing(client_token: &str) -> Self {
-        Self {
-            client_token: client_token.to_owned(),
-            account_id: None,
-            progress: Progress::Unknown,
-            confirmed_at: None,
-            search: None,
-        }
-    }
-}
-
-/// Who asks for a subnet, and what is known of the others.
-pub(super) struct Asking<'a> {
+/// A machine that needs a subnet, and the machines and subnets of its cluster.
+pub(super) struct SubnetQuery<'a> {
     /// UID of the machine.
     pub(super) uid: &'a str,
     /// All machines of its cluster.
     pub(super) machines: &'a [Arc<AWSMachine>],
-    /// Whose shortages it shares.
+    /// The machines that it shares shortages with.
     pub(super) pool: &'a Pool,
     /// The subnets there are.
     pub(super) subnets: &'a [NetworkSubnet],
@@ -87,89 +63,61 @@ impl LaunchMemory {
         }
     }
 
-    /// How this process calls itself in launch records.
+    /// The id of this process in launch records.
     pub(super) fn holder(&self) -> &str {
         &self.holder
     }
 
     /// What is remembered of the attempt with this token.
-    pub(super) fn attempt(&self, uid: &str, client_token: &str) -> Remembered {
-        let state = self.state();
-        let remembered = state.attempts.get(uid);
-        let same = remembered.filter(|attempt| attempt.client_token == client_token);
-        same.cloned().unwrap_or_else(|| Remembered::nothing(client_token))
+    pub(super) fn attempt(&self, uid: &str, client_token: &str) -> RememberedAttempt {
+        self.state().attempts.get(uid, client_token)
     }
 
     /// This process has written the record of a new attempt in this account; `at` is when it began to.
     pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Timestamp) {
-        self.change(uid, client_token, |attempt| {
-            *attempt = Remembered {
-                account_id: Some(account_id.to_owned()),
-                progress: Progress::Recorded,
-                confirmed_at: Some(at),
-                ..Remembered::nothing(client_token)
-            };
-        });
+        self.state().attempts.recorded(uid, client_token, account_id, at);
     }
 
     /// This process has claimed the record of another one, whose call may still be under way.
     pub(super) fn claimed(&self, uid: &str, client_token: &str, at: Timestamp) {
-        self.change(uid, client_token, |attempt| {
-            attempt.progress = Progress::Unanswered;
-            attempt.confirmed_at = Some(at);
-        });
+        self.state().attempts.claimed(uid, client_token, at);
     }
 
     /// The API server has said that the record stands; `at` is when it was asked.
     pub(super) fn confirmed(&self, uid: &str, client_token: &str, at: Timestamp) {
-        self.change(uid, client_token, |attempt| attempt.confirmed_at = Some(at));
+        self.state().attempts.confirmed(uid, client_token, at);
     }
 
     /// How far the attempt has come, known at this moment because its call is made or has failed.
     pub(super) fn called(&self, uid: &str, client_token: &str, progress: Progress, at: Timestamp) {
-        self.change(uid, client_token, |attempt| {
-            attempt.progress = progress;
-            attempt.search = Some(Search {
-                since: at,
-                first_empty: None,
-            });
-        });
+        self.state().attempts.called(uid, client_token, progress, at);
     }
 
     /// A lookup has not shown the instance of the attempt.
     pub(super) fn found_nothing(&self, uid: &str, client_token: &str, at: Timestamp) {
-        self.change(uid, client_token, |attempt| {
-            let search = attempt.search.get_or_insert(Search {
-                since: at,
-                first_empty: None,
-            });
-            search.first_empty.get_or_insert(at);
-        });
+        self.state().attempts.found_nothing(uid, client_token, at);
     }
 
     /// Remembers the answer to the call of an attempt until it is recorded.
     pub(super) fn answered(&self, uid: &str, instance: Instance) {
-        self.state().answers.insert(uid.to_owned(), instance);
+        self.state().attempts.answered(uid, instance);
     }
 
     /// The answer to the call of an attempt that is not recorded yet.
     pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
-        self.state().answers.get(uid).cloned()
+        self.state().attempts.answer(uid)
     }
 
     /// Forgets the attempts of a machine that has its instance. Its subnet stays promised: the cache may not show the
     /// record yet.
     pub(super) fn launched(&self, uid: &str) {
-        let mut state = self.state();
-        state.attempts.remove(uid);
-        state.answers.remove(uid);
+        self.state().attempts.forget(uid);
     }
 
     /// Forgets a machine that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
-        state.attempts.remove(uid);
-        state.answers.remove(uid);
+        state.attempts.forget(uid);
         state.promised.remove(uid);
     }
 
@@ -184,28 +132,28 @@ impl LaunchMemory {
     }
 
     /// How long until a place without capacity is tried again.
-    pub(super) fn capacity_rest(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
-        self.state().shortages.rest(pool, now, retry)
+    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
+        self.state().shortages.remaining(pool, now, retry)
     }
 
-    /// Chooses a subnet by how many machines each has and which of them to avoid, and promises it in the same breath, so
-    /// that machines placed at the same moment see each other.
+    /// Chooses a subnet by how many machines each subnet has and which subnets to avoid, and promises it at once, so that
+    /// machines placed at the same moment see each other.
     pub(super) fn place<E>(
         &self,
-        asking: &Asking<'_>,
+        query: &SubnetQuery<'_>,
         choose: impl FnOnce(&BTreeMap<String, usize>, &BTreeSet<String>) -> Result<Placement, E>,
     ) -> Result<Placement, E> {
         let mut state = self.state();
         let mut counts = BTreeMap::new();
-        for machine in asking.machines {
+        for machine in query.machines {
             let machine_uid = machine.metadata.uid.as_deref().unwrap_or_default();
-            if machine_uid == asking.uid || machine.metadata.deletion_timestamp.is_some() {
+            if machine_uid == query.uid || machine.metadata.deletion_timestamp.is_some() {
                 continue;
             }
             let recorded = machine
                 .status
                 .as_ref()
-                .and_then(|status| status.launch.as_ref()?.request.as_ref())
+                .and_then(|status| status.launch.as_ref()?.request())
                 .map(|request| request.subnet_id.clone());
             if let Some(subnet) = recorded.or_else(|| state.promised.get(machine_uid).cloned()) {
                 *counts.entry(subnet).or_insert(0) += 1;
@@ -213,28 +161,14 @@ impl LaunchMemory {
         }
         let avoided = state
             .shortages
-            .avoided(asking.uid, asking.pool, asking.subnets, asking.now, asking.retry);
+            .avoided(query.uid, query.pool, query.subnets, query.now, query.retry);
         let placement = choose(&counts, &avoided)?;
-        let chosen = asking.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
+        let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
-            state.shortages.tried(asking.uid, asking.pool, subnet, asking.now);
+            state.shortages.tried(query.uid, query.pool, subnet, query.now);
         }
-        state
-            .promised
-            .insert(asking.uid.to_owned(), placement.subnet_id.clone());
+        state.promised.insert(query.uid.to_owned(), placement.subnet_id.clone());
         Ok(placement)
-    }
-
-    fn change(&self, uid: &str, client_token: &str, change: impl FnOnce(&mut Remembered)) {
-        let mut state = self.state();
-        let attempt = state
-            .attempts
-            .entry(uid.to_owned())
-            .or_insert_with(|| Remembered::nothing(client_token));
-        if attempt.client_token != client_token {
-            *attempt = Remembered::nothing(client_token);
-        }
-        change(attempt);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -25,7 +25,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
         "{region: r, securityGroups: {all: [sg-0000000a]}, subnets: [\
          {id: subnet-0000000a, availabilityZone: a}, {id: subnet-0000000b, availabilityZone: b}]}",
     );
-    let asking = Asking {
+    let query = SubnetQuery {
         uid,
         machines,
         pool: &pool(),
@@ -33,7 +33,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
         now: Timestamp::UNIX_EPOCH + Duration::from_secs(at),
         retry: Duration::from_secs(60),
     };
-    let placed = memory.place(&asking, |machines_by_subnet, subnets_to_avoid| {
+    let placed = memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
         capa_network::place(
             &network,
             &PlacementRequest {
@@ -82,7 +82,7 @@ fn machines_that_go_do_not_count() {
 }
 
 #[test]
-fn of_many_machines_only_one_tries_a_zone_without_capacity_again() {
+fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
         memory.refused_capacity(&pool(), Place::Zone(zone.into()), Timestamp::UNIX_EPOCH);
@@ -104,16 +104,16 @@ fn another_token_is_another_attempt() {
     memory.found_nothing("m", "m-1", now);
     memory.recorded("m", "m-2", "111122223333", now);
     let next = memory.attempt("m", "m-2");
-    assert_eq!((next.progress, next.search), (Progress::Recorded, None));
+    assert_eq!((next.progress, next.absence), (Progress::Recorded, None));
     assert_eq!(memory.attempt("m", "m-1").progress, Progress::Unknown);
 }
 
 #[test]
-fn a_call_begins_the_search_anew() {
+fn a_call_begins_the_proof_of_absence_anew() {
     let memory = LaunchMemory::new("one");
     let later = Timestamp::UNIX_EPOCH + Duration::from_secs(100);
     memory.found_nothing("m", "m-1", Timestamp::UNIX_EPOCH);
     memory.called("m", "m-1", Progress::Unanswered, later);
-    let search = memory.attempt("m", "m-1").search.unwrap();
-    assert_eq!((search.since, search.first_empty), (later, None));
+    let proof = memory.attempt("m", "m-1").absence.unwrap();
+    assert_eq!((proof.since, proof.first_empty), (later, None));
 }

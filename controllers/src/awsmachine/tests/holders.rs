@@ -15,11 +15,11 @@ const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 #[tokio::test]
 async fn a_record_names_the_process_that_wrote_it() {
     let scene = Scene::new();
-    assert_eq!(scene.pass().await.launch().holder.as_deref(), Some("one"));
+    assert_eq!(scene.pass().await.launch().attempt().unwrap().holder, "one");
 }
 
 #[tokio::test]
-async fn another_process_s_record_is_claimed_before_its_call() {
+async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_is_made() {
     let scene = Scene::recorded_by_another().await;
     let pass = scene.pass().await;
     assert_eq!(
@@ -33,12 +33,12 @@ async fn another_process_s_record_is_claimed_before_its_call() {
             "write_status"
         ]
     );
-    assert_eq!(pass.launch().holder.as_deref(), Some("another"));
+    assert_eq!(pass.launch().attempt().unwrap().holder, "another");
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
 #[tokio::test]
-async fn our_refusal_does_not_count_for_a_claimed_record() {
+async fn what_became_of_our_call_counts_no_more_once_another_process_has_claimed_its_record() {
     let scene = Scene::new();
     scene
         .aws
@@ -46,10 +46,7 @@ async fn our_refusal_does_not_count_for_a_claimed_record() {
     // The refusal could not be stored, and then the other process had called.
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
-    scene.edit(|machine| {
-        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
-        record.expect("a record").holder = Some("another".into());
-    });
+    scene.edit_attempt(|attempt| attempt.holder = "another".into());
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances", "looked up before anything");
     assert_eq!(
@@ -60,21 +57,19 @@ async fn our_refusal_does_not_count_for_a_claimed_record() {
 }
 
 #[tokio::test]
-async fn an_answer_is_recorded_for_its_own_attempt_only() {
+async fn an_answer_to_an_earlier_attempt_is_never_recorded_for_another() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
-    scene.edit(|machine| {
-        let record = machine.status.as_mut().and_then(|status| status.launch.as_mut());
-        let record = record.expect("a record");
-        record.attempt = 2;
-        record.holder = Some("another".into());
-        record.request.as_mut().expect("a request").client_token = "uid-m-2".into();
+    scene.edit_attempt(|attempt| {
+        attempt.number = attempt.number.saturating_add(1);
+        attempt.holder = "another".into();
+        attempt.request.client_token = "uid-m-2".into();
     });
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances", "found by its tags instead");
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
-    assert_eq!(pass.launch().attempt, 1, "with the number of its own attempt");
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
+    assert_eq!(pass.launch().attempt_number(), 1, "with the number of its own attempt");
 }
 
 #[tokio::test]
@@ -96,7 +91,7 @@ async fn a_refusal_of_what_another_process_began_proves_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_refuses_the_writes_of_the_former_leader() {
+async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claimed() {
     let mut scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -113,12 +108,12 @@ async fn a_claim_refuses_the_writes_of_the_former_leader() {
 }
 
 #[tokio::test]
-async fn a_frozen_leader_confirms_its_record_before_it_calls() {
+async fn a_leader_that_was_frozen_asks_whether_its_record_stands_before_it_calls_again() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
     let frozen = scene.machine("m").unwrap();
-    scene.edit(|machine| machine.status.as_mut().unwrap().launch.as_mut().unwrap().holder = Some("another".into()));
+    scene.edit_attempt(|attempt| attempt.holder = "another".into());
     scene.kubernetes.advance(Duration::from_secs(31));
     assert!(Box::pin(super::reconcile(frozen, &scene.context)).await.is_err());
     assert_eq!(scene.tokens(), ["uid-m-1"], "another process holds the record");
@@ -132,11 +127,11 @@ async fn a_leader_whose_record_stands_goes_on_with_it() {
     scene.kubernetes.advance(Duration::from_secs(31));
     let pass = scene.pass().await;
     assert_eq!(pass.calls[..2], ["confirm", "RunInstances"]);
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
-async fn a_pass_frozen_between_record_and_call_ends_without_it() {
+async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
     for call in ["write_status", "confirm"] {
         let scene = Scene::new();
         if call == "confirm" {
@@ -160,7 +155,7 @@ async fn a_pass_frozen_between_record_and_call_ends_without_it() {
 }
 
 #[tokio::test]
-async fn another_process_s_refusal_is_followed_after_a_lookup() {
+async fn an_attempt_that_another_process_saw_refused_is_followed_only_after_a_lookup() {
     let mut scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     scene.context.memory = LaunchMemory::new("another");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::InstanceState;
+use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
@@ -17,13 +17,13 @@ use crate::testing::{instance, refused, unanswered};
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 #[tokio::test]
-async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
+async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
     let scene = Scene::new();
     let pass = scene.pass().await;
     assert_eq!(pass.calls, LAUNCH);
     let record = pass.launch();
-    let request = record.request.as_ref().unwrap();
-    assert_eq!((record.attempt, record.instance_id.as_deref()), (1, Some(FIRST)));
+    let request = record.request().unwrap();
+    assert_eq!((record.attempt_number(), record.instance_id()), (1, Some(FIRST)));
     assert_eq!(request.client_token, "uid-m-1");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(request.parameters_hash, scene.aws.launches()[0].parameters_hash());
@@ -45,7 +45,7 @@ async fn without_the_record_in_the_api_server_there_is_no_call() {
 }
 
 #[tokio::test]
-async fn an_unstored_answer_is_stored_by_the_next_pass() {
+async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_has_changed_meanwhile() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
@@ -54,7 +54,7 @@ async fn an_unstored_answer_is_stored_by_the_next_pass() {
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
     assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
-    assert_eq!(again.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(again.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(
         again.reasons_of_events(),
@@ -72,7 +72,7 @@ async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
     scene.restart();
     let found = scene.pass().await;
     assert_eq!(found.calls[0], "DescribeInstances");
-    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(found.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(found.reasons_of_events(), ["SuccessfulCreate"]);
 }
@@ -119,39 +119,42 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     let second = scene.pass().await;
     assert_eq!(second.next, Next::RateLimited(turn));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
-    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
 }
 
 #[tokio::test]
-async fn a_machine_records_nothing_before_its_turn_to_launch() {
+async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_launch() {
     let scene = Scene::new();
     let turn = Duration::from_millis(1234);
     scene.aws.defer_launch(turn);
     scene.aws.defer_launch(turn);
     let waiting = scene.pass().await;
     assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
-    assert_eq!((waiting.next, waiting.launch().attempt), (Next::RateLimited(turn), 0));
+    assert_eq!(
+        (waiting.next, waiting.launch().attempt_number()),
+        (Next::RateLimited(turn), 0)
+    );
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
     let launched = scene.pass().await;
-    assert_eq!(launched.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(launched.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
-async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
+async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;
     assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
     assert_eq!(refused.next, Next::Retry, "each time later");
     let next = scene.pass().await;
     assert_eq!(next.calls, LAUNCH[4..]);
-    assert_eq!(next.launch().attempt, 2);
+    assert_eq!(next.launch().attempt_number(), 2);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
 }
 
 #[tokio::test]
-async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
+async fn what_is_refused_for_good_costs_one_call_a_try_and_four_writes() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     for _ in 0..3 {
@@ -169,7 +172,7 @@ async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_silence_is_looked_up_until_proven() {
+async fn a_refusal_after_silence_is_no_proof_and_is_looked_up_until_it_is() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene
@@ -190,14 +193,14 @@ async fn a_refusal_after_silence_is_looked_up_until_proven() {
 }
 
 #[tokio::test]
-async fn an_instance_of_another_process_is_adopted_without_a_call() {
+async fn what_another_process_launched_is_adopted_and_nothing_is_called() {
     let mut scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
     scene.restart();
     let pass = scene.pass().await;
     assert_eq!(pass.calls[0], "DescribeInstances");
-    assert_eq!(pass.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
 
@@ -230,7 +233,7 @@ async fn a_call_that_would_differ_from_its_record_is_never_made() {
 }
 
 #[tokio::test]
-async fn an_old_token_is_looked_up_twice_and_not_used_again() {
+async fn a_token_that_aws_may_have_forgotten_is_looked_up_twice_and_not_used_again() {
     let scene = Scene::new();
     let timing = Timing::default();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
@@ -266,19 +269,19 @@ async fn an_instance_that_lost_its_tags_is_found_by_its_token() {
     scene.aws.untag(FIRST);
     let found = scene.refused_with("IdempotentParameterMismatch").await;
     assert_eq!(found.says(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert_eq!(scene.pass().await.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
 
 #[tokio::test]
-async fn an_ended_attempt_is_not_followed_by_another() {
+async fn an_attempt_whose_instance_has_ended_meanwhile_is_not_followed_by_another() {
     let mut scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.restart();
     let ended = scene.pass().await;
-    assert_eq!(ended.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(ended.launch().instance_id(), Some(FIRST));
     assert_eq!(ended.says(INSTANCE_READY), "False/Failed");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
@@ -287,19 +290,24 @@ async fn an_ended_attempt_is_not_followed_by_another() {
 async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
     let mut scene = Scene::new();
     let recorded_first = scene.refused_with("InternalError").await.machine().status.clone();
-    scene.edit(|machine| machine.status.as_mut().unwrap().network = None);
+    scene.edit(|machine| {
+        let status = machine.status.as_mut().unwrap();
+        let attempt = status.launch.as_ref().and_then(LaunchRecord::attempt).unwrap();
+        status.launch = Some(LaunchRecord::Refused(attempt.clone()));
+        status.network = None;
+    });
     scene.restart();
-    assert_eq!(scene.pass().await.launch().attempt, 2);
+    assert_eq!(scene.pass().await.launch().attempt_number(), 2);
     // A backup from the time of the first attempt is restored.
     scene.edit(|machine| machine.status = recorded_first);
     scene.restart();
     let adopted = scene.pass().await;
-    assert_eq!(adopted.launch().instance_id.as_deref(), Some(FIRST));
-    assert_eq!(adopted.launch().attempt, 2);
+    assert_eq!(adopted.launch().instance_id(), Some(FIRST));
+    assert_eq!(adopted.launch().attempt_number(), 2);
 }
 
 #[tokio::test]
-async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
+async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
     let scene = Scene::new();
     let old = instance("i-0000000000000000a", InstanceState::Stopped, "dev", "team-a/m");
     scene.aws.put_instance(old);
@@ -311,7 +319,7 @@ async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
     }
     let pass = scene.pass().await;
     assert!(scene.aws.launches().is_empty());
-    assert_eq!(pass.launch().instance_id.as_deref(), Some("i-0000000000000000a"));
+    assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
 }
 
@@ -326,7 +334,7 @@ async fn a_restored_object_without_a_record_is_looked_up_as_well() {
 }
 
 #[tokio::test]
-async fn a_restored_machine_waits_until_its_instance_would_show() {
+async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_to_show() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;
@@ -341,7 +349,7 @@ async fn a_restored_machine_waits_until_its_instance_would_show() {
 }
 
 #[tokio::test]
-async fn a_machine_without_its_record_never_reuses_a_token() {
+async fn a_machine_that_lost_its_record_is_launched_with_a_token_that_it_cannot_have_used() {
     let scene = Scene::new();
     scene.edit(|machine| {
         machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into());
@@ -353,7 +361,7 @@ async fn a_machine_without_its_record_never_reuses_a_token() {
 }
 
 #[tokio::test]
-async fn several_instances_with_our_tags_stop_the_launch() {
+async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
         scene
@@ -372,7 +380,7 @@ async fn several_instances_with_our_tags_stop_the_launch() {
 }
 
 #[tokio::test]
-async fn machines_fill_subnets_evenly_within_their_failure_domain() {
+async fn machines_of_a_cluster_fill_its_subnets_evenly_and_keep_their_failure_domain() {
     let scene = Scene::new();
     scene.pass().await;
     for name in ["n", "o", "p"] {
@@ -404,7 +412,7 @@ async fn machines_fill_subnets_evenly_within_their_failure_domain() {
 }
 
 #[tokio::test]
-async fn user_data_and_tags_go_with_the_call_and_not_into_the_status() {
+async fn user_data_and_tags_go_with_the_launch_and_never_into_the_object() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
     scene.kubernetes.put_secret("team-a", "boot", &[("value", "hunter2")]);
     let pass = scene.pass().await;
@@ -427,7 +435,7 @@ async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
     scene.kubernetes.publish_network("dev", &moved);
     let regions = scene.aws.regions().len();
     let found = scene.pass().await;
-    assert_eq!(found.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(found.launch().instance_id(), Some(FIRST));
     assert!(
         scene.aws.regions()[regions..]
             .iter()
@@ -439,7 +447,7 @@ async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
 }
 
 #[tokio::test]
-async fn a_refused_attempt_allows_credentials_of_another_account() {
+async fn a_refused_attempt_does_not_hold_its_account_against_corrected_credentials() {
     let scene = Scene::new();
     scene
         .aws
@@ -448,7 +456,7 @@ async fn a_refused_attempt_allows_credentials_of_another_account() {
     assert_eq!(refused.says(ConditionType::InstanceReady), "False/Unauthorized");
     scene.aws.set_account("222222222222");
     let corrected = scene.pass().await;
-    assert_eq!(corrected.launch().instance_id.as_deref(), Some(FIRST));
+    assert_eq!(corrected.launch().instance_id(), Some(FIRST));
     let network = corrected.status().network.as_ref().unwrap();
     assert_eq!(network.account_id.as_deref(), Some("222222222222"));
 }

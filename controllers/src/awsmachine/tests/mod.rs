@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, find};
-use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchRecord};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
@@ -142,6 +142,16 @@ impl Scene {
         let mut machine = self.machine("m").expect("the machine is there");
         change(&mut machine);
         self.kubernetes.put_aws_machine(machine);
+    }
+
+    /// Changes the stored attempt, which is open.
+    fn edit_attempt(&self, change: impl FnOnce(&mut LaunchAttempt)) {
+        self.edit(
+            |machine| match machine.status.as_mut().and_then(|status| status.launch.as_mut()) {
+                Some(LaunchRecord::Requested(attempt)) => change(attempt),
+                record => panic!("no open attempt: {record:?}"),
+            },
+        );
     }
 
     /// Marks the machine as deleted.

@@ -1,7 +1,7 @@
 //! `clusterctl move` waits exactly as long as an attempt to launch is open.
 
 use capa_api::core::Cluster;
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use kube::ResourceExt;
 
@@ -19,7 +19,7 @@ fn block(machine: &mut AWSMachine) {
 }
 
 #[tokio::test]
-async fn an_open_attempt_blocks_a_move_until_an_id_or_a_refusal() {
+async fn an_open_attempt_blocks_the_move_and_an_id_or_a_refusal_lifts_the_block() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     assert!(is_blocked(scene.pass().await.machine()));
@@ -27,7 +27,11 @@ async fn an_open_attempt_blocks_a_move_until_an_id_or_a_refusal() {
     let scene = Scene::new();
     let refused = scene.refused_with("VcpuLimitExceeded").await;
     assert!(!is_blocked(refused.machine()));
-    assert!(refused.status().network.is_none(), "the refusal is stored");
+    assert!(
+        matches!(refused.launch(), LaunchRecord::Refused(_)),
+        "the refusal is stored"
+    );
+    assert!(refused.status().network.is_none(), "no network is in use");
 }
 
 #[tokio::test]
@@ -47,7 +51,7 @@ async fn without_the_block_there_is_no_record_and_no_call() {
     scene.kubernetes.fail_after(0, "block_move");
     assert!(scene.pass_over("m").await.is_err());
     let record = scene.machine("m").unwrap().status.and_then(|status| status.launch);
-    assert_eq!(record.map(|record| record.attempt), Some(0));
+    assert_eq!(record, Some(LaunchRecord::Planned));
     assert!(scene.aws.launches().is_empty());
 }
 
@@ -61,7 +65,7 @@ async fn a_block_that_a_crash_left_behind_is_lifted() {
 }
 
 #[tokio::test]
-async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
+async fn a_block_that_a_crash_left_behind_is_lifted_from_a_paused_machine_and_an_open_attempt_keeps_it() {
     let pause = |scene: &Scene| {
         let mut cluster: Cluster = read(CLUSTER);
         cluster.spec.paused = Some(true);
@@ -81,7 +85,7 @@ async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
 }
 
 #[tokio::test]
-async fn an_open_attempt_gets_the_block_before_its_next_call() {
+async fn an_open_attempt_without_the_block_gets_it_before_the_next_call() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;

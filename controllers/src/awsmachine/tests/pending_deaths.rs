@@ -38,7 +38,7 @@ async fn dead_in_pending(code: &str) -> (Scene, Pass) {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_request_fails_the_machine_with_its_reason() {
+async fn a_request_that_is_to_blame_ends_the_machine_with_the_reason_of_aws() {
     let (scene, dead) = dead_in_pending("Client.VolumeLimitExceeded").await;
     assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
     let message = dead.message(INSTANCE_READY);
@@ -52,7 +52,7 @@ async fn a_fault_of_the_request_fails_the_machine_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
+async fn a_failure_of_ec2_is_followed_by_another_attempt_after_a_while() {
     let (scene, dead) = dead_in_pending("Server.InternalError").await;
     assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
     assert_eq!(dead.next, Next::Requeue(Duration::from_secs(30)));
@@ -62,11 +62,11 @@ async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
     );
     let given_up = scene.after(Duration::from_secs(1)).await;
     assert_eq!(given_up.next, Next::Requeue(Duration::ZERO));
-    assert_eq!(given_up.launch().instance_id, None);
+    assert_eq!(given_up.launch().instance_id(), None);
     let next = scene.pass().await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
     assert_eq!(next.says(INSTANCE_READY), "False/Pending");
-    assert_ne!(next.launch().instance_id.as_deref(), Some(FIRST));
+    assert_ne!(next.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
@@ -74,9 +74,9 @@ async fn the_fifth_attempt_is_the_last() {
     let scene = Scene::new();
     for attempt in 1..=6 {
         let launched = scene.pass().await;
-        let launched = match launched.launch().instance_id.clone() {
-            Some(id) => id,
-            None => scene.pass().await.launch().instance_id.clone().unwrap(),
+        let launched = match launched.launch().instance_id() {
+            Some(id) => id.to_owned(),
+            None => scene.pass().await.launch().instance_id().unwrap().to_owned(),
         };
         die(&scene, &launched, "Server.InternalError");
         scene.pass().await;
@@ -118,7 +118,7 @@ async fn another_attempt_waits_until_the_first_instance_is_terminated() {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_run_is_never_followed_by_another() {
+async fn an_instance_that_has_run_is_never_followed_by_another_whatever_ends_it() {
     for last in [InstanceState::Running, InstanceState::Stopped] {
         let scene = Scene::new();
         scene.pass().await;

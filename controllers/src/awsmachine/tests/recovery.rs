@@ -24,10 +24,10 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
     assert_eq!(recovered.says(READY), "True/Ready");
     let (record, known) = (recovered.launch(), before.launch.unwrap());
     assert_eq!(
-        (record.attempt, &record.instance_id),
-        (known.attempt, &known.instance_id)
+        (record.attempt_number(), record.instance_id()),
+        (known.attempt_number(), known.instance_id())
     );
-    let (request, known) = (record.request.as_ref().unwrap(), known.request.unwrap());
+    let (request, known) = (record.request().unwrap(), known.request().unwrap());
     assert_eq!(request.client_token, known.client_token);
     assert_eq!(request.subnet_id, known.subnet_id);
     assert_eq!(request.security_group_ids, known.security_group_ids);
@@ -75,7 +75,7 @@ async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
 }
 
 #[tokio::test]
-async fn a_recovered_instance_is_as_old_as_aws_says() {
+async fn a_recovered_instance_is_as_old_as_aws_says_before_its_absence_counts() {
     let scene = Scene::running().await;
     scene.kubernetes.advance(Timing::default().visibility_age);
     scene.aws.set_launch_time(FIRST);
@@ -86,7 +86,7 @@ async fn a_recovered_instance_is_as_old_as_aws_says() {
 }
 
 #[tokio::test]
-async fn a_foreign_instance_is_neither_recovered_nor_terminated() {
+async fn what_the_spec_names_and_aws_shows_with_other_tags_is_neither_recovered_nor_terminated() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene

@@ -8,7 +8,7 @@ use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetState
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
-use crate::awsmachine::Owners;
+use crate::awsmachine::scope::Owners;
 
 const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
@@ -29,7 +29,7 @@ fn scene(targets: &str) -> Scene {
 }
 
 #[test]
-fn the_role_is_that_of_the_machine_while_it_exists() {
+fn the_machine_tells_the_role_and_its_aws_machine_only_once_that_is_gone() {
     let mut marked = Scene::new().machine("m").expect("an AWSMachine");
     let labels = marked.metadata.labels.get_or_insert_default();
     labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
@@ -119,7 +119,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
 }
 
 #[tokio::test]
-async fn workers_and_machines_without_targets_are_not_registered() {
+async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere() {
     let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
     for scene in [worker, scene("[]")] {
         scene.pass().await;
@@ -134,7 +134,7 @@ async fn workers_and_machines_without_targets_are_not_registered() {
 }
 
 #[tokio::test]
-async fn a_foreign_target_group_is_named_and_not_called() {
+async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
     for (arn, told) in [
         (GROUP.replace("eu-west-1", "us-east-1"), "another region"),
         (GROUP.replace("111122223333", "444455556666"), "another account"),
@@ -158,7 +158,7 @@ async fn a_foreign_target_group_is_named_and_not_called() {
 }
 
 #[tokio::test]
-async fn an_instance_is_terminated_once_its_targets_have_drained() {
+async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
     scene.aws.set_registration_state(Some(RegistrationState::Leaving));
@@ -189,7 +189,7 @@ async fn an_instance_is_terminated_once_its_targets_have_drained() {
 }
 
 #[tokio::test]
-async fn an_overdue_target_does_not_hold_up_termination() {
+async fn an_instance_that_is_not_let_go_in_time_is_terminated_and_a_warning_says_so() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
     scene.aws.set_registration_state(Some(RegistrationState::Overdue));
@@ -236,7 +236,7 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
 }
 
 #[tokio::test]
-async fn the_address_of_a_vanished_instance_is_deregistered() {
+async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.aws.remove_instance(FIRST);
     scene.kubernetes.advance(Timing::default().visibility_age * 2);
@@ -253,7 +253,7 @@ async fn the_address_of_a_vanished_instance_is_deregistered() {
 }
 
 #[tokio::test]
-async fn lost_targets_are_recovered_from_the_sources() {
+async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources() {
     let scene = running(&target_group()).await;
     scene.edit(|machine| machine.status = None);
     let pass = scene.pass().await;
@@ -280,7 +280,7 @@ async fn lost_targets_are_recovered_from_the_sources() {
 }
 
 #[tokio::test]
-async fn a_condition_of_targets_stands_until_they_are_read() {
+async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
@@ -319,7 +319,7 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
 }
 
 #[tokio::test]
-async fn only_control_planes_wait_for_pending_targets() {
+async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_worker_does_not() {
     let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
     let worker = Scene::new();
     worker.kubernetes.publish_network("dev", &pending);
@@ -333,7 +333,7 @@ async fn only_control_planes_wait_for_pending_targets() {
             .launch
             .as_ref()
             .unwrap()
-            .instance_id
+            .instance_id()
             .is_some()
     );
 

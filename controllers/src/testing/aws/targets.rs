@@ -1,5 +1,4 @@
-//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it
-//! stands.
+//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it stands.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ impl FakeAws {
 
     /// Has every instance stand like this with every target, whatever is wanted of it.
     pub(crate) fn set_registration_state(&self, state: Option<RegistrationState>) {
-        self.state().state = state;
+        self.state().registration = state;
     }
 
     /// What was wanted of instances in targets since this was last asked.
@@ -57,6 +56,6 @@ impl FakeAws {
             },
             Desired::Deregistered | Desired::Forgotten => RegistrationState::Out,
         };
-        vec![state.state.clone().unwrap_or(as_wanted); targets.len()]
+        vec![state.registration.clone().unwrap_or(as_wanted); targets.len()]
     }
 }

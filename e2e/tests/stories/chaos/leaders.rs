@@ -36,8 +36,8 @@ async fn leaders(seed: u64) -> anyhow::Result<()> {
         .manager()
         .flag(format!("--timing-divisor={DIVISOR}"))
         .leader_election()
-        .flag("--leader-elect-lease-duration=6s")
-        .flag("--leader-elect-renew-deadline=4s")
+        .flag("--leader-elect-lease-duration=10s")
+        .flag("--leader-elect-renew-deadline=8s")
         .flag("--leader-elect-retry-period=1s");
     let mut first = builder.start().await?;
     eventually(WITHIN, "the first to lead", async || leads(&first, true).await).await?;

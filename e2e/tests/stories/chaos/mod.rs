@@ -29,7 +29,7 @@ const ANSWER: Duration = Duration::from_millis(1500);
 /// How long EC2 does not show an instance after its launch.
 const HIDDEN: Duration = Duration::from_secs(5);
 /// Deadline for all machines of a story on a busy machine with two cores: EC2 launches two a second.
-const ALL_WITHIN: Duration = Duration::from_mins(4);
+const ALL_WITHIN: Duration = Duration::from_mins(8);
 
 /// How often a moment is waited for that passes before it is used.
 const MOMENTS: usize = 20;

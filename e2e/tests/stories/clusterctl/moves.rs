@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::{eventually, objects};
+use capa_e2e::{eventually, mostly_waits, objects};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -201,6 +201,7 @@ fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances() -> anyhow::Result<()> {
+    mostly_waits();
     let home = Installed::begin("moves").await?;
     home.create_identity().await?;
     home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))

@@ -55,22 +55,8 @@ async fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow:
     cluster.control_plane(3).await?;
     cluster.workers(2).await?;
     let machines = cluster.ready(3, 2).await?;
-    watch(&cluster, "control-plane", "cluster.x-k8s.io/control-plane: ''", 120).await?;
-    watch(&cluster, "workers", "deployment: dev", 90).await?;
 
-    let (planes, workers): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| is_control_plane(machine));
-    let mut sick = BTreeSet::new();
-    if let ([plane, ..], [terminated, stopped]) = (planes.as_slice(), workers.as_slice()) {
-        sick.extend([plane, terminated, stopped].map(|machine| instance_of(machine)));
-        story.scenario.user.terminate(&instance_of(plane)).await?;
-        story.scenario.user.terminate(&instance_of(terminated)).await?;
-        story.scenario.user.stop(&instance_of(stopped)).await?;
-    }
-    assert_eq!(sick.len(), 3);
-    replaced(&cluster, &sick).await?;
-    cluster.ready(3, 2).await?;
-
-    // What never boots has no node that could be unhealthy.
+    // What never boots has no node that could be unhealthy. Its time to start passes while the others are replaced.
     story.aws().set_boot("dev-workers", Boot::Never);
     cluster.change_workers(serde_json::json!({"replicas": 3})).await?;
     let never = eventually(NODES_WITHIN, "the third worker to run", async || {
@@ -83,11 +69,24 @@ async fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow:
     })
     .await?;
     story.aws().set_boot("dev-workers", Boot::Normal);
-    replaced(&cluster, &BTreeSet::from([never])).await?;
+
+    watch(&cluster, "control-plane", "cluster.x-k8s.io/control-plane: ''", 120).await?;
+    watch(&cluster, "workers", "deployment: dev", 90).await?;
+
+    let (planes, workers): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| is_control_plane(machine));
+    let mut sick = BTreeSet::from([never]);
+    if let ([plane, ..], [terminated, stopped]) = (planes.as_slice(), workers.as_slice()) {
+        sick.extend([plane, terminated, stopped].map(|machine| instance_of(machine)));
+        story.scenario.user.terminate(&instance_of(plane)).await?;
+        story.scenario.user.terminate(&instance_of(terminated)).await?;
+        story.scenario.user.stop(&instance_of(stopped)).await?;
+    }
+    assert_eq!(sick.len(), 4);
+    replaced(&cluster, &sick).await?;
     let healed = cluster.ready(3, 3).await?;
     let names: Vec<_> = healed.iter().map(ResourceExt::name_any).collect();
     let launches = story.aws().manager_journal().of("RunInstances").len();
-    assert_eq!(launches, 5 + 3 + 2, "one launch a machine, now {names:?}");
+    assert_eq!(launches, 6 + sick.len(), "one launch a machine, now {names:?}");
 
     cluster.delete().await?;
     story.end().await

@@ -35,11 +35,17 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
 
 #[tokio::test]
 async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
-    let story = Story::begin("rollout").await?;
+    replaces_all("rollout", 1, 2).await
+}
+
+/// A new version replaces so many control plane machines, and a new template so many workers.
+async fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<()> {
+    let story = Story::begin(name).await?;
     let cluster = story.cluster("dev").await?;
-    cluster.control_plane(3).await?;
-    cluster.workers(2).await?;
-    let before = cluster.ready(3, 2).await?;
+    cluster.control_plane(control_plane).await?;
+    cluster.workers(workers).await?;
+    let (control_plane, workers) = (usize::try_from(control_plane)?, usize::try_from(workers)?);
+    let before = cluster.ready(control_plane, workers).await?;
 
     upgrade(&story, &cluster).await?;
     cluster
@@ -54,7 +60,7 @@ async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Res
         Ok(())
     })
     .await?;
-    let after = cluster.ready(3, 2).await?;
+    let after = cluster.ready(control_plane, workers).await?;
     for machine in after.iter().filter(|machine| is_control_plane(machine)) {
         assert_eq!(machine.data["status"]["nodeInfo"]["kubeletVersion"], NEXT_VERSION);
     }
@@ -65,8 +71,9 @@ async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Res
             .into_iter()
             .any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
     };
-    assert_eq!(launches.calls().iter().filter(large).count(), 2, "{launches}");
-    assert_eq!(launches.len(), 10, "one launch a machine: {launches}");
+    assert_eq!(launches.calls().iter().filter(large).count(), workers, "{launches}");
+    let replaced = 2 * (control_plane + workers);
+    assert_eq!(launches.len(), replaced, "one launch a machine: {launches}");
 
     cluster.delete().await?;
     story.end().await
@@ -79,6 +86,11 @@ mod long_stories {
 
     /// Several listings of all instances, at the hurried rate.
     const STANDS_STILL: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_new_version_replaces_three_control_planes_one_by_one() -> anyhow::Result<()> {
+        super::replaces_all("more-rollout", 3, 2).await
+    }
 
     #[tokio::test]
     async fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {

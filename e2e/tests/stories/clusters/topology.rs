@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::{World, eventually, moto};
+use capa_e2e::{World, eventually, mostly_waits, moto};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ const MADE_KINDS: [&str; 2] = ["AWSCluster", "AWSMachineTemplate"];
 const WRITERS: [&str; 2] = ["capi-topology", "capa-e2e"];
 
 /// How often core and our manager look at everything again here.
-const SYNC: &str = "--sync-period=20s";
-const PERIOD: Duration = Duration::from_secs(20);
+const SYNC: &str = "--sync-period=10s";
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// What of an object of ours must not change unless the user changes something: version, and names of templates.
 async fn made_objects(story: &Story) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
@@ -140,6 +140,7 @@ fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
 
 #[tokio::test]
 async fn a_topology_rotates_a_template_for_a_changed_variable_and_for_nothing_else() -> anyhow::Result<()> {
+    mostly_waits();
     let world = Arc::new(World::start_with(&[SYNC]).await?);
     let story = Story::with_manager_flags(Scenario::in_world(&world, "topology").await?, &[FASTER, SYNC]).await?;
     let scenario = &story.scenario;

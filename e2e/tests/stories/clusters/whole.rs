@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Account, Journal};
-use capa_e2e::{Manager, eventually, objects};
+use capa_e2e::{Manager, eventually, mostly_waits, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ pub(crate) struct Story {
 impl Story {
     /// A namespace, an account and a network, the programs that make clusters, and our manager.
     pub(crate) async fn begin(name: &str) -> anyhow::Result<Self> {
+        mostly_waits();
         Self::on(Scenario::new(name).await?).await
     }
 

@@ -1,0 +1,50 @@
+//! When an instance that AWS does not show counts as gone.
+
+use std::time::Duration;
+
+use capa_api::machine::LaunchRecord;
+use capa_api::meta;
+
+use super::context::MachineContext;
+use super::locate::InstanceLocation;
+use super::scope::MachineScope;
+use super::time::age;
+
+/// Whether it is known in which account the instance lives; the location has compared it with the credentials then.
+pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
+    let network = scope.status.network.as_ref();
+    network.is_some_and(|network| network.account_id.is_some())
+}
+
+/// The message about an instance whose account was never recorded and that AWS does not show.
+pub(super) fn unproven(id: &str, location: &InstanceLocation) -> String {
+    format!(
+        "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
+         recorded: correct identity or region if it does not; if it is gone, annotation {}: {id} lets a deletion end \
+         without it",
+        location.region,
+        location.account_id,
+        meta::ABANDON_INSTANCE_ANNOTATION
+    )
+}
+
+/// How long until an absence counts: the instance must have been old enough when it was looked for, which may be long ago
+/// where AWS could not be asked or the process stood still. An instance without a launch record is old.
+pub(super) fn remaining_youth(
+    scope: &MachineScope,
+    id: &str,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Option<Duration> {
+    let request = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
+    let age = age(request.requested_at.0, context.kubernetes.now());
+    let when_looked_for = age.saturating_sub(location.cloud.absence_age(id));
+    let remaining = context.timing.visibility_age.checked_sub(when_looked_for);
+    remaining.filter(|remaining| !remaining.is_zero())
+}
+
+/// Looks for a young instance anew. Its absence so far proves nothing once it is older: AWS may not have been asked since.
+pub(super) fn watch_anew(scope: &MachineScope, id: &str, location: &InstanceLocation, context: &MachineContext) {
+    context.clouds.forget(&scope.key());
+    location.cloud.instance(&scope.key(), id);
+}

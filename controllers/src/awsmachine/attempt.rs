@@ -1,0 +1,70 @@
+//! The attempt to launch that the record is about: what this process knows of it besides.
+
+use std::time::Duration;
+
+use capa_api::machine::LaunchRecord;
+use capa_cloud::{Instance, Timing};
+
+use super::context::MachineContext;
+use super::launch::progress::Progress;
+use super::launch::record::{IllegalTransition, LaunchEvent};
+use super::scope::MachineScope;
+
+/// The message about an AWSMachine that came with our finalizer and without a readable launch record.
+pub(super) const UNRECORDED: &str =
+    "the object came without its launch record (restored or moved): an instance that it may have is looked for first";
+
+/// The token of an attempt that may have launched.
+pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
+    match &scope.status.launch {
+        Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request.client_token),
+        _ => None,
+    }
+}
+
+/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
+pub(super) fn search_token(scope: &MachineScope) -> String {
+    format!("{}-0", scope.uid())
+}
+
+/// The number of the attempt that a token of this machine belongs to.
+pub(super) fn number_of(client_token: &str, uid: &str) -> Option<u32> {
+    let number: i32 = client_token.strip_prefix(uid)?.strip_prefix('-')?.parse().ok()?;
+    u32::try_from(number).ok()
+}
+
+/// How far this process knows the recorded attempt to have come. Once another process has claimed the record, the call of
+/// that process may have launched whatever became of ours.
+pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
+    let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
+    if attempt.is_some_and(|attempt| attempt.holder == context.memory.holder()) {
+        context.memory.attempt(scope.uid(), client_token).progress
+    } else {
+        Progress::Unknown
+    }
+}
+
+/// The answer to the call of the recorded attempt that could not be recorded yet. An answer to an earlier attempt says
+/// nothing about this one: the instance of that one is found by its tags.
+pub(super) fn unrecorded_answer(scope: &MachineScope, context: &MachineContext) -> Option<Instance> {
+    let answer = context.memory.answer(scope.uid())?;
+    (answer.client_token.as_deref() == open_token(scope)).then_some(answer)
+}
+
+/// Records a refusal that this process knows and could not record yet: a corrected identity or region must not be held
+/// against a record of what was never launched.
+pub(super) fn record_known_refusal(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<(), IllegalTransition> {
+    let refused = open_token(scope).is_some_and(|token| progress(scope, token, context) == Progress::Refused);
+    if refused {
+        scope.record_launch(LaunchEvent::Refused)?;
+    }
+    Ok(())
+}
+
+/// How long an unconfirmed launch waits before its instance is looked up again.
+pub(super) fn lookup_interval(timing: &Timing) -> Duration {
+    timing.transition_interval * 6
+}

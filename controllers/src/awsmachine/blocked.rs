@@ -1,0 +1,63 @@
+//! How a flow ends early. Pure.
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_cloud::CloudError;
+use capa_runtime::reconcile::{Next, ReconcileError};
+
+use super::launch::record::IllegalTransition;
+use crate::kubernetes_api::KubernetesError;
+use crate::retry;
+
+/// What keeps a flow from going on.
+#[derive(Debug)]
+pub(super) struct Blocked {
+    /// The condition that says why.
+    pub(super) condition: ConditionUpdate,
+    /// When the flow is tried again.
+    pub(super) next: Next,
+}
+
+impl Blocked {
+    pub(super) fn new(condition: ConditionUpdate, next: Next) -> Self {
+        Self { condition, next }
+    }
+
+    /// Blocked by a call to AWS that failed: the error gives the reason and the time of the next pass.
+    pub(super) fn by_call(condition: ConditionType, message: impl Into<String>, error: &CloudError) -> Self {
+        Self {
+            condition: condition.is_false(error.class.reason(), message),
+            next: retry::after(error),
+        }
+    }
+
+    /// Whether AWS was asked too often: it can be asked a little later.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.condition.reason == Reason::Throttled
+    }
+}
+
+/// Why a flow has ended early.
+pub(super) enum FlowError {
+    /// The flow waits, as a condition says.
+    Blocked(Blocked),
+    /// The pass has failed.
+    Failed(ReconcileError),
+}
+
+impl From<Blocked> for FlowError {
+    fn from(blocked: Blocked) -> Self {
+        Self::Blocked(blocked)
+    }
+}
+
+impl From<KubernetesError> for FlowError {
+    fn from(error: KubernetesError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<IllegalTransition> for FlowError {
+    fn from(error: IllegalTransition) -> Self {
+        Self::Failed(error.into())
+    }
+}

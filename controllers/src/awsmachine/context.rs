@@ -1,0 +1,23 @@
+//! What AWSMachines are reconciled with.
+
+use std::sync::Arc;
+
+use capa_cloud::{MachineClouds, Timing};
+
+use super::memory::LaunchMemory;
+use crate::kubernetes_api::MachineKubernetes;
+
+/// What an AWSMachine is reconciled with.
+#[derive(Clone)]
+pub struct MachineContext {
+    /// Kubernetes.
+    pub kubernetes: Arc<dyn MachineKubernetes>,
+    /// AWS.
+    pub clouds: Arc<dyn MachineClouds>,
+    /// Launches of this process.
+    pub memory: LaunchMemory,
+    /// Periods and ages.
+    pub timing: Timing,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: String,
+}

@@ -1,0 +1,131 @@
+//! Ends an instance step by step, and releases the AWSMachine.
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::meta;
+use capa_cloud::Observation;
+use capa_runtime::reconcile::{EventDraft, Next};
+
+use super::plan::{self, DeletionStep, plan_deletion};
+use super::search::Ending;
+use crate::awsmachine::absence;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::scope::MachineScope;
+use crate::kubernetes_api::KubernetesError;
+use crate::retry;
+
+/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets. Answers whether
+/// nothing of the instance is left.
+pub(in crate::awsmachine) async fn end_instance(
+    scope: &mut MachineScope,
+    ending: &Ending,
+    has_left: bool,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> bool {
+    let Ending { id, observation, .. } = ending;
+    if let Observation::Seen(instance) = observation
+        && plan::has_ended(instance)
+    {
+        tell_termination(scope, id);
+    }
+    let youth = absence::remaining_youth(scope, id, location, context);
+    match plan_deletion(observation, youth.is_none(), has_left) {
+        DeletionStep::Release => return true,
+        DeletionStep::Terminate => terminate(scope, location, id, context).await,
+        DeletionStep::AwaitDrained => {
+            // The informer wakes the machine. Should it not, the instance is looked at again.
+            let message = format!("instance {id} is terminated once its load balancers have let go of it");
+            let draining = ConditionType::InstanceReady.is_false(Reason::Draining, message);
+            scope.finish_with(draining, Next::Requeue(context.timing.listing_interval));
+        }
+        DeletionStep::AwaitTermination => {
+            // The informer follows the instance from here on and wakes the machine.
+            location.cloud.instance(&scope.key(), id);
+            let message = format!("instance {id} is being terminated");
+            scope.finish_with(awaiting(message, location), Next::AwaitChange);
+        }
+        DeletionStep::AwaitObservation => {
+            let message = format!("instance {id} is looked up before it is terminated");
+            scope.finish_with(awaiting(message, location), Next::Retry);
+        }
+        DeletionStep::AwaitAge => {
+            absence::watch_anew(scope, id, location, context);
+            let message = format!("instance {id} does not show in AWS, which is no proof while it is this young");
+            let next = youth.map_or(Next::Retry, Next::Requeue);
+            scope.finish_with(awaiting(message, location), next);
+        }
+    }
+    if !ending.is_named && scope.next != Next::Retry {
+        // Of several instances the informer follows one.
+        scope.next = Next::Requeue(context.timing.listing_interval);
+    }
+    false
+}
+
+/// A termination that AWS does not show now cannot be waited for in silence.
+fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
+    match location.cloud.reading_failure() {
+        Some(error) => {
+            let message = format!("{message}, and AWS does not show what becomes of it: {error}");
+            ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message)
+        }
+        None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+    }
+}
+
+/// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
+async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &str, context: &MachineContext) {
+    match location.cloud.terminate(&scope.key(), id).await {
+        Ok(()) => {
+            let submitted = &mut scope.status.submitted_terminations;
+            if !submitted.iter().any(|submitted| submitted == id) {
+                submitted.push(id.to_owned());
+            }
+            let message = format!("the termination of instance {id} is submitted");
+            let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
+            scope.finish_with(terminating, Next::Requeue(context.timing.listing_interval));
+        }
+        Err(error) => {
+            let update = ConditionType::InstanceReady.is_false(error.class.reason(), error.to_string());
+            scope.finish_with(update, retry::after(&error));
+        }
+    }
+}
+
+/// Tells by an event that a termination of ours has taken effect.
+fn tell_termination(scope: &mut MachineScope, id: &str) {
+    let before = scope.status.submitted_terminations.len();
+    scope.status.submitted_terminations.retain(|submitted| submitted != id);
+    if scope.status.submitted_terminations.len() < before {
+        scope.events.push(EventDraft::normal(
+            "SuccessfulTerminate",
+            format!("terminated instance {id}"),
+        ));
+    }
+}
+
+/// Releases an AWSMachine whose instance the user has given up: AWS is not even asked.
+pub(in crate::awsmachine) async fn abandoned(
+    scope: &mut MachineScope,
+    what: &str,
+    context: &MachineContext,
+) -> Result<(), KubernetesError> {
+    let message = format!(
+        "{what} is abandoned as annotation {} asks: what runs of it is not terminated by anybody but you",
+        meta::ABANDON_INSTANCE_ANNOTATION
+    );
+    scope.events.push(EventDraft::warning("InstanceAbandoned", message));
+    release(scope, context).await
+}
+
+/// Takes our finalizer off and forgets the machine.
+pub(in crate::awsmachine) async fn release(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<(), KubernetesError> {
+    context.kubernetes.remove_finalizer(&scope.machine).await?;
+    context.memory.forget(scope.uid());
+    context.clouds.forget(&scope.key());
+    Ok(())
+}

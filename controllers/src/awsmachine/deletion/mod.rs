@@ -1,0 +1,9 @@
+//! The deletion flow: from a deleted AWSMachine to a terminated instance. It ends, or says what holds it up.
+
+pub(super) mod abandon;
+mod drive;
+mod plan;
+mod search;
+
+pub(super) use drive::{abandoned, end_instance, release};
+pub(super) use search::{Found, find};

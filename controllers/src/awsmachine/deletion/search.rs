@@ -1,0 +1,208 @@
+//! Finds the instances that a deletion has to end, or the proof that there are none.
+
+use std::sync::Arc;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::{InstanceState, LaunchRecord};
+use capa_cloud::{ErrorClass, Instance, Observation};
+use capa_runtime::reconcile::Next;
+
+use crate::awsmachine::absence;
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::locate::{self, InstanceLocation};
+use crate::awsmachine::lookup;
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::spec;
+
+/// What a deletion has to end.
+pub(in crate::awsmachine) enum Found {
+    /// Nothing of the machine is left: that is proven.
+    Nothing,
+    /// These instances.
+    Instances {
+        /// Where they are.
+        location: InstanceLocation,
+        /// The one whose id is known, else those with the tags of the machine.
+        instances: Vec<Ending>,
+    },
+}
+
+/// An instance that is to be ended.
+pub(in crate::awsmachine) struct Ending {
+    /// Its id.
+    pub(in crate::awsmachine) id: String,
+    /// What AWS shows of it.
+    pub(in crate::awsmachine) observation: Observation,
+    /// Whether the machine names it. Otherwise it was found by its tags.
+    pub(in crate::awsmachine) is_named: bool,
+}
+
+/// Finds the instances of a machine that is being deleted.
+pub(in crate::awsmachine) async fn find(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<Found, FlowError> {
+    attempt::record_known_refusal(scope, context)?;
+    let proof = proof_of_absence(scope, context);
+    let answer = attempt::unrecorded_answer(scope, context);
+    let known = spec::instance_id(&scope.machine).or_else(|| answer.map(|instance| instance.id));
+    let location = match locate::recorded_or_resolved(scope, context).await {
+        Ok(location) => location,
+        Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
+            return Ok(Found::Nothing);
+        }
+        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked).into()),
+        Err(failed) => return Err(failed),
+    };
+    scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    match known {
+        Some(id) => find_known(scope, id, location),
+        None => find_by_tags(scope, proof, location, context).await,
+    }
+}
+
+/// What the record proves of a machine without a known instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// Nothing was launched: EC2 was never asked (attempt 0), or this process knows that EC2 has turned every call of the
+    /// attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine that
+    /// says so, so no other process has claimed the attempt meanwhile.
+    Whole,
+    /// EC2 has refused the attempt, and nothing was launched unless an older state of the AWSMachine was restored.
+    Refusal,
+    /// The attempt may have launched, or the AWSMachine came without a readable record.
+    None,
+}
+
+fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
+    let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
+    match &scope.status.launch {
+        Some(LaunchRecord::Planned) => Proof::Whole,
+        Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
+            if is_proven(&attempt.request.client_token) =>
+        {
+            Proof::Whole
+        }
+        Some(LaunchRecord::Refused(_)) => Proof::Refusal,
+        Some(LaunchRecord::Requested(_) | LaunchRecord::Answered { .. } | LaunchRecord::Unreadable(_)) | None => {
+            Proof::None
+        }
+    }
+}
+
+/// The instance whose id is known, as the informer shows it.
+fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> Result<Found, FlowError> {
+    let observation = location.cloud.instance(&scope.key(), &id);
+    // An instance that only the spec names is believed by its tags. A record, and an answer that is not recorded yet, are
+    // our own.
+    let launch = scope.status.launch.as_ref();
+    let is_believed = launch.is_some_and(|record| *record != LaunchRecord::Planned);
+    let owner_name = spec::machine_name(&scope.machine);
+    let is_foreign = match &observation {
+        Observation::Seen(instance) => {
+            !lookup::has_tags_of_machine(instance, &location.cluster_tag, scope.namespace(), owner_name)
+        }
+        Observation::Unknown | Observation::Absent => false,
+    };
+    if is_foreign && !is_believed {
+        let message = format!(
+            "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; correct \
+             its tags if it is this machine's"
+        );
+        let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
+        return Err(Blocked::new(not_owned, Next::Retry).into());
+    }
+    if observation == Observation::Absent && !absence::account_is_recorded(scope) {
+        let message = absence::unproven(&id, &location);
+        let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+        return Err(Blocked::new(blocked, Next::Retry).into());
+    }
+    let ending = Ending {
+        id,
+        observation,
+        is_named: true,
+    };
+    Ok(Found::Instances {
+        location,
+        instances: vec![ending],
+    })
+}
+
+/// No id is known: all instances with the tags of this machine are its instances.
+async fn find_by_tags(
+    scope: &mut MachineScope,
+    proof: Proof,
+    location: InstanceLocation,
+    context: &MachineContext,
+) -> Result<Found, FlowError> {
+    let owner_name = spec::machine_name(&scope.machine);
+    let query = lookup::tagged(&location.cluster_tag, scope.namespace(), owner_name);
+    let open_token = attempt::open_token(scope).map(str::to_owned);
+    let token = open_token.as_deref().filter(|_| proof == Proof::None);
+    let mut found = match lookup::find(location.cloud.as_ref(), &query, token).await {
+        Ok(found) => found,
+        // A lookup that waits for its turn, or comes too soon for AWS, can be made.
+        Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
+            return Ok(Found::Nothing);
+        }
+        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error)).into()),
+    };
+    let has_ended = |instance: &Instance| instance.state == InstanceState::Terminated;
+    let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
+    // The end of the attempt's own instance is all there is to wait for.
+    let is_proven = proof != Proof::None
+        || found
+            .iter()
+            .any(|instance| has_ended(instance) && is_of_attempt(instance));
+    found.retain(|instance| !has_ended(instance));
+    if found.is_empty() {
+        return match is_proven {
+            true => Ok(Found::Nothing),
+            false => unconfirmed(scope, open_token, context),
+        };
+    }
+    // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
+    context.kubernetes.confirm(&scope.machine).await?;
+    let ending = |instance: Instance| Ending {
+        id: instance.id.clone(),
+        observation: Observation::Seen(Arc::new(instance)),
+        is_named: false,
+    };
+    Ok(Found::Instances {
+        location,
+        instances: found.into_iter().map(ending).collect(),
+    })
+}
+
+/// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
+fn unconfirmed(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<Found, FlowError> {
+    let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
+    let now = context.kubernetes.now();
+    let remaining = || {
+        let proof = context.memory.attempt(scope.uid(), &token).absence;
+        proof.map(|proof| proof.remaining(now, &context.timing))
+    };
+    if remaining().is_some_and(|remaining| remaining.is_zero()) {
+        return Ok(Found::Nothing);
+    }
+    context.memory.found_nothing(scope.uid(), &token, now);
+    let interval = attempt::lookup_interval(&context.timing);
+    let next = remaining().map_or(interval, |remaining| remaining.min(interval));
+    let message = match scope.status.launch {
+        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up",
+        None => attempt::UNRECORDED,
+    };
+    let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    Err(Blocked::new(update, Next::Requeue(next)).into())
+}
+
+/// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
+fn deletion_blocked(scope: &mut MachineScope, blocked: Blocked) -> Blocked {
+    let why = &blocked.condition.message;
+    let message = format!("the instance of this machine cannot be terminated: {why}");
+    scope.set_condition(blocked.condition);
+    let update = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    Blocked::new(update, blocked.next)
+}

@@ -1,0 +1,35 @@
+//! Compares the network that a machine was launched into with the one that the sources give by now.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_network::drift;
+
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::read;
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::spec;
+
+/// Sets `NetworkUpToDate`. A source that cannot be read now leaves the condition as it is, and does not keep a pass from
+/// following its instance.
+pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineContext) {
+    let (Some(cluster), Some(in_use)) = (&scope.owners.cluster, &scope.status.network) else {
+        return;
+    };
+    let mut merged = read::network(&scope.machine, cluster, context).await;
+    if merged.problem.is_some() {
+        return;
+    }
+    if spec::names_subnet(&scope.machine.spec) {
+        // The machine's own subnet won at launch and its spec cannot change.
+        merged.network.subnets.clear();
+    }
+    let role = scope.owners.role(&scope.machine);
+    let additional_groups = &scope.machine.spec.additional_security_groups;
+    let update = match drift(&merged.network, additional_groups, in_use, role) {
+        None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
+        Some(difference) => {
+            let message = format!("{difference}: running machines keep what they have, replace the Machine to follow");
+            ConditionType::NetworkUpToDate.is_false(Reason::Drifted, message)
+        }
+    };
+    scope.set_condition(update);
+}

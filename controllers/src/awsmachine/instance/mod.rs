@@ -1,0 +1,248 @@
+//! The instance flow: follows the instance of a machine.
+
+mod drift;
+mod ending;
+mod recover;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::common::Initialization;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::InstanceState;
+use capa_cloud::{Instance, Observation};
+use capa_runtime::reconcile::Next;
+
+use self::ending::{Ending, ended_before_running};
+use super::absence;
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::launch::record::LaunchEvent;
+use super::locate::InstanceLocation;
+use super::lookup;
+use super::memory::{Place, Pool};
+use super::scope::MachineScope;
+use super::spec;
+
+/// What the instance informer shows of the instance of a machine.
+pub(super) enum Observed {
+    /// Nothing yet: the informer wakes the machine with its first listing.
+    Nothing,
+    /// The instance, which has run or may run yet.
+    Instance(Arc<Instance>),
+    /// The instance with this id is gone.
+    Gone(String),
+}
+
+/// Follows the instance of a machine and sets `InstanceReady`.
+pub(super) async fn observe(
+    scope: &mut MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Observed, FlowError> {
+    scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let Some(id) = spec::instance_id(&scope.machine) else {
+        return Ok(Observed::Nothing);
+    };
+    match location.cloud.instance(&scope.key(), &id) {
+        Observation::Unknown => unseen(scope, &id, location),
+        Observation::Absent => absent(scope, id, location, context),
+        Observation::Seen(instance) => {
+            validate_ownership(scope, &instance, location)?;
+            if let Some(problem) = &location.pending_targets {
+                // What is recovered is for life.
+                let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
+                return Err(Blocked::new(update, Next::Retry).into());
+            }
+            recover::recover(scope, &instance, location, context).await?;
+            drift::report_drift(scope, context).await;
+            seen(scope, instance, location, context).await
+        }
+    }
+}
+
+/// An instance that only the spec names is believed by its tags.
+fn validate_ownership(scope: &MachineScope, instance: &Instance, location: &InstanceLocation) -> Result<(), Blocked> {
+    let is_recorded = spec::recorded_instance_id(&scope.machine).is_some();
+    let owner_name = spec::machine_name(&scope.machine);
+    if is_recorded || lookup::has_tags_of_machine(instance, &location.cluster_tag, scope.namespace(), owner_name) {
+        return Ok(());
+    }
+    let message = format!(
+        "instance {}, which the spec names, does not carry the tags of this machine: it is left alone",
+        instance.id
+    );
+    let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
+    Err(Blocked::new(not_owned, Next::AwaitChange))
+}
+
+/// Whether the instance has ever run, as far as the status shows it: then nothing is ever launched in its place. An id of
+/// another instance in the spec has ended the pass before.
+fn has_run(scope: &MachineScope) -> bool {
+    let provider_id = scope.machine.spec.provider_id.as_deref();
+    scope.status.has_run == Some(true) || scope.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
+}
+
+async fn seen(
+    scope: &mut MachineScope,
+    instance: Arc<Instance>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Observed, FlowError> {
+    let running = instance.state == InstanceState::Running;
+    if let Some((field, named)) = spec::names_another(&scope.machine.spec, &instance.id) {
+        let message = format!(
+            "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and cannot \
+             be changed; delete the Machine to replace it",
+            instance.id
+        );
+        scope.status.instance_state = Some(instance.state);
+        let update = ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message);
+        return Err(Blocked::new(update, Next::AwaitChange).into());
+    }
+    if running && scope.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
+        let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
+        scope.machine = context
+            .kubernetes
+            .publish_ids(&scope.machine, &provider_id, &instance.id)
+            .await?;
+    }
+    let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
+    show_instance(scope, &instance, ended);
+    if ended && !has_run(scope) {
+        return Err(ended_early(scope, &instance, &location.cluster_name, context)?.into());
+    }
+    let mut update = instance_ready(&instance);
+    if instance.state == InstanceState::Pending
+        && let Some(error) = location.cloud.reading_failure()
+    {
+        update.message = format!("{}, and AWS does not show what becomes of it: {error}", update.message);
+    }
+    scope.set_condition(update);
+    Ok(Observed::Instance(instance))
+}
+
+/// Shows the instance in the status.
+fn show_instance(scope: &mut MachineScope, instance: &Instance, ended: bool) {
+    let status = &mut scope.status;
+    status.instance_state = Some(instance.state);
+    status.failure_domain = Some(instance.availability_zone.clone());
+    if !instance.addresses.is_empty() {
+        status.addresses.clone_from(&instance.addresses);
+    }
+    if instance.state == InstanceState::Running {
+        status.initialization = Some(Initialization {
+            provisioned: Some(true),
+        });
+    }
+    if !ended && instance.state != InstanceState::Pending {
+        status.has_run = Some(true);
+    }
+    status.ready = Some(status.provisioned());
+    for condition in [ConditionType::BootstrapDataReady, ConditionType::NetworkReady] {
+        scope.set_condition(condition.is_true(Reason::Ready));
+    }
+}
+
+/// A machine that was seen before stays as it was last known. Before the first observation a failure is shown.
+fn unseen(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Result<Observed, FlowError> {
+    match location.cloud.reading_failure() {
+        Some(error) if !scope.status.provisioned() => {
+            let message = format!("instance {id} cannot be looked up: {error}");
+            let update = ConditionType::InstanceReady.is_unknown(error.class.reason(), message);
+            Err(Blocked::new(update, Next::AwaitChange).into())
+        }
+        _ => Ok(Observed::Nothing),
+    }
+}
+
+/// An instance that died in `pending` is a failed attempt: final if the request is to blame, else another one follows.
+fn ended_early(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    cluster_name: &str,
+    context: &MachineContext,
+) -> Result<Blocked, FlowError> {
+    let now = context.kubernetes.now();
+    let ending = ended_before_running(instance, scope.status.launch.as_ref(), now, &context.timing);
+    let why = instance.state_reason.as_ref();
+    let mut message = format!("instance {} ended before it ran", instance.id);
+    if let Some(reason) = why {
+        message = format!("{message}: {}: {}", reason.code, reason.message);
+    }
+    let failed = |what: &str| ConditionType::InstanceReady.is_false(Reason::Failed, format!("{message}: {what}"));
+    let blocked = match ending {
+        Ending::Final => Blocked::new(failed("delete the Machine to replace it"), Next::AwaitChange),
+        Ending::Awaited => {
+            let awaited = failed("another one is launched once it is terminated");
+            Blocked::new(awaited, Next::AwaitChange)
+        }
+        Ending::NextAttempt(wait) if wait.is_zero() => {
+            if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
+                let pool = Pool {
+                    namespace: scope.namespace().to_owned(),
+                    cluster: cluster_name.to_owned(),
+                    instance_type: scope.machine.spec.instance_type.clone(),
+                };
+                let zone = Place::Zone(instance.availability_zone.clone());
+                context.memory.refused_capacity(&pool, zone, now);
+            }
+            scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
+            context.clouds.forget(&scope.key());
+            Blocked::new(failed("another one is launched"), Next::Requeue(Duration::ZERO))
+        }
+        Ending::NextAttempt(wait) => Blocked::new(failed("another one is launched"), Next::Requeue(wait)),
+    };
+    Ok(blocked)
+}
+
+fn instance_ready(instance: &Instance) -> ConditionUpdate {
+    let id = &instance.id;
+    let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
+    let why = instance
+        .state_reason
+        .as_ref()
+        .map(|reason| format!(": {}", reason.message))
+        .unwrap_or_default();
+    match instance.state {
+        InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
+        InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),
+        InstanceState::Stopping | InstanceState::Stopped => not_ready(
+            Reason::Stopped,
+            format!("instance {id} is stopped{why}: start it or delete the Machine"),
+        ),
+        InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
+            Reason::Terminated,
+            format!(
+                "instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"
+            ),
+        ),
+    }
+}
+
+/// An instance that AWS does not show need not be gone: a young one may not show yet, and without a recorded account
+/// another account may have been asked.
+fn absent(
+    scope: &mut MachineScope,
+    id: String,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Observed, FlowError> {
+    if !absence::account_is_recorded(scope) {
+        let message = absence::unproven(&id, location);
+        let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
+        return Err(Blocked::new(unknown, Next::Retry).into());
+    }
+    if let Some(remaining) = absence::remaining_youth(scope, &id, location, context) {
+        absence::watch_anew(scope, &id, location, context);
+        scope.next = Next::Requeue(remaining);
+        return Ok(Observed::Nothing);
+    }
+    let message = format!(
+        "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
+    );
+    scope.set_condition(ConditionType::InstanceReady.is_false(Reason::NotFound, message));
+    Ok(Observed::Gone(id))
+}

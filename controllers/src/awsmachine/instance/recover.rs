@@ -1,0 +1,77 @@
+//! Recovers the status of a machine whose status was lost, from its instance and the network sources.
+
+use std::num::NonZeroU32;
+
+use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
+use capa_cloud::Instance;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::FlowError;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::launch::record::LaunchEvent;
+use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::read;
+use crate::awsmachine::scope::MachineScope;
+use crate::launching::image::image_id;
+
+/// Recovers the network in use and the launch record, where the status lacks them.
+pub(super) async fn recover(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let network = &mut scope.status.network;
+    network.get_or_insert_with(|| recovered_network(instance, location));
+    let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
+    if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await {
+        scope.record_launch(event)?;
+    }
+    Ok(())
+}
+
+/// The network of the instance, as far as it is known.
+fn recovered_network(instance: &Instance, location: &InstanceLocation) -> MachineNetworkInUse {
+    MachineNetworkInUse {
+        account_id: Some(location.account_id.clone()),
+        region: Some(location.region.clone()),
+        availability_zone: Some(instance.availability_zone.clone()),
+        subnet_id: instance.subnet_id.clone(),
+        identity_ref: Some(location.identity_ref.clone()),
+        control_plane_targets: location.targets.clone(),
+        cluster_tag: Some(location.cluster_tag.clone()),
+        ..MachineNetworkInUse::default()
+    }
+}
+
+/// The launch of the instance, as far as it is known: image, type and security groups are those that the spec and the
+/// sources name, and no call is made from the record any more. `None` where no security group is known.
+async fn recovered_launch(scope: &MachineScope, instance: &Instance, context: &MachineContext) -> Option<LaunchEvent> {
+    let (machine, spec) = (&scope.machine, &scope.machine.spec);
+    let merged = read::network(machine, scope.owners.cluster.as_deref()?, context).await;
+    let role = scope.owners.role(machine);
+    let groups = merged.network.security_groups.iter();
+    let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
+    let additional = spec.additional_security_groups.iter();
+    let additional = additional.filter_map(|group| group.id.as_ref());
+    let security_group_ids: Vec<String> = groups.chain(additional).cloned().collect();
+    let token = instance.client_token.clone().filter(|token| !token.is_empty());
+    let first_token = || format!("{}-1", scope.uid());
+    let request = RecordedRequest {
+        client_token: token.unwrap_or_else(first_token),
+        subnet_id: instance.subnet_id.clone()?,
+        image_id: image_id(spec)?.to_owned(),
+        instance_type: spec.instance_type.clone(),
+        security_group_ids,
+        parameters_hash: "recovered".to_owned(),
+        requested_at: Time(instance.launch_time?),
+    };
+    let number = attempt::number_of(&request.client_token, scope.uid());
+    (!request.security_group_ids.is_empty()).then(|| LaunchEvent::Adopted {
+        number: number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        request,
+        holder: context.memory.holder().to_owned(),
+        instance_id: instance.id.clone(),
+    })
+}

@@ -1,0 +1,267 @@
+//! Executes a launch plan. Each result is stored before the next call.
+
+use std::num::NonZeroU32;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::RecordedRequest;
+use capa_api::network::NetworkSubnet;
+use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest};
+use capa_runtime::reconcile::{EventDraft, Next};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::adoption::{Adoption, adopt};
+use super::plan::{LaunchStep, LookUp, is_fresh};
+use super::prepare::{Planned, pool};
+use super::progress::Progress;
+use super::record::LaunchEvent;
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::lookup;
+use crate::awsmachine::memory::Place;
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::write;
+use crate::retry;
+
+/// Looks for an instance where the plan says so, else launches one.
+pub(super) async fn apply(
+    scope: &mut MachineScope,
+    planned: &Planned,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let Planned {
+        prepared,
+        plan,
+        request,
+    } = planned;
+    let cloud = prepared.location.cloud.as_ref();
+    if plan.step != LaunchStep::LookOnly
+        && let Err(error) = cloud.launch_turn(&scope.key())
+    {
+        // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Err(Blocked::new(waiting, retry::after(&error)).into());
+    }
+    if plan.look_up != LookUp::No {
+        let tags = lookup::tagged(&prepared.location.cluster_tag, scope.namespace(), prepared.owner_name());
+        let open_token = attempt::open_token(scope).map(str::to_owned);
+        let token = open_token.as_deref().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+        let found = lookup::find(cloud, &tags, token).await;
+        let found = found.map_err(|error| lookup::failed(&error))?;
+        match adopt(&found, open_token.as_deref()) {
+            Adoption::Nothing => {}
+            Adoption::One(instance) => return Box::pin(record_found(scope, &instance, planned, context)).await,
+            Adoption::Several(ids) => return Err(conflict(&ids).into()),
+        }
+    }
+    if plan.step == LaunchStep::LookOnly {
+        return Err(unconfirmed(scope, request, context).into());
+    }
+    // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
+    write::block_move(scope, context).await?;
+    write_record(scope, planned, context).await?;
+    call(scope, planned, context).await
+}
+
+fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineContext) -> Blocked {
+    let now = context.kubernetes.now();
+    context.memory.found_nothing(scope.uid(), &request.client_token, now);
+    let message = match scope.status.launch {
+        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated",
+        None => attempt::UNRECORDED,
+    };
+    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))
+}
+
+/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time that
+/// counts is the one before the server is asked.
+async fn write_record(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
+    let Planned { prepared, request, .. } = planned;
+    let (asked_at, token) = (context.kubernetes.now(), &request.client_token);
+    let holder = context.memory.holder().to_owned();
+    match planned.plan.step {
+        LaunchStep::Record(number) => {
+            let request_record = recorded(request, asked_at);
+            scope.record_launch(LaunchEvent::Requested {
+                number,
+                request: request_record,
+                holder,
+            })?;
+            scope.status.network = Some(prepared.in_use(&scope.machine, request));
+            write::store(scope, context).await?;
+            let account_id = &prepared.location.account_id;
+            context.memory.recorded(scope.uid(), token, account_id, asked_at);
+        }
+        LaunchStep::Claim => {
+            scope.record_launch(LaunchEvent::Claimed { holder })?;
+            write::store(scope, context).await?;
+            context.memory.claimed(scope.uid(), token, asked_at);
+        }
+        LaunchStep::Verify => {
+            context.kubernetes.confirm(&scope.machine).await?;
+            context.memory.confirmed(scope.uid(), token, asked_at);
+        }
+        LaunchStep::Repeat | LaunchStep::LookOnly => {}
+    }
+    Ok(())
+}
+
+/// The call as it is recorded.
+fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest {
+    RecordedRequest {
+        client_token: request.client_token.clone(),
+        subnet_id: request.subnet_id.clone(),
+        image_id: request.image_id.clone(),
+        instance_type: request.instance_type.clone(),
+        security_group_ids: request.security_group_ids.clone(),
+        parameters_hash: request.parameters_hash(),
+        requested_at: Time(requested_at),
+    }
+}
+
+/// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
+/// under way, and its answer cannot be stored if the AWSMachine has changed meanwhile.
+async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
+    let Planned { prepared, request, .. } = planned;
+    let (uid, token) = (scope.uid().to_owned(), &request.client_token);
+    let before = context.memory.attempt(&uid, token);
+    let now = context.kubernetes.now();
+    if !is_fresh(before.confirmed_at, now, &context.timing) {
+        // The process stood still since: another one may have taken over and have decided that nothing was launched.
+        let message = "the launch is asked for as soon as its record is known to stand";
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
+        return Err(Blocked::new(waiting, Next::Retry).into());
+    }
+    context.memory.called(&uid, token, Progress::Unanswered, now);
+    match prepared.location.cloud.launch(&scope.key(), request).await {
+        Ok(instance) => {
+            context.memory.answered(&uid, instance.clone());
+            let subnet = subnet_of(planned);
+            context.memory.found_capacity(&pool(scope, prepared), &subnet);
+            Box::pin(record_answer(scope, &instance, context)).await
+        }
+        Err(error) => {
+            let progress = before.progress.after(error.class);
+            let now = context.kubernetes.now();
+            context.memory.called(&uid, token, progress, now);
+            if error.class == ErrorClass::InsufficientCapacity {
+                let place = short_place(&error, subnet_of(planned));
+                context.memory.refused_capacity(&pool(scope, prepared), place, now);
+            }
+            if progress == Progress::Refused {
+                scope.record_launch(LaunchEvent::Refused)?;
+            }
+            Err(not_launched(&error, planned).into())
+        }
+    }
+}
+
+/// The subnet of a call, with its zone where that is known.
+fn subnet_of(planned: &Planned) -> NetworkSubnet {
+    let subnet_id = &planned.request.subnet_id;
+    NetworkSubnet {
+        id: subnet_id.clone(),
+        availability_zone: planned.prepared.zone_of(subnet_id),
+        ..NetworkSubnet::default()
+    }
+}
+
+/// The place that lacks capacity: hosts are of a zone, addresses of a subnet.
+fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
+    let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
+    match subnet.availability_zone {
+        Some(zone) if !full => Place::Zone(zone),
+        _ => Place::Subnet(subnet.id),
+    }
+}
+
+/// Stores the id of an instance that this machine's own call has launched, and then tells of it by an event: the pass ends
+/// where storing fails, and the pass that repeats it would tell again.
+pub(super) async fn record_answer(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    scope.record_launch(LaunchEvent::Answered {
+        instance_id: instance.id.clone(),
+        launched_at: instance.launch_time,
+    })?;
+    store_instance(scope, context).await?;
+    scope.events.push(EventDraft::normal(
+        "SuccessfulCreate",
+        format!("launched instance {}", instance.id),
+    ));
+    Ok(())
+}
+
+/// Stores the record with its instance. The attempt is over then.
+async fn store_instance(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
+    write::store(scope, context).await?;
+    context.memory.launched(scope.uid());
+    Ok(())
+}
+
+/// Records an instance of this machine that exists already: that of an attempt whose answer was lost, or one of a restored
+/// or moved AWSMachine, or one whose record was lost.
+async fn record_found(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    planned: &Planned,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let open_token = attempt::open_token(scope);
+    if open_token.is_some() && instance.client_token.as_deref() == open_token {
+        return record_answer(scope, instance, context).await;
+    }
+    let mut request = planned.request.clone();
+    request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
+    let token = instance.client_token.clone().filter(|token| !token.is_empty());
+    request.client_token = token.unwrap_or(request.client_token);
+    let of_record = scope.status.launch.as_ref().map_or(0, |record| record.attempt_number());
+    let number = attempt::number_of(&request.client_token, scope.uid()).unwrap_or(of_record);
+    let since = instance.launch_time.unwrap_or_else(|| context.kubernetes.now());
+    scope.record_launch(LaunchEvent::Adopted {
+        number: NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN),
+        request: recorded(&request, since),
+        holder: context.memory.holder().to_owned(),
+        instance_id: instance.id.clone(),
+    })?;
+    let mut in_use = planned.prepared.in_use(&scope.machine, &request);
+    in_use.availability_zone = Some(instance.availability_zone.clone());
+    // The security groups of the instance are not known here; those of the spec would be a guess.
+    in_use.security_group_ids.clear();
+    scope.status.network = Some(in_use);
+    store_instance(scope, context).await
+}
+
+fn conflict(ids: &[String]) -> Blocked {
+    let message = format!(
+        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
+        ids.join(", ")
+    );
+    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
+    Blocked::new(conflict, Next::Retry)
+}
+
+/// Says why the call has launched nothing, as far as this process knows.
+fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
+    let (reason, message) = match error.class {
+        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, error.to_string()),
+        ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
+        ErrorClass::InsufficientCapacity => {
+            let request = &planned.request;
+            let zone = planned.prepared.zone_of(&request.subnet_id);
+            let message = format!(
+                "no capacity for instance type {} in {}: {error}",
+                request.instance_type,
+                zone.as_deref().unwrap_or(&request.subnet_id)
+            );
+            (Reason::InsufficientCapacity, message)
+        }
+        class => (class.reason(), error.to_string()),
+    };
+    let condition = ConditionType::InstanceReady.is_false(reason, message);
+    Blocked::new(condition, retry::after(error))
+}

@@ -1,0 +1,36 @@
+//! The launch flow: from a fresh AWSMachine to an instance id on record.
+
+mod adoption;
+mod apply;
+mod plan;
+mod prepare;
+pub(in crate::awsmachine) mod progress;
+pub(in crate::awsmachine) mod record;
+#[cfg(test)]
+mod tests;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_runtime::reconcile::Next;
+
+use super::attempt;
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::scope::MachineScope;
+
+/// Launches the instance of a machine, or finds it: it is on record when the flow ends without an error.
+pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
+    let (Some(machine), Some(cluster)) = (scope.owners.machine.clone(), scope.owners.cluster.clone()) else {
+        let message = "no Machine of an existing Cluster owns this object: nothing is launched";
+        let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message);
+        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+    };
+    if let Some(instance) = attempt::unrecorded_answer(scope, context) {
+        // The pass that got the answer could not record it: that comes before every wait.
+        return apply::record_answer(scope, &instance, context).await;
+    }
+    attempt::record_known_refusal(scope, context)?;
+    let prepared = prepare::prepare(scope, &machine, &cluster, context).await?;
+    let planned = prepare::plan(scope, prepared, context)?;
+    scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
+    Box::pin(apply::apply(scope, &planned, context)).await
+}

@@ -1,0 +1,289 @@
+//! Gathers everything that a launch needs. Each wait is a condition.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::common::MachineRole;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse};
+use capa_api::meta;
+use capa_cloud::{LaunchRequest, UserData};
+use capa_network::{Merged, Placement, PlacementRequest, Problem, place};
+use capa_runtime::reconcile::Next;
+
+use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::locate::{self, InstanceLocation};
+use crate::awsmachine::memory::{Pool, SubnetQuery};
+use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::spec;
+use crate::awsmachine::time::age;
+use crate::launching::request::{RequestInputs, build_request};
+
+/// Everything that a launch needs, once every wait is over.
+pub(super) struct Prepared {
+    pub(super) location: InstanceLocation,
+    pub(super) owner: Arc<Machine>,
+    merged: Merged,
+    inputs: ResolvedInputs,
+    user_data: UserData,
+}
+
+/// A launch that is decided: what to do, and the call.
+pub(super) struct Planned {
+    pub(super) prepared: Prepared,
+    pub(super) plan: LaunchPlan,
+    pub(super) request: LaunchRequest,
+}
+
+/// Walks through the waits.
+pub(super) async fn prepare(
+    scope: &mut MachineScope,
+    owner: &Arc<Machine>,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<Prepared, FlowError> {
+    let user_data = user_data(scope, owner, cluster, context).await?;
+    scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
+    let spec = &scope.machine.spec;
+    if let Some(update) = spec::validate_support(spec).or_else(|| spec::validate(spec)) {
+        return Err(Blocked::new(update, Next::AwaitChange).into());
+    }
+    let merged = network(scope, owner, cluster, context).await?;
+    let location = locate::for_launch(scope, &merged, context).await?;
+    scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
+    Ok(Prepared {
+        location,
+        owner: owner.clone(),
+        merged,
+        inputs,
+        user_data,
+    })
+}
+
+/// Bootstrap data, once the cluster's infrastructure is provisioned.
+async fn user_data(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<UserData, FlowError> {
+    if !cluster.infrastructure_provisioned() {
+        let message = match &cluster.spec.infrastructure_ref {
+            Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
+            None => "Cluster API has not marked the cluster's infrastructure as provisioned yet".to_owned(),
+        };
+        let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForClusterInfrastructure, message);
+        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+    }
+    read::user_data(scope, owner, context).await
+}
+
+/// The network of all sources, if a machine may be launched into it.
+async fn network(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<Merged, Blocked> {
+    let merged = read::network(&scope.machine, cluster, context).await;
+    let problem = merged.problem.clone();
+    let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
+    let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let problem = problem.or_else(|| spec::validate_network_size(&merged.network, cluster_name));
+    let problem = problem.or_else(|| {
+        let message =
+            "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";
+        let missing = || Problem::new(Reason::MissingField, message);
+        merged.network.region.is_none().then(missing)
+    });
+    let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
+    let problem = problem.or_else(|| merged.pending_targets.clone().filter(|_| is_control_plane));
+    match problem {
+        Some(problem) => Err(Blocked::new(network_not_ready(&problem), Next::Retry)),
+        None => Ok(merged),
+    }
+}
+
+/// Decides what to do, and chooses a place for another attempt.
+pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &MachineContext) -> Result<Planned, Blocked> {
+    let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
+    let repeated = recorded.map(|recorded| {
+        let placement = Placement {
+            subnet_id: recorded.subnet_id.clone(),
+            availability_zone: None,
+            security_group_ids: recorded.security_group_ids.clone(),
+        };
+        prepared.request(&scope.machine, &placement, recorded.client_token.clone())
+    });
+    let attempt = known_of_attempt(scope, &prepared, repeated.as_ref(), context);
+    let record = scope.status.launch.as_ref();
+    let plan = plan_launch(record, &attempt, context.kubernetes.now(), &context.timing);
+    let client_token = match plan.step {
+        LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
+        _ => attempt::search_token(scope),
+    };
+    let request = match (plan.step, repeated) {
+        (LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly, Some(repeated)) => {
+            repeated
+        }
+        (_, _) => {
+            let placement = place_anew(scope, &prepared, context);
+            let placement = placement.map_err(|problem| not_placed(scope, &problem, &prepared, context))?;
+            prepared.request(&scope.machine, &placement, client_token)
+        }
+    };
+    Ok(Planned {
+        prepared,
+        plan,
+        request,
+    })
+}
+
+/// What is known of the recorded attempt; `repeated` is its call as it would be made now.
+fn known_of_attempt(
+    scope: &MachineScope,
+    prepared: &Prepared,
+    repeated: Option<&LaunchRequest>,
+    context: &MachineContext,
+) -> Attempt {
+    let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
+    let token = recorded.map_or_else(
+        || attempt::search_token(scope),
+        |recorded| recorded.client_token.clone(),
+    );
+    let remembered = context.memory.attempt(scope.uid(), &token);
+    let hash = repeated.map(LaunchRequest::parameters_hash);
+    Attempt {
+        progress: attempt::progress(scope, &token, context),
+        same_account: remembered.account_id.as_ref() == Some(&prepared.location.account_id),
+        same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
+        confirmed_at: remembered.confirmed_at,
+        absence: remembered.absence,
+        first_number: first_number(scope, context),
+    }
+}
+
+/// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token that
+/// was used before must not come back in another zone: attempts are more than a second apart, so no attempt has yet had
+/// the age of the AWSMachine in seconds as its number.
+fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
+    let created = scope.machine.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(Duration::ZERO, |created| age(created.0, context.kubernetes.now()));
+    // The schema has room for 31 bits.
+    let seconds = i32::try_from(age.as_secs()).unwrap_or(i32::MAX).unsigned_abs();
+    NonZeroU32::new(seconds).unwrap_or(NonZeroU32::MIN)
+}
+
+fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContext) -> Result<Placement, Problem> {
+    let owner = &prepared.owner;
+    let network = &prepared.inputs.network;
+    let machines = context
+        .kubernetes
+        .machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
+    let query = SubnetQuery {
+        uid: scope.uid(),
+        machines: &machines,
+        pool: &pool(scope, prepared),
+        subnets: &network.subnets,
+        now: context.kubernetes.now(),
+        retry: context.timing.capacity_retry,
+    };
+    context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
+        let request = PlacementRequest {
+            role: prepared.location.role,
+            failure_domain: owner.requested_failure_domain(),
+            public_ip: scope.machine.spec.public_ip,
+            explicit_subnet: spec::names_subnet(&scope.machine.spec),
+            additional_security_group_ids: &prepared.inputs.additional_security_group_ids,
+            machines_by_subnet,
+            subnets_to_avoid,
+        };
+        place(network, &request)
+    })
+}
+
+/// Machines that share what is known of a lack of capacity.
+pub(super) fn pool(scope: &MachineScope, prepared: &Prepared) -> Pool {
+    Pool {
+        namespace: scope.namespace().to_owned(),
+        cluster: prepared.location.cluster_name.clone(),
+        instance_type: scope.machine.spec.instance_type.clone(),
+    }
+}
+
+/// Says why there is no place for the machine. A lack of capacity passes by itself and is no fault of the network.
+fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, context: &MachineContext) -> Blocked {
+    if problem.reason != Reason::InsufficientCapacity {
+        return Blocked::new(network_not_ready(problem), Next::Retry);
+    }
+    scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
+    let remaining = context.memory.capacity_remaining(
+        &pool(scope, prepared),
+        context.kubernetes.now(),
+        context.timing.capacity_retry,
+    );
+    Blocked::new(without_capacity(scope, problem), Next::Requeue(remaining))
+}
+
+fn without_capacity(scope: &MachineScope, problem: &Problem) -> ConditionUpdate {
+    let message = format!(
+        "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may find \
+         some",
+        problem.message, scope.machine.spec.instance_type
+    );
+    ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message)
+}
+
+impl Prepared {
+    /// The call that launches the machine at a placement.
+    fn request(&self, machine: &AWSMachine, placement: &Placement, client_token: String) -> LaunchRequest {
+        let inputs = RequestInputs {
+            network: &self.inputs.network,
+            cluster_tag: &self.location.cluster_tag,
+            owner_name: self.owner_name(),
+            role: self.location.role,
+            user_data: &self.user_data,
+            root_device: self.inputs.root_device.as_deref(),
+        };
+        build_request(machine, &inputs, placement, client_token)
+    }
+
+    /// Name of the Machine.
+    pub(super) fn owner_name(&self) -> &str {
+        self.owner.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The zone of a subnet, where it is known.
+    pub(super) fn zone_of(&self, subnet_id: &str) -> Option<String> {
+        let subnets = &self.inputs.network.subnets;
+        let subnet = subnets.iter().find(|subnet| subnet.id == subnet_id)?;
+        subnet.availability_zone.clone()
+    }
+
+    /// The network that a launch by this call freezes on the machine.
+    pub(super) fn in_use(&self, machine: &AWSMachine, request: &LaunchRequest) -> MachineNetworkInUse {
+        let mut sources = self.merged.winners.clone();
+        if spec::names_subnet(&machine.spec) {
+            let name = machine.metadata.name.as_deref().unwrap_or_default();
+            sources.insert("subnets".to_owned(), format!("AWSMachine/{name}"));
+        }
+        MachineNetworkInUse {
+            account_id: Some(self.location.account_id.clone()),
+            region: Some(self.location.region.clone()),
+            availability_zone: self.zone_of(&request.subnet_id),
+            subnet_id: Some(request.subnet_id.clone()),
+            security_group_ids: request.security_group_ids.clone(),
+            identity_ref: Some(self.location.identity_ref.clone()),
+            control_plane_targets: self.merged.network.control_plane_targets.clone(),
+            cluster_tag: Some(self.location.cluster_tag.clone()),
+            sources,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The state machine of the launch record. Pure.
+
+use std::num::NonZeroU32;
+
+use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
+use jiff::Timestamp;
+use thiserror::Error;
+
+/// What happens to a launch record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) enum LaunchEvent {
+    /// A machine without a record is known to have launched nothing.
+    Planned,
+    /// This process is about to ask EC2 for an instance, in another attempt.
+    Requested {
+        /// Number of the attempt.
+        number: NonZeroU32,
+        /// The call.
+        request: RecordedRequest,
+        /// This process.
+        holder: String,
+    },
+    /// This process goes on with the attempt of another one.
+    Claimed {
+        /// This process.
+        holder: String,
+    },
+    /// EC2 has refused the attempt.
+    Refused,
+    /// EC2 has answered with an instance.
+    Answered {
+        /// The instance.
+        instance_id: String,
+        /// When EC2 launched it, where EC2 says so.
+        launched_at: Option<Timestamp>,
+    },
+    /// The instance of the attempt ended before it ran.
+    EndedBeforeRunning,
+    /// An instance of the machine was found, launched by another attempt than the recorded one.
+    Adopted {
+        /// The attempt that launched the instance, as far as it is known.
+        number: NonZeroU32,
+        /// The call that launched the instance, as far as it is known.
+        request: RecordedRequest,
+        /// This process.
+        holder: String,
+        /// The instance.
+        instance_id: String,
+    },
+}
+
+/// An event that the launch record does not allow. The pass fails, and nothing is stored or called.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("launch record {from:?} does not allow {event:?}")]
+pub(in crate::awsmachine) struct IllegalTransition {
+    from: Box<Option<LaunchRecord>>,
+    event: Box<LaunchEvent>,
+}
+
+/// The record after an event. A record with an instance id gives way to another attempt only when its instance ended
+/// before it ran, and no number of an attempt comes again.
+pub(in crate::awsmachine) fn transition(
+    record: Option<LaunchRecord>,
+    event: LaunchEvent,
+) -> Result<LaunchRecord, IllegalTransition> {
+    let failed_instances = failed_instances(record.as_ref());
+    match (record, event) {
+        (None, LaunchEvent::Planned) => Ok(LaunchRecord::Planned),
+        (
+            record,
+            LaunchEvent::Requested {
+                number,
+                request,
+                holder,
+            },
+        ) if may_follow(record.as_ref(), number) => Ok(LaunchRecord::Requested(LaunchAttempt {
+            number,
+            request,
+            holder,
+            failed_instances,
+        })),
+        (Some(LaunchRecord::Requested(attempt)), LaunchEvent::Claimed { holder }) => {
+            Ok(LaunchRecord::Requested(LaunchAttempt { holder, ..attempt }))
+        }
+        (Some(LaunchRecord::Requested(attempt)), LaunchEvent::Refused) => Ok(LaunchRecord::Refused(attempt)),
+        (
+            Some(LaunchRecord::Requested(attempt)),
+            LaunchEvent::Answered {
+                instance_id,
+                launched_at,
+            },
+        ) => Ok(LaunchRecord::Answered {
+            attempt: not_older_than(attempt, launched_at),
+            instance_id,
+        }),
+        (Some(LaunchRecord::Answered { attempt, .. }), LaunchEvent::EndedBeforeRunning) => {
+            Ok(LaunchRecord::Refused(LaunchAttempt {
+                failed_instances: failed_instances.saturating_add(1),
+                ..attempt
+            }))
+        }
+        (
+            record,
+            LaunchEvent::Adopted {
+                number,
+                request,
+                holder,
+                instance_id,
+            },
+        ) if has_no_instance(record.as_ref()) => {
+            let attempt = LaunchAttempt {
+                number,
+                request,
+                holder,
+                failed_instances,
+            };
+            Ok(LaunchRecord::Answered { attempt, instance_id })
+        }
+        (record, event) => Err(IllegalTransition {
+            from: Box::new(record),
+            event: Box::new(event),
+        }),
+    }
+}
+
+fn failed_instances(record: Option<&LaunchRecord>) -> u32 {
+    let attempt = record.and_then(LaunchRecord::attempt);
+    attempt.map_or(0, |attempt| attempt.failed_instances)
+}
+
+fn has_no_instance(record: Option<&LaunchRecord>) -> bool {
+    record.is_none_or(|record| record.instance_id().is_none())
+}
+
+fn may_follow(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
+    has_no_instance(record) && record.is_none_or(|record| record.attempt_number() < number.get())
+}
+
+/// A call may have been repeated long after its record was written, and the instance is no older than its launch.
+fn not_older_than(mut attempt: LaunchAttempt, launched_at: Option<Timestamp>) -> LaunchAttempt {
+    let requested_at = &mut attempt.request.requested_at.0;
+    *requested_at = launched_at.map_or(*requested_at, |at| at.max(*requested_at));
+    attempt
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn request(number: u32) -> RecordedRequest {
+        RecordedRequest {
+            client_token: format!("uid-{number}"),
+            subnet_id: "subnet-1".into(),
+            image_id: "ami-1".into(),
+            instance_type: "t3.large".into(),
+            security_group_ids: vec!["sg-1".into()],
+            parameters_hash: "h".into(),
+            requested_at: Time(at(100)),
+        }
+    }
+
+    fn attempt(number: u32, holder: &str, failed_instances: u32) -> LaunchAttempt {
+        LaunchAttempt {
+            number: NonZeroU32::new(number).unwrap(),
+            request: request(number),
+            holder: holder.into(),
+            failed_instances,
+        }
+    }
+
+    fn requested(number: u32) -> LaunchRecord {
+        LaunchRecord::Requested(attempt(number, "one", 1))
+    }
+
+    fn refused(number: u32) -> LaunchRecord {
+        LaunchRecord::Refused(attempt(number, "one", 1))
+    }
+
+    fn answered(number: u32) -> LaunchRecord {
+        LaunchRecord::Answered {
+            attempt: attempt(number, "one", 1),
+            instance_id: "i-1".into(),
+        }
+    }
+
+    fn unreadable() -> LaunchRecord {
+        serde_json::from_value(json!({"attempt": 2})).unwrap()
+    }
+
+    fn request_event(number: u32) -> LaunchEvent {
+        LaunchEvent::Requested {
+            number: NonZeroU32::new(number).unwrap(),
+            request: request(number),
+            holder: "two".into(),
+        }
+    }
+
+    fn claim() -> LaunchEvent {
+        LaunchEvent::Claimed { holder: "two".into() }
+    }
+
+    fn answer(launched_at: Option<Timestamp>) -> LaunchEvent {
+        LaunchEvent::Answered {
+            instance_id: "i-1".into(),
+            launched_at,
+        }
+    }
+
+    fn adoption(number: u32) -> LaunchEvent {
+        LaunchEvent::Adopted {
+            number: NonZeroU32::new(number).unwrap(),
+            request: request(number),
+            holder: "two".into(),
+            instance_id: "i-1".into(),
+        }
+    }
+
+    fn adopted(number: u32, failed_instances: u32) -> LaunchRecord {
+        LaunchRecord::Answered {
+            attempt: attempt(number, "two", failed_instances),
+            instance_id: "i-1".into(),
+        }
+    }
+
+    #[test]
+    fn each_legal_transition_has_its_record() {
+        let next = |number, failed| LaunchRecord::Requested(attempt(number, "two", failed));
+        let mut late = attempt(1, "one", 1);
+        late.request.requested_at = Time(at(500));
+        let table = [
+            (None, LaunchEvent::Planned, LaunchRecord::Planned),
+            (None, request_event(7), next(7, 0)),
+            (Some(LaunchRecord::Planned), request_event(1), next(1, 0)),
+            (Some(requested(1)), request_event(2), next(2, 1)),
+            (Some(refused(1)), request_event(2), next(2, 1)),
+            (Some(unreadable()), request_event(3), next(3, 0)),
+            (Some(requested(1)), claim(), next(1, 1)),
+            (Some(requested(1)), LaunchEvent::Refused, refused(1)),
+            (Some(requested(1)), answer(None), answered(1)),
+            (Some(requested(1)), answer(Some(at(50))), answered(1)),
+            (
+                Some(requested(1)),
+                answer(Some(at(500))),
+                LaunchRecord::Answered {
+                    attempt: late,
+                    instance_id: "i-1".into(),
+                },
+            ),
+            (
+                Some(answered(1)),
+                LaunchEvent::EndedBeforeRunning,
+                LaunchRecord::Refused(attempt(1, "one", 2)),
+            ),
+            (None, adoption(1), adopted(1, 0)),
+            (Some(LaunchRecord::Planned), adoption(1), adopted(1, 0)),
+            (Some(requested(2)), adoption(1), adopted(1, 1)),
+            (Some(refused(2)), adoption(2), adopted(2, 1)),
+            (Some(unreadable()), adoption(2), adopted(2, 0)),
+        ];
+        for (record, event, expected) in table {
+            let named = format!("{record:?} after {event:?}");
+            assert_eq!(transition(record, event), Ok(expected), "{named}");
+        }
+    }
+
+    #[test]
+    fn every_other_transition_is_refused() {
+        let records = [
+            None,
+            Some(LaunchRecord::Planned),
+            Some(requested(2)),
+            Some(refused(2)),
+            Some(answered(2)),
+            Some(unreadable()),
+        ];
+        // By record in the order above: which event is legal.
+        let table = [
+            (LaunchEvent::Planned, [true, false, false, false, false, false]),
+            (request_event(3), [true, true, true, true, false, true]),
+            (request_event(2), [true, true, false, false, false, false]),
+            (claim(), [false, false, true, false, false, false]),
+            (LaunchEvent::Refused, [false, false, true, false, false, false]),
+            (answer(None), [false, false, true, false, false, false]),
+            (
+                LaunchEvent::EndedBeforeRunning,
+                [false, false, false, false, true, false],
+            ),
+            (adoption(1), [true, true, true, true, false, true]),
+        ];
+        for (event, legal) in table {
+            for (record, legal) in records.iter().zip(legal) {
+                let next = transition(record.clone(), event.clone());
+                assert_eq!(next.is_ok(), legal, "{record:?} after {event:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Tables of the launch protocol and of adoption.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use capa_api::machine::{InstanceState, LaunchAttempt, LaunchRecord, RecordedRequest};
+use capa_cloud::{ErrorClass, Instance, Timing};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::adoption::{Adoption, adopt};
+use super::plan::{Attempt, LaunchStep, LookUp, plan_launch};
+use super::progress::{AbsenceProof, Progress};
+use crate::testing::instance;
+
+fn number(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+fn next(attempt: u32) -> LaunchStep {
+    LaunchStep::Record(number(attempt))
+}
+
+fn recorded(attempt: u32) -> LaunchAttempt {
+    let request = RecordedRequest {
+        client_token: format!("uid-{attempt}"),
+        subnet_id: "subnet-1".into(),
+        image_id: "ami-1".into(),
+        instance_type: "t3.large".into(),
+        security_group_ids: vec!["sg-1".into()],
+        parameters_hash: "h".into(),
+        requested_at: Time(Timestamp::UNIX_EPOCH),
+    };
+    LaunchAttempt {
+        number: number(attempt),
+        request,
+        holder: "one".into(),
+        failed_instances: 0,
+    }
+}
+
+fn record(attempt: u32) -> LaunchRecord {
+    LaunchRecord::Requested(recorded(attempt))
+}
+
+/// An attempt whose record has just been confirmed.
+fn attempt(progress: Progress) -> Attempt {
+    Attempt {
+        progress,
+        same_account: true,
+        same_parameters: true,
+        confirmed_at: Some(Timestamp::UNIX_EPOCH),
+        absence: None,
+        first_number: number(1),
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn plan_at(seconds: u64, record: Option<&LaunchRecord>, attempt: &Attempt) -> (LookUp, LaunchStep) {
+    let plan = plan_launch(record, attempt, at(seconds), &Timing::default());
+    (plan.look_up, plan.step)
+}
+
+fn plan(record: &LaunchRecord, attempt: &Attempt) -> (LookUp, LaunchStep) {
+    plan_at(0, Some(record), attempt)
+}
+
+#[test]
+fn the_first_attempt_is_preceded_by_a_lookup() {
+    let unknown = attempt(Progress::Unknown);
+    assert_eq!(plan(&LaunchRecord::Planned, &unknown), (LookUp::ByTags, next(1)));
+    // An object that came without any record may have an instance that is too young to show.
+    assert_eq!(plan_at(0, None, &unknown), (LookUp::ByTags, LaunchStep::LookOnly));
+}
+
+#[test]
+fn an_own_record_is_called_and_a_foreign_one_claimed_first() {
+    assert_eq!(
+        plan(&record(1), &attempt(Progress::Recorded)),
+        (LookUp::No, LaunchStep::Repeat)
+    );
+    assert_eq!(
+        plan(&record(1), &attempt(Progress::Unknown)),
+        (LookUp::ByTags, LaunchStep::Claim)
+    );
+}
+
+#[test]
+fn a_refusal_that_another_process_saw_is_looked_up_first() {
+    assert_eq!(plan(&record(3), &attempt(Progress::Refused)), (LookUp::No, next(4)));
+    let stored = LaunchRecord::Refused(recorded(3));
+    assert_eq!(plan(&stored, &attempt(Progress::Refused)), (LookUp::No, next(4)));
+    assert_eq!(plan(&stored, &attempt(Progress::Unknown)), (LookUp::ByTags, next(4)));
+}
+
+#[test]
+fn a_refusal_in_another_account_is_looked_up_first() {
+    let elsewhere = Attempt {
+        same_account: false,
+        ..attempt(Progress::Refused)
+    };
+    assert_eq!(plan(&record(3), &elsewhere), (LookUp::ByTags, next(4)));
+}
+
+#[test]
+fn an_unreadable_record_never_gives_its_number_away() {
+    let half: LaunchRecord = serde_json::from_value(json!({"attempt": 2, "clientToken": "uid-2"})).unwrap();
+    let searched = Attempt {
+        absence: Some(AbsenceProof {
+            since: at(0),
+            first_empty: Some(at(0)),
+        }),
+        ..attempt(Progress::Unknown)
+    };
+    assert_eq!(plan_at(600, Some(&half), &searched), (LookUp::ByTags, next(3)));
+    assert_eq!(
+        plan(&half, &attempt(Progress::Unknown)),
+        (LookUp::ByTags, LaunchStep::LookOnly)
+    );
+}
+
+#[test]
+fn a_call_that_differs_from_its_record_is_never_made() {
+    let looked_up = (LookUp::ByTagsAndToken, LaunchStep::LookOnly);
+    let table = [
+        (Progress::Unanswered, looked_up),
+        (Progress::Unknown, looked_up),
+        // No call had an effect: there is nothing to look for.
+        (Progress::Recorded, (LookUp::No, next(2))),
+    ];
+    for (progress, expected) in table {
+        let changed = Attempt {
+            same_parameters: false,
+            ..attempt(progress)
+        };
+        assert_eq!(plan(&record(1), &changed), expected, "{progress:?}");
+    }
+}
+
+#[test]
+fn silence_is_repeated_and_a_refusal_after_it_looked_up() {
+    assert_eq!(
+        plan(&record(1), &attempt(Progress::Unanswered)),
+        (LookUp::No, LaunchStep::Repeat)
+    );
+    assert_eq!(
+        plan(&record(1), &attempt(Progress::Doubtful)),
+        (LookUp::ByTagsAndToken, LaunchStep::LookOnly)
+    );
+}
+
+#[test]
+fn a_call_follows_only_a_freshly_confirmed_record() {
+    let unanswered = attempt(Progress::Unanswered);
+    assert_eq!(
+        plan_at(30, Some(&record(1)), &unanswered),
+        (LookUp::No, LaunchStep::Repeat)
+    );
+    assert_eq!(
+        plan_at(31, Some(&record(1)), &unanswered),
+        (LookUp::No, LaunchStep::Verify)
+    );
+}
+
+#[test]
+fn two_empty_lookups_well_apart_and_late_prove_absence() {
+    let doubt = |since, first_empty| Attempt {
+        absence: Some(AbsenceProof {
+            since: at(since),
+            first_empty,
+        }),
+        ..attempt(Progress::Doubtful)
+    };
+    let table = [
+        (0, Some(at(0)), 599, LaunchStep::LookOnly),
+        (0, Some(at(0)), 600, next(2)),
+        (0, Some(at(590)), 600, LaunchStep::LookOnly),
+        (0, Some(at(590)), 709, LaunchStep::LookOnly),
+        (0, Some(at(590)), 710, next(2)),
+        (0, None, 3600, LaunchStep::LookOnly),
+        (3000, Some(at(3000)), 3500, LaunchStep::LookOnly),
+    ];
+    for (since, first_empty, now, then) in table {
+        let planned = plan_at(now, Some(&record(1)), &doubt(since, first_empty));
+        assert_eq!(
+            planned,
+            (LookUp::ByTagsAndToken, then),
+            "since {since}, empty {first_empty:?}, now {now}"
+        );
+    }
+}
+
+#[test]
+fn an_attempt_older_than_its_token_is_not_repeated() {
+    let later = Timing::default().token_age.as_secs();
+    assert_eq!(
+        plan_at(later, Some(&record(1)), &attempt(Progress::Unanswered)),
+        (LookUp::ByTagsAndToken, LaunchStep::LookOnly)
+    );
+}
+
+#[test]
+fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
+    let refusal = ErrorClass::InsufficientCapacity;
+    assert_eq!(Progress::Recorded.after(refusal), Progress::Refused);
+    assert_eq!(
+        Progress::Recorded.after(ErrorClass::Throttled).after(refusal),
+        Progress::Refused
+    );
+    assert_eq!(
+        Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal),
+        Progress::Doubtful
+    );
+    assert_eq!(Progress::Unanswered.after(refusal), Progress::Doubtful);
+    assert_eq!(
+        Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch),
+        Progress::Doubtful
+    );
+}
+
+#[test]
+fn one_living_instance_is_adopted_and_several_are_a_conflict() {
+    let seen = |id, state| instance(id, state, "dev", "team-a/m");
+    let gone = seen("i-a", InstanceState::Terminated);
+    let stopped = seen("i-c", InstanceState::Stopped);
+    let running = seen("i-b", InstanceState::Running);
+    assert_eq!(adopt(std::slice::from_ref(&gone), Some("uid-1")), Adoption::Nothing);
+    assert_eq!(
+        adopt(&[gone, stopped.clone()], None),
+        Adoption::One(Box::new(stopped.clone()))
+    );
+    assert_eq!(
+        adopt(&[stopped, running], None),
+        Adoption::Several(vec!["i-b".into(), "i-c".into()])
+    );
+}
+
+#[test]
+fn an_ended_instance_of_the_open_attempt_counts() {
+    let ended = Instance {
+        client_token: Some("uid-1".into()),
+        ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
+    };
+    let found = std::slice::from_ref(&ended);
+    assert_eq!(adopt(found, Some("uid-1")), Adoption::One(Box::new(ended.clone())));
+    assert_eq!(adopt(found, Some("uid-2")), Adoption::Nothing);
+    assert_eq!(adopt(found, None), Adoption::Nothing);
+}

@@ -1,0 +1,190 @@
+//! Where the instance of a machine is, or is to be, and as whom AWS is asked there: recorded or resolved.
+
+use std::sync::Arc;
+
+use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::core::Cluster;
+use capa_api::machine::MachineNetworkInUse;
+use capa_api::meta;
+use capa_api::network::MachineNetwork;
+use capa_cloud::{ErrorClass, MachineCloud};
+use capa_network::{Merged, Problem};
+use capa_runtime::reconcile::Next;
+
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::read;
+use super::scope::MachineScope;
+use crate::identity::{self, IdentityRequest};
+
+/// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
+pub(super) struct InstanceLocation {
+    pub(super) region: String,
+    pub(super) identity_ref: IdentityReference,
+    /// The account that the credentials of the identity belong to.
+    pub(super) account_id: String,
+    /// Name of the Cluster.
+    pub(super) cluster_name: String,
+    /// Name of the cluster in tags.
+    pub(super) cluster_tag: String,
+    pub(super) role: MachineRole,
+    /// The load balancer targets of the instance.
+    pub(super) targets: Vec<ControlPlaneTarget>,
+    /// Why the targets are not known yet, where a source is still to supply them.
+    pub(super) pending_targets: Option<Problem>,
+    /// AWS as the identity sees it in the region.
+    pub(super) cloud: Arc<dyn MachineCloud>,
+}
+
+/// The parts of a location that are recorded, or that the network sources supply.
+struct Placement {
+    region: Option<String>,
+    identity_ref: Option<IdentityReference>,
+    cluster_tag: Option<String>,
+    targets: Vec<ControlPlaneTarget>,
+    pending_targets: Option<Problem>,
+}
+
+impl Placement {
+    fn recorded(network: MachineNetworkInUse) -> Self {
+        Self {
+            region: network.region,
+            identity_ref: network.identity_ref,
+            cluster_tag: network.cluster_tag,
+            targets: network.control_plane_targets,
+            pending_targets: None,
+        }
+    }
+
+    fn of_sources(network: MachineNetwork, pending_targets: Option<Problem>) -> Self {
+        Self {
+            region: network.region,
+            identity_ref: network.identity_ref,
+            cluster_tag: network.cluster_tag,
+            targets: network.control_plane_targets,
+            pending_targets,
+        }
+    }
+}
+
+/// The location of a launch: where an open attempt was made, whatever the sources say by now, else where the sources say.
+pub(super) async fn for_launch(
+    scope: &MachineScope,
+    merged: &Merged,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    let recorded = scope.status.network.clone();
+    let recorded = recorded.filter(|network| scope.status.has_open_attempt() && network.region.is_some());
+    let placement = match recorded {
+        Some(network) => Placement::recorded(network),
+        None => Placement::of_sources(merged.network.clone(), None),
+    };
+    connect(scope, placement, context).await
+}
+
+/// The location of an instance: as recorded at launch, else (the status was lost) as the network sources say.
+pub(super) async fn recorded_or_resolved(
+    scope: &MachineScope,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    let recorded = scope.status.network.clone().filter(|network| network.region.is_some());
+    let placement = match (recorded, scope.owners.cluster.as_deref()) {
+        (Some(network), _) => Placement::recorded(network),
+        (None, Some(cluster)) => resolved(scope, cluster, context).await?,
+        (None, None) => {
+            let spec = &scope.machine.spec;
+            Placement {
+                region: spec.region.clone(),
+                identity_ref: spec.identity_ref.clone(),
+                cluster_tag: None,
+                targets: spec.control_plane_targets.clone(),
+                pending_targets: None,
+            }
+        }
+    };
+    connect(scope, placement, context).await
+}
+
+async fn resolved(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Placement, Blocked> {
+    let merged = read::network(&scope.machine, cluster, context).await;
+    if let Some(problem) = &merged.problem {
+        return Err(Blocked::new(read::network_not_ready(problem), Next::Retry));
+    }
+    let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
+    let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
+    Ok(Placement::of_sources(merged.network, pending_targets))
+}
+
+/// Resolves the identity and asks for its account.
+async fn connect(
+    scope: &MachineScope,
+    placement: Placement,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    let Some(region) = placement.region else {
+        let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
+        let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
+        return Err(Blocked::new(missing, Next::Retry).into());
+    };
+    let default_identity = IdentityReference::controller_default;
+    let identity_ref = placement.identity_ref.unwrap_or_else(default_identity);
+    let cluster_name = cluster_name(scope);
+    let request = IdentityRequest {
+        reference: &identity_ref,
+        namespace: scope.namespace(),
+        cluster_name: &cluster_name,
+        identity_namespace: &context.identity_namespace,
+    };
+    let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
+    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await?;
+    let resolved = resolved.map_err(|problem| not_ready(problem.condition()))?;
+    let cloud = context.clouds.machines(&resolved, &region);
+    let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
+    validate_account(scope, &account_id).map_err(not_ready)?;
+    Ok(InstanceLocation {
+        region,
+        identity_ref,
+        account_id,
+        cluster_tag: placement.cluster_tag.unwrap_or_else(|| cluster_name.clone()),
+        cluster_name,
+        role: scope.owners.role(&scope.machine),
+        targets: placement.targets,
+        pending_targets: placement.pending_targets,
+        cloud,
+    })
+}
+
+fn cluster_name(scope: &MachineScope) -> String {
+    let cluster = scope.owners.cluster.as_ref();
+    let name = cluster.and_then(|cluster| cluster.metadata.name.as_deref());
+    let label = || meta::cluster_name_label(&scope.machine.metadata);
+    name.or_else(label).unwrap_or_default().to_owned()
+}
+
+async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, ConditionUpdate> {
+    cloud.account_id().await.map_err(|error| {
+        let reason = match error.class {
+            ErrorClass::Unauthorized => Reason::CredentialsFailed,
+            ErrorClass::Throttled => Reason::Throttled,
+            _ => Reason::Failed,
+        };
+        let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
+        ConditionType::IdentityReady.is_false(reason, message)
+    })
+}
+
+/// Refuses credentials of another account than the recorded one: there, the instance would look as if it had vanished.
+fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
+    let network = scope.status.network.as_ref();
+    match network.and_then(|network| network.account_id.as_deref()) {
+        Some(recorded) if recorded != account_id => {
+            let message = format!(
+                "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the identity \
+                 credentials of {recorded}"
+            );
+            Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,213 @@
+//! Zones and subnets without capacity, as EC2 said a moment ago: shared by the machines that would ask for the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use capa_api::network::NetworkSubnet;
+use jiff::Timestamp;
+
+use crate::awsmachine::time::{age, remaining};
+
+/// A shortage that nobody has asked about for this long is forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+/// Machines that find capacity, or none, together: those of one cluster with the same instance type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::awsmachine) struct Pool {
+    /// Namespace of the Cluster.
+    pub(in crate::awsmachine) namespace: String,
+    /// Its name.
+    pub(in crate::awsmachine) cluster: String,
+    /// The instance type.
+    pub(in crate::awsmachine) instance_type: String,
+}
+
+/// What EC2 has no capacity in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::awsmachine) enum Place {
+    /// A zone: hosts for the instance type are lacking there.
+    Zone(String),
+    /// A subnet: its addresses are used up, or its zone is not known.
+    Subnet(String),
+}
+
+impl Place {
+    fn holds(&self, subnet: &NetworkSubnet) -> bool {
+        match self {
+            Self::Zone(zone) => subnet.availability_zone.as_ref() == Some(zone),
+            Self::Subnet(id) => subnet.id == *id,
+        }
+    }
+}
+
+/// A place without capacity.
+#[derive(Clone, Debug)]
+struct Shortage {
+    /// The last refusal, or the begin of the try that is under way.
+    at: Timestamp,
+    /// UID of the machine that tries again. It may take several passes until it asks EC2.
+    tried_by: Option<String>,
+}
+
+impl Shortage {
+    fn remaining(&self, now: Timestamp, retry: Duration) -> Duration {
+        remaining(retry, self.at, now)
+    }
+}
+
+/// Places without capacity.
+#[derive(Default)]
+pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Shortage>>);
+
+impl Shortages {
+    /// EC2 had no capacity there.
+    pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Timestamp) {
+        self.0.retain(|_, places| {
+            places.retain(|_, last| age(last.at, at) < FORGOTTEN_AFTER);
+            !places.is_empty()
+        });
+        let shortage = Shortage { at, tried_by: None };
+        self.0.entry(pool.clone()).or_default().insert(place, shortage);
+    }
+
+    /// Subnets for this machine to leave aside for now.
+    pub(super) fn avoided(
+        &self,
+        uid: &str,
+        pool: &Pool,
+        subnets: &[NetworkSubnet],
+        now: Timestamp,
+        retry: Duration,
+    ) -> BTreeSet<String> {
+        let Some(places) = self.0.get(pool) else {
+            return BTreeSet::new();
+        };
+        let is_short = |subnet: &&NetworkSubnet| {
+            let mut there = places.iter().filter(|(place, _)| place.holds(subnet));
+            there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.remaining(now, retry).is_zero())
+        };
+        subnets
+            .iter()
+            .filter(is_short)
+            .map(|subnet| subnet.id.clone())
+            .collect()
+    }
+
+    /// How long until one of the places is tried again.
+    pub(super) fn remaining(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
+        let places = self.0.get(pool).into_iter().flatten();
+        let remaining = places.map(|(_, short)| short.remaining(now, retry));
+        remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
+    }
+
+    /// This machine is about to try this subnet: where it was short, the others wait for what comes of it.
+    pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
+        let places = self.0.get_mut(pool).into_iter().flatten();
+        for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {
+            if short.tried_by.as_deref() != Some(uid) {
+                *short = Shortage {
+                    at: now,
+                    tried_by: Some(uid.to_owned()),
+                };
+            }
+        }
+    }
+
+    /// EC2 had capacity in this subnet.
+    pub(super) fn relieved(&mut self, pool: &Pool, subnet: &NetworkSubnet) {
+        if let Some(places) = self.0.get_mut(pool) {
+            places.retain(|place, _| !place.holds(subnet));
+            if places.is_empty() {
+                self.0.remove(pool);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Duration = Duration::from_secs(60);
+
+    fn pool(instance_type: &str) -> Pool {
+        Pool {
+            namespace: "team-a".into(),
+            cluster: "dev".into(),
+            instance_type: instance_type.into(),
+        }
+    }
+
+    fn subnet(id: &str, zone: &str) -> NetworkSubnet {
+        NetworkSubnet {
+            id: id.into(),
+            availability_zone: Some(zone.into()),
+            ..NetworkSubnet::default()
+        }
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn avoided(shortages: &Shortages, instance_type: &str, now: u64) -> Vec<String> {
+        let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
+        let avoided = shortages.avoided("m", &pool(instance_type), &subnets, at(now), RETRY);
+        avoided.into_iter().collect()
+    }
+
+    #[test]
+    fn a_short_zone_is_avoided_by_machines_of_the_same_type() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
+        assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
+        assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
+        assert_eq!(
+            shortages.remaining(&pool("t3.large"), at(20), RETRY),
+            Duration::from_secs(40)
+        );
+    }
+
+    #[test]
+    fn a_full_subnet_does_not_stand_for_its_zone() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), Place::Subnet("a1".into()), at(0));
+        assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
+    }
+
+    #[test]
+    fn one_machine_tries_a_short_zone_and_the_others_wait() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
+        assert_eq!(avoided(&shortages, "t3.large", 61), ["a1", "a2"]);
+        shortages.relieved(&pool("t3.large"), &subnet("a1", "a"));
+        assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
+    }
+
+    #[test]
+    fn the_machine_that_tries_may_take_several_passes() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
+        assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(62));
+        assert_eq!(avoided(&shortages, "t3.large", 63), ["a1", "a2"]);
+    }
+
+    #[test]
+    fn an_old_shortage_is_forgotten() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("m5.large"), Place::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(3600));
+        assert_eq!(shortages.0.len(), 1);
+    }
+
+    #[test]
+    fn a_try_without_a_shortage_makes_no_machine_wait() {
+        let mut shortages = Shortages::default();
+        shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
+        assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
+    }
+}

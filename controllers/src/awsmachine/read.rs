@@ -1,0 +1,251 @@
+//! The reads of a pass: owners, network sources, bootstrap data, and the lookups in AWS before a launch.
+
+use std::sync::Arc;
+
+use capa_api::common::ResourceReference;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::meta;
+use capa_api::network::{MachineNetwork, NetworkSubnet};
+use capa_cloud::{CloudError, MachineCloud, Query, Subnet, UserData, zone_type};
+use capa_network::{Merged, Problem};
+use capa_runtime::reconcile::Next;
+
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::scope::{MachineScope, Owners};
+use super::spec::given_id;
+use crate::kubernetes_api::MachineKubernetes;
+use crate::launching::bootstrap::user_data as user_data_from;
+use crate::launching::image::image_id;
+use crate::launching::network::read_network;
+
+/// The owning Machine and its Cluster, from caches.
+pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    let cluster_name = match &owner {
+        Some(owner) => Some(owner.spec.cluster_name.as_str()),
+        None => meta::cluster_name_label(&machine.metadata),
+    };
+    let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
+    Owners {
+        machine: owner,
+        cluster,
+    }
+}
+
+/// The Cluster of a machine, which is named by its owner, or else by its label.
+pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    owners(machine, kubernetes).cluster
+}
+
+/// The network of the machine's sources. Its own subnet filters are not resolved.
+pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, context: &MachineContext) -> Merged {
+    let name = format!("AWSMachine/{}", machine.metadata.name.as_deref().unwrap_or_default());
+    read_network(name, &machine.spec, cluster, context.kubernetes.as_ref()).await
+}
+
+/// The user data of the machine, from its bootstrap Secret.
+pub(super) async fn user_data(
+    scope: &MachineScope,
+    owner: &Machine,
+    context: &MachineContext,
+) -> Result<UserData, FlowError> {
+    let Some(name) = owner.bootstrap_secret_name() else {
+        let message = "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)";
+        let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
+        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+    };
+    let secret = context.kubernetes.secret(scope.namespace(), name).await?;
+    // The Machine is watched, its Secret is not.
+    let unusable = |update| Blocked::new(update, Next::Retry);
+    Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
+}
+
+/// What only AWS can tell before a launch.
+pub(super) struct ResolvedInputs {
+    /// The network with the machine's own subnet resolved and missing zones filled in.
+    pub(super) network: MachineNetwork,
+    /// `additionalSecurityGroups` as ids.
+    pub(super) additional_security_group_ids: Vec<String>,
+    /// Device of the image's root volume, where the spec shapes that volume.
+    pub(super) root_device: Option<String>,
+}
+
+/// Why the inputs of a launch cannot be resolved.
+enum LookupError {
+    /// The spec names a resource that does not exist.
+    Problem(Problem),
+    /// A call failed.
+    Cloud(CloudError),
+}
+
+impl From<CloudError> for LookupError {
+    fn from(error: CloudError) -> Self {
+        Self::Cloud(error)
+    }
+}
+
+impl From<LookupError> for Blocked {
+    fn from(error: LookupError) -> Self {
+        match error {
+            LookupError::Problem(problem) => Self::new(network_not_ready(&problem), Next::Retry),
+            LookupError::Cloud(error) => {
+                Self::by_call(ConditionType::NetworkReady, format!("a lookup failed: {error}"), &error)
+            }
+        }
+    }
+}
+
+/// `NetworkReady` of a machine whose network has this problem.
+pub(super) fn network_not_ready(problem: &Problem) -> ConditionUpdate {
+    ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone())
+}
+
+/// Resolves filters, zones and the root device. AWS is asked only where the spec leaves something open.
+pub(super) async fn resolve_inputs(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedInputs, Blocked> {
+    Ok(look_up_inputs(spec, network, cloud).await?)
+}
+
+async fn look_up_inputs(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedInputs, LookupError> {
+    let mut network = network.clone();
+    if let Some(subnets) = filtered_subnets(spec, &network, cloud).await? {
+        network.subnets = subnets;
+    }
+    let without_zone: Vec<String> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.clone())
+        .collect();
+    if !without_zone.is_empty() {
+        let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
+        let region = network.region.clone().unwrap_or_default();
+        for subnet in &mut network.subnets {
+            if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
+                subnet.zone_type = subnet
+                    .zone_type
+                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.availability_zone = Some(seen.availability_zone.clone());
+            }
+        }
+    }
+    Ok(ResolvedInputs {
+        additional_security_group_ids: additional_groups(spec, &network, cloud).await?,
+        root_device: root_device(spec, cloud).await?,
+        network,
+    })
+}
+
+/// The subnets that the machine's own filters match; `None` where it has none.
+async fn filtered_subnets(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<Vec<NetworkSubnet>>, LookupError> {
+    let Some(reference) = &spec.subnet else {
+        return Ok(None);
+    };
+    let Some(query) = filter_query(reference, "subnet-id", network) else {
+        return Ok(None);
+    };
+    let found = cloud.subnets(&query).await?;
+    if found.is_empty() {
+        let message = match given_id(reference) {
+            Some(id) => format!(
+                "subnet {id} of spec.subnet.id does not exist here or does not match spec.subnet.filters: correct either"
+            ),
+            None => "no subnet matches spec.subnet.filters: correct the filters or tag a subnet".to_owned(),
+        };
+        return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
+    }
+    Ok(Some(found.iter().map(|subnet| as_network(subnet, network)).collect()))
+}
+
+async fn additional_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, LookupError> {
+    let mut ids = Vec::new();
+    for reference in &spec.additional_security_groups {
+        let Some(query) = filter_query(reference, "group-id", network) else {
+            ids.extend(given_id(reference).cloned());
+            continue;
+        };
+        let mut found: Vec<String> = cloud
+            .security_groups(&query)
+            .await?
+            .into_iter()
+            .map(|group| group.id)
+            .collect();
+        if found.is_empty() {
+            return Err(LookupError::Problem(Problem::new(
+                Reason::NotFound,
+                "no security group matches a filter of spec.additionalSecurityGroups: correct it or tag a group",
+            )));
+        }
+        found.sort();
+        ids.extend(found);
+    }
+    Ok(ids)
+}
+
+async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<Option<String>, LookupError> {
+    let Some(volume) = &spec.root_volume else {
+        return Ok(None);
+    };
+    if volume.device_name.as_ref().is_some_and(|name| !name.is_empty()) {
+        return Ok(None);
+    }
+    let image_id = image_id(spec).unwrap_or_default();
+    let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
+    match images.into_iter().next() {
+        Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
+        _ => Err(LookupError::Problem(Problem::new(
+            Reason::NotFound,
+            format!(
+                "image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"
+            ),
+        ))),
+    }
+}
+
+/// The query for the objects that a reference filters for; `None` for a reference without filters.
+fn filter_query(reference: &ResourceReference, id_filter: &str, network: &MachineNetwork) -> Option<Query> {
+    if reference.filters.is_empty() {
+        return None;
+    }
+    let filters = reference.filters.iter();
+    let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
+    let query = Query {
+        filters: filters.collect(),
+    };
+    Some(match (given_id(reference), &network.vpc) {
+        (Some(id), _) => query.and(id_filter, [id]),
+        // Names and tags repeat from VPC to VPC: only resources of the machine's own VPC can be used.
+        (None, Some(vpc)) => query.and("vpc-id", [vpc.id.clone()]),
+        (None, None) => query,
+    })
+}
+
+fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
+    NetworkSubnet {
+        id: subnet.id.clone(),
+        availability_zone: Some(subnet.availability_zone.clone()),
+        zone_type: zone_type(network.region.as_deref().unwrap_or_default(), &subnet.availability_zone)
+            .parse()
+            .ok(),
+        ..NetworkSubnet::default()
+    }
+}

@@ -1,0 +1,119 @@
+//! The scope of one pass: the AWSMachine, its owners, and what the pass makes of its status. Pure.
+
+use std::sync::Arc;
+
+use capa_api::common::MachineRole;
+use capa_api::conditions::{ConditionType, ConditionUpdate};
+use capa_api::core::{Cluster, Machine};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::meta;
+use capa_cloud::MachineKey;
+use capa_runtime::reconcile::{EventDraft, Next};
+
+use super::blocked::Blocked;
+use super::launch::record::{IllegalTransition, LaunchEvent, transition};
+
+/// The Cluster API objects that a machine belongs to, as far as they exist.
+pub(super) struct Owners {
+    pub(super) machine: Option<Arc<Machine>>,
+    pub(super) cluster: Option<Arc<Cluster>>,
+}
+
+impl Owners {
+    /// Role of the machine. Cluster API marks the Machine, and not every control plane provider marks the AWSMachine too.
+    /// An AWSMachine whose Machine is gone has only its own mark.
+    pub(super) fn role(&self, machine: &AWSMachine) -> MachineRole {
+        let owner = self.machine.as_ref().map(|owner| &owner.metadata);
+        meta::machine_role(owner.unwrap_or(&machine.metadata))
+    }
+}
+
+/// The scope of one pass.
+pub(super) struct MachineScope {
+    /// The AWSMachine as the server last answered it.
+    pub(super) machine: AWSMachine,
+    /// Its Machine and Cluster.
+    pub(super) owners: Owners,
+    /// The status that the AWSMachine shall have, conditions aside.
+    pub(super) status: AWSMachineStatus,
+    /// Conditions that the pass has set.
+    pub(super) conditions: Vec<ConditionUpdate>,
+    /// When the next pass is due.
+    pub(super) next: Next,
+    /// Events to publish.
+    pub(super) events: Vec<EventDraft>,
+}
+
+impl MachineScope {
+    pub(super) fn new(machine: AWSMachine, owners: Owners) -> Self {
+        let status = machine.status.clone().unwrap_or_default();
+        Self {
+            machine,
+            owners,
+            status,
+            conditions: vec![],
+            next: Next::AwaitChange,
+            events: vec![],
+        }
+    }
+
+    /// Sets a condition, in place of what the pass has set for it before.
+    pub(super) fn set_condition(&mut self, update: ConditionUpdate) {
+        self.conditions.retain(|earlier| earlier.condition != update.condition);
+        self.conditions.push(update);
+    }
+
+    /// Ends the pass with a condition and the time of the next pass.
+    pub(super) fn finish_with(&mut self, condition: ConditionUpdate, next: Next) {
+        self.set_condition(condition);
+        self.next = next;
+    }
+
+    /// Ends the pass with what blocks it.
+    pub(super) fn finish_blocked(&mut self, blocked: Blocked) {
+        self.finish_with(blocked.condition, blocked.next);
+    }
+
+    /// Adds a remark to the message of a condition that the pass has set.
+    pub(super) fn remark(&mut self, condition: ConditionType, remark: &str) {
+        let set = self.conditions.iter_mut().find(|update| update.condition == condition);
+        if let Some(update) = set {
+            update.message = format!("{}; {remark}", update.message);
+        }
+    }
+
+    /// Brings the launch record forward. After an attempt without an instance no network is in use.
+    pub(super) fn record_launch(&mut self, event: LaunchEvent) -> Result<(), IllegalTransition> {
+        let frees_network = matches!(event, LaunchEvent::Refused | LaunchEvent::EndedBeforeRunning);
+        self.status.launch = Some(transition(self.status.launch.clone(), event)?);
+        if frees_network {
+            self.status.network = None;
+        }
+        Ok(())
+    }
+
+    /// The status as it is stored.
+    pub(super) fn stored_status(&self) -> Option<&AWSMachineStatus> {
+        self.machine.status.as_ref()
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.machine.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.machine.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn key(&self) -> MachineKey {
+        key(&self.machine)
+    }
+}
+
+/// The key by which the instance informer knows the machine.
+pub(super) fn key(machine: &AWSMachine) -> MachineKey {
+    MachineKey {
+        namespace: machine.metadata.namespace.clone().unwrap_or_default(),
+        name: machine.metadata.name.clone().unwrap_or_default(),
+    }
+}

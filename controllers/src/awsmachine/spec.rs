@@ -1,0 +1,328 @@
+//! The spec of an AWSMachine: the instance that it names, and its validation. Pure.
+
+use capa_api::common::{ResourceReference, Volume};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::{AWSMachine, AWSMachineSpec, LaunchRecord};
+use capa_api::meta;
+use capa_api::network::{ID_LENGTH, MachineNetwork, Oversized, is_longer};
+use capa_api::unsupported::{self, Found, When};
+use capa_network::Problem;
+use kube::Resource as _;
+
+use crate::launching::image::image_id;
+use crate::launching::overrides::validate_overrides;
+use crate::tags;
+
+/// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner
+/// reference is lost.
+pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
+    let metadata = &machine.metadata;
+    meta::owner_machine_name(metadata)
+        .or(metadata.name.as_deref())
+        .unwrap_or_default()
+}
+
+/// The instance of a machine: the recorded one, else the one that the spec names. After an attempt without an instance the
+/// spec does not count: the instance that may exist is the attempt's.
+pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
+    let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    if record.is_some_and(LaunchRecord::is_without_instance) {
+        return None;
+    }
+    recorded_instance_id(machine)
+        .map(str::to_owned)
+        .or_else(|| claimed_instance_id(&machine.spec))
+}
+
+/// The instance that the launch record names.
+pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
+    machine.status.as_ref()?.launch.as_ref()?.instance_id()
+}
+
+/// Refuses a spec that names an instance by an id that no instance can have, or two instances.
+fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
+    let [provider_id, instance_id] = named_instances(spec);
+    for (field, named) in [("providerID", provider_id), ("instanceID", instance_id)] {
+        if let Some((text, id)) = named
+            && !is_instance_id(id)
+        {
+            return Some(format!(
+                "{field} is {text:?}, which names no EC2 instance: leave it out, it is written once one runs"
+            ));
+        }
+    }
+    match (provider_id, instance_id) {
+        (Some((_, provider_id)), Some((_, instance_id))) if provider_id != instance_id => Some(format!(
+            "providerID names instance {provider_id} and instanceID {instance_id}: leave both out, they are written once \
+             an instance runs"
+        )),
+        _ => None,
+    }
+}
+
+/// `providerID` and `instanceID` where they are set: the text of each, and the instance id in it.
+fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
+    [&spec.provider_id, &spec.instance_id].map(|field| {
+        let text = field.as_deref().filter(|text| !text.is_empty())?;
+        Some((text, text.rsplit('/').next().unwrap_or(text)))
+    })
+}
+
+/// Whether EC2 gives such ids. Anything else, for example a wildcard, would ask EC2 for other instances.
+fn is_instance_id(text: &str) -> bool {
+    text.strip_prefix("i-")
+        .is_some_and(|digits| (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// The field by which the spec names another instance than this one, and its value.
+pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> Option<(&'static str, &'a str)> {
+    let [by_provider_id, by_instance_id] = named_instances(spec);
+    let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];
+    let mut others = named.into_iter().filter_map(|(field, named)| Some((field, named?)));
+    let (field, (text, _)) = others.find(|(_, (_, id))| *id != instance_id)?;
+    Some((field, text))
+}
+
+/// The instance that the spec names. Users can write it as well.
+fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
+    if validate_instance_ids(spec).is_some() {
+        return None;
+    }
+    let [by_provider_id, by_instance_id] = named_instances(spec);
+    let (_, id) = by_instance_id.or(by_provider_id)?;
+    Some(id.to_owned())
+}
+
+/// Whether the machine names its subnet itself.
+pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
+    let subnet = spec.subnet.as_ref();
+    subnet.is_some_and(|subnet| given_id(subnet).is_some() || !subnet.filters.is_empty())
+}
+
+/// The id of a reference to a resource, where it has one.
+pub(super) fn given_id(reference: &ResourceReference) -> Option<&String> {
+    reference.id.as_ref().filter(|id| !id.is_empty())
+}
+
+/// Refuses tags that only the manager sets: they decide which instances are deleted.
+pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Option<Problem> {
+    let path = "additionalTags";
+    let mut refused = tags::refused(path, &spec.additional_tags).chain(tags::refused(path, &network.additional_tags));
+    refused.next()
+}
+
+/// Refuses a spec that no launch could fulfil, and names the field.
+pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
+    let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
+    let message = if let Some(contradiction) = validate_instance_ids(spec) {
+        contradiction
+    } else if let Some(path) = oversized(spec) {
+        format!("{path} has more than {ID_LENGTH} characters, which nothing of that kind has in AWS: correct it")
+    } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
+        format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
+    } else if let Some(wrong) = validate_overrides(spec) {
+        format!("securityGroupOverrides: {wrong}")
+    } else if spec.subnet.as_ref().is_some_and(names_nothing) {
+        "subnet has neither id nor filters: set one of them, or leave it out".to_owned()
+    } else {
+        let index = spec.additional_security_groups.iter().position(names_nothing)?;
+        format!("additionalSecurityGroups[{index}] has neither id nor filters: set one of them")
+    };
+    Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
+}
+
+fn names_nothing(reference: &ResourceReference) -> bool {
+    reference.id.as_ref().is_none_or(String::is_empty) && reference.filters.is_empty()
+}
+
+/// The field whose value is too long for the launch record.
+fn oversized(spec: &AWSMachineSpec) -> Option<String> {
+    let too_long = |text: Option<&str>| text.is_some_and(|text| is_longer(text, ID_LENGTH));
+    if too_long(Some(&spec.instance_type)) {
+        return Some("instanceType".to_owned());
+    }
+    if too_long(image_id(spec)) {
+        return Some("ami.id".to_owned());
+    }
+    let groups = &spec.additional_security_groups;
+    let index = groups.iter().position(|group| too_long(group.id.as_deref()))?;
+    Some(format!("additionalSecurityGroups[{index}].id"))
+}
+
+/// Refuses a network with a value that is too long for the status of a machine. `cluster_name` is the name in tags where
+/// no source gives another one.
+pub(super) fn validate_network_size(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
+    let mut network = network.clone();
+    network.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
+    let Oversized { field, limit } = *network.take_oversized().first()?;
+    let message = format!(
+        "{field} of the network has more than {limit} characters, which nothing of that kind has in AWS: correct it in \
+         its source"
+    );
+    Some(Problem::new(Reason::InvalidSpec, message))
+}
+
+/// Refuses fields that are set but have no effect yet: the machine is not launched without them.
+pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
+    let condition = ConditionType::InstanceReady;
+    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), spec);
+    let stops_launch = |found: &&Found| {
+        let shown_by = found.field.consequence.condition;
+        found.field.when == When::Set && shown_by.is_some_and(|(shown_by, _)| shown_by == condition)
+    };
+    let names = unsupported::names(found.iter().filter(stops_launch));
+    let message = if !names.is_empty() {
+        format!("the spec asks for what has no effect yet, and is not launched without it: {names}")
+    } else if image_id(spec).is_none() {
+        "looking up an image by name is not supported yet: set ami.id".to_owned()
+    } else {
+        return None;
+    };
+    Some(condition.is_false(Reason::UnsupportedField, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::read;
+
+    const IMAGE: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
+
+    fn machine(spec: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: m, namespace: team-a}}, spec: {{{IMAGE}, {spec}}}}}"
+        ))
+    }
+
+    #[test]
+    fn tags_that_identify_instances_are_refused_from_any_source() {
+        for key in [
+            "sigs.k8s.io/cluster-api-provider-aws/cluster/other",
+            "sigs.k8s.io/cluster-api-provider-aws/role",
+            "kubernetes.io/cluster/other",
+            "aws:cloudformation:stack-id",
+            "MachineName",
+        ] {
+            let tags = format!("additionalTags: {{'{key}': owned}}");
+            let of_machine = validate_tags(&machine(&tags).spec, &MachineNetwork::default()).unwrap();
+            let of_network = validate_tags(&machine("").spec, &read(&format!("{{{tags}}}"))).unwrap();
+            for problem in [of_machine, of_network] {
+                assert_eq!(problem.reason, Reason::Conflict);
+                assert!(problem.message.contains(key), "{}", problem.message);
+            }
+        }
+        let own = machine("additionalTags: {team: a, Name: mine}").spec;
+        assert_eq!(validate_tags(&own, &MachineNetwork::default()), None);
+    }
+
+    #[test]
+    fn every_field_without_effect_stops_the_launch() {
+        let table = [
+            ("ami: {id: ami-1, eksLookupType: AmazonLinux}", "ami.eksLookupType"),
+            ("elasticIpPool: {}", "elasticIpPool"),
+            ("networkInterfaces: [eni-1]", "networkInterfaces"),
+            ("networkInterfaceType: efa", "networkInterfaceType"),
+            ("assignPrimaryIPv6: enabled", "assignPrimaryIPv6"),
+            ("privateDnsName: {}", "privateDnsName"),
+            ("spotMarketOptions: {}", "spotMarketOptions"),
+            ("marketType: Spot", "marketType"),
+            ("capacityReservationId: cr-1", "capacityReservationId"),
+            ("capacityReservationPreference: None", "capacityReservationPreference"),
+            ("tenancy: dedicated", "tenancy"),
+            ("hostID: h-1", "hostID"),
+            ("hostAffinity: host", "hostAffinity"),
+            ("dynamicHostAllocation: {}", "dynamicHostAllocation"),
+            ("placementGroupName: g", "placementGroupName"),
+            ("placementGroupPartition: 1", "placementGroupPartition"),
+            ("cpuOptions: {confidentialCompute: Disabled}", "cpuOptions"),
+        ];
+        for (spec, name) in table {
+            let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
+            let update = validate_support(&spec).unwrap_or_else(|| panic!("{name} passes"));
+            assert_eq!(update.reason, Reason::UnsupportedField);
+            let (_, names) = update.message.rsplit_once("without it: ").unwrap();
+            assert!(names.starts_with(name), "{name}: {}", update.message);
+        }
+        let stopping = unsupported::fields().iter().filter(|field| {
+            let condition = field.consequence.condition.map(|(condition, _)| condition);
+            field.kind == "AWSMachine" && condition == Some(ConditionType::InstanceReady)
+        });
+        let stopping: Vec<&str> = stopping.map(|field| field.path).collect();
+        assert_eq!(
+            table.map(|(_, name)| name).as_slice(),
+            stopping,
+            "the table and nothing else"
+        );
+    }
+
+    #[test]
+    fn neutral_values_and_supported_fields_pass() {
+        for spec in [
+            "",
+            "tenancy: default, hostAffinity: default, marketType: OnDemand, capacityReservationPreference: Open",
+            "imageLookupFormat: none-is-looked-up-with-an-id, controlPlaneTargets: [{classicLoadBalancerName: api}]",
+            "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: [{deviceName: d, size: 8}]",
+        ] {
+            assert_eq!(validate_support(&machine(spec).spec), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_missing_image_id_is_named() {
+        let spec: AWSMachineSpec = read("{instanceType: t3.large, ami: {id: ''}}");
+        assert!(validate_support(&spec).unwrap().message.contains("ami.id"));
+    }
+
+    #[test]
+    fn an_unusable_volume_or_group_is_named() {
+        let named = |spec| validate(&machine(spec).spec).map(|update| update.message);
+        assert_eq!(named("nonRootVolumes: [{size: 8, deviceName: /dev/sdb}]"), None);
+        let volumes = named("nonRootVolumes: [{size: 8}]").unwrap();
+        assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
+        let groups = named("additionalSecurityGroups: [{id: sg-1}, {}]").unwrap();
+        assert!(groups.contains("additionalSecurityGroups[1]"), "{groups}");
+    }
+
+    #[test]
+    fn an_empty_subnet_reference_is_named() {
+        for subnet in ["{}", "{id: ''}", "{filters: []}"] {
+            let spec = machine(&format!("subnet: {subnet}")).spec;
+            let message = validate(&spec).map(|update| update.message).unwrap_or_default();
+            assert_eq!(
+                message,
+                "subnet has neither id nor filters: set one of them, or leave it out"
+            );
+        }
+    }
+
+    #[test]
+    fn an_oversized_value_is_named_and_not_quoted() {
+        let long = "x".repeat(65);
+        let in_spec = |spec: &AWSMachineSpec| validate(spec).map(|update| update.message).unwrap_or_default();
+        let mut with_type = machine("").spec;
+        with_type.instance_type.clone_from(&long);
+        let mut with_image = machine("").spec;
+        with_image.ami = read(&format!("{{id: {long}}}"));
+        let with_group = machine(&format!("additionalSecurityGroups: [{{id: sg-1}}, {{id: {long}}}]")).spec;
+        for (spec, path) in [
+            (with_type, "instanceType has more"),
+            (with_image, "ami.id has more"),
+            (with_group, "additionalSecurityGroups[1].id has more"),
+        ] {
+            let said = in_spec(&spec);
+            assert!(said.starts_with(path) && !said.contains(&long), "{said}");
+        }
+        let in_network = |network: &str, cluster: &str| {
+            validate_network_size(&read(network), cluster).map(|problem| problem.message)
+        };
+        assert_eq!(in_network("{region: eu-west-1}", "dev"), None);
+        let said = in_network(&format!("{{subnets: [{{id: {long}}}]}}"), "dev").unwrap();
+        assert!(
+            said.starts_with("subnets[].id of the network") && !said.contains(&long),
+            "{said}"
+        );
+        let said = in_network("{region: eu-west-1}", &"x".repeat(101)).unwrap();
+        assert!(said.starts_with("clusterTag"), "{said}");
+    }
+}

@@ -1,0 +1,355 @@
+//! Which targets a machine has, and how the state of each goes on. Pure.
+
+use std::collections::BTreeMap;
+
+use capa_api::common::{ControlPlaneTarget, MachineRole};
+use capa_api::machine::{MachineTargetState, MachineTargetStatus};
+use capa_cloud::targets::{Group, RegistrationState};
+use capa_runtime::reconcile::EventDraft;
+
+/// A target of a machine, with the group that it names.
+pub(super) type NamedTarget = (Group, ControlPlaneTarget);
+
+/// How an instance stands with a group: what is stored, and what AWS shows.
+#[derive(Clone, Debug)]
+pub(super) struct TargetView {
+    pub(super) group: Group,
+    /// What is stored about this instance and the group.
+    pub(super) stored: Option<MachineTargetState>,
+    /// What AWS shows now.
+    pub(super) shown: RegistrationState,
+}
+
+/// The targets that the machine can be registered in, and the problems of the others. Workers have none.
+pub(super) fn usable_targets(
+    targets: &[ControlPlaneTarget],
+    role: MachineRole,
+    region: &str,
+    account_id: &str,
+) -> (Vec<NamedTarget>, Vec<String>) {
+    let (mut usable, mut problems) = (Vec::new(), Vec::new());
+    if role != MachineRole::ControlPlane {
+        return (usable, problems);
+    }
+    for target in targets {
+        let Some(group) = Group::of(target) else { continue };
+        match validate_group(&group, region, account_id) {
+            Some(problem) => problems.push(problem),
+            None => usable.push((group, target.clone())),
+        }
+    }
+    (usable, problems)
+}
+
+/// Refuses a target group that cannot have the instance, as far as its ARN tells.
+fn validate_group(group: &Group, region: &str, account_id: &str) -> Option<String> {
+    let Group::TargetGroup(arn) = group else {
+        return None;
+    };
+    let mut parts = arn.split(':').skip(2);
+    let (service, group_region, group_account) = (parts.next(), parts.next(), parts.next());
+    if service != Some("elasticloadbalancing") || !arn.contains(":targetgroup/") {
+        return Some(format!(
+            "{arn} is no ARN of a target group: correct controlPlaneTargets"
+        ));
+    }
+    if group_region != Some(region) {
+        return Some(format!("{group} lies in another region than the machine, {region}"));
+    }
+    (group_account != Some(account_id))
+        .then(|| format!("{group} belongs to another account than the machine's identity, {account_id}"))
+}
+
+/// The key of a group in the status.
+fn key(group: &Group) -> &str {
+    match group {
+        Group::TargetGroup(arn) => arn,
+        Group::Classic(name) => name,
+    }
+}
+
+/// What is stored about an instance and a group.
+pub(super) fn stored_state(stored: &[MachineTargetStatus], id: &str, group: &Group) -> Option<MachineTargetState> {
+    let mut of_group = stored.iter().filter(|status| status.target == key(group));
+    of_group
+        .find(|status| status.instance_id == id)
+        .map(|status| status.state)
+}
+
+impl TargetView {
+    /// The state to store for an instance that is to be registered.
+    fn registering(&self) -> Option<MachineTargetState> {
+        match &self.shown {
+            RegistrationState::Unsuitable(_) => None,
+            shown if shown.is_healthy() => Some(MachineTargetState::InService),
+            RegistrationState::Registered { .. } if self.stored == Some(MachineTargetState::InService) => self.stored,
+            RegistrationState::Registered { .. } => Some(MachineTargetState::Registered),
+            RegistrationState::Unknown | RegistrationState::Unreadable(_) | RegistrationState::Stale(_) => {
+                self.stored.or(Some(MachineTargetState::Registering))
+            }
+            RegistrationState::Registering
+            | RegistrationState::Leaving
+            | RegistrationState::Out
+            | RegistrationState::Overdue
+            | RegistrationState::Failed(_) => Some(MachineTargetState::Registering),
+        }
+    }
+
+    /// The state to store for an instance that is to be deregistered.
+    fn deregistering(&self) -> Option<MachineTargetState> {
+        match &self.shown {
+            RegistrationState::Out | RegistrationState::Unsuitable(_) => Some(MachineTargetState::Deregistered),
+            RegistrationState::Registering
+            | RegistrationState::Registered { .. }
+            | RegistrationState::Leaving
+            | RegistrationState::Overdue => Some(MachineTargetState::Deregistering),
+            RegistrationState::Unknown
+            | RegistrationState::Unreadable(_)
+            | RegistrationState::Stale(_)
+            | RegistrationState::Failed(_) => self.stored,
+        }
+    }
+
+    /// Whether AWS has shown how the instance stands with the group.
+    pub(super) fn is_read(&self) -> bool {
+        !matches!(
+            self.shown,
+            RegistrationState::Unknown | RegistrationState::Unreadable(_)
+        )
+    }
+
+    /// Whether the instance is to be registered, as far as it is stored: the condition then speaks of this instance.
+    pub(super) fn was_registering(&self) -> bool {
+        self.stored
+            .is_some_and(|state| state < MachineTargetState::Deregistering)
+    }
+
+    /// Whether the instance has been healthy since it was registered.
+    pub(super) fn was_in_service(&self) -> bool {
+        self.stored == Some(MachineTargetState::InService)
+    }
+
+    /// Whether the instance is to leave, as far as it is stored.
+    pub(super) fn was_leaving(&self) -> bool {
+        self.stored
+            .is_some_and(|state| state >= MachineTargetState::Deregistering)
+    }
+
+    /// Whether the instance is not waited for any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(
+            self.shown,
+            RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+        )
+    }
+}
+
+/// The states to store for an instance that is to be registered, and an event for each registration of ours that has taken
+/// effect.
+pub(super) fn after_registering(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
+    let took_effect = views.iter().filter(|view| {
+        let by_us = matches!(view.shown, RegistrationState::Registered { by_us: true, .. });
+        by_us && view.stored == Some(MachineTargetState::Registering)
+    });
+    let event = |view: &TargetView| {
+        let message = format!("registered instance {id} in {}", view.group);
+        EventDraft::normal("SuccessfulAttachControlPlaneELB", message)
+    };
+    (
+        to_store(id, views, TargetView::registering),
+        took_effect.map(event).collect(),
+    )
+}
+
+/// The states to store for an instance that is to be deregistered, and an event for each deregistration that has taken
+/// effect.
+pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
+    let took_effect = views
+        .iter()
+        .filter(|view| view.shown == RegistrationState::Out && view.stored == Some(MachineTargetState::Deregistering));
+    let event = |view: &TargetView| {
+        let message = format!("took instance {id} out of {}", view.group);
+        EventDraft::normal("SuccessfulDetachControlPlaneELB", message)
+    };
+    (
+        to_store(id, views, TargetView::deregistering),
+        took_effect.map(event).collect(),
+    )
+}
+
+/// One entry a group: of several targets in one group, with ports of their own, the one that is least far counts.
+fn to_store(
+    id: &str,
+    views: &[TargetView],
+    next: impl Fn(&TargetView) -> Option<MachineTargetState>,
+) -> Vec<MachineTargetStatus> {
+    let mut states = BTreeMap::new();
+    for view in views {
+        if let Some(state) = next(view) {
+            let least = states.entry(key(&view.group)).or_insert(state);
+            *least = state.min(*least);
+        }
+    }
+    let status = |(target, state): (&str, MachineTargetState)| MachineTargetStatus {
+        target: target.to_owned(),
+        instance_id: id.to_owned(),
+        state,
+    };
+    states.into_iter().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_cloud::CloudError;
+    use capa_cloud::targets::{Health, TargetState};
+
+    use super::MachineTargetState::{Deregistered, Deregistering, InService, Registered, Registering};
+    use super::*;
+
+    fn view(stored: Option<MachineTargetState>, shown: RegistrationState) -> TargetView {
+        TargetView {
+            group: Group::Classic("api".into()),
+            stored,
+            shown,
+        }
+    }
+
+    fn registered(state: TargetState, by_us: bool) -> RegistrationState {
+        let health = Health { state, reason: None };
+        RegistrationState::Registered { health, by_us }
+    }
+
+    fn failed() -> CloudError {
+        CloudError::answered("RegisterTargets", "AccessDenied", "no")
+    }
+
+    fn stored(statuses: &[MachineTargetStatus]) -> Option<MachineTargetState> {
+        statuses.first().map(|status| status.state)
+    }
+
+    #[test]
+    fn the_state_of_a_wanted_instance_follows_the_target() {
+        let unhealthy = || registered(TargetState::Unhealthy, false);
+        let table = [
+            (None, RegistrationState::Unknown, Some(Registering)),
+            (Some(InService), RegistrationState::Unknown, Some(InService)),
+            (
+                Some(Registered),
+                RegistrationState::Unreadable(failed()),
+                Some(Registered),
+            ),
+            (Some(InService), RegistrationState::Stale(failed()), Some(InService)),
+            (None, RegistrationState::Registering, Some(Registering)),
+            (Some(InService), RegistrationState::Registering, Some(Registering)),
+            (Some(InService), RegistrationState::Failed(failed()), Some(Registering)),
+            (Some(Registering), unhealthy(), Some(Registered)),
+            (Some(InService), unhealthy(), Some(InService)),
+            (
+                Some(Registered),
+                registered(TargetState::Healthy, false),
+                Some(InService),
+            ),
+            (Some(Registering), RegistrationState::Unsuitable("alb".into()), None),
+        ];
+        for (before, shown, expected) in table {
+            let (statuses, _) = after_registering("i-1", &[view(before, shown.clone())]);
+            assert_eq!(stored(&statuses), expected, "{shown:?} after {before:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_leaving_instance_follows_the_target() {
+        let table = [
+            (Some(InService), RegistrationState::Leaving, Some(Deregistering)),
+            (
+                Some(InService),
+                registered(TargetState::Healthy, false),
+                Some(Deregistering),
+            ),
+            (Some(InService), RegistrationState::Unknown, Some(InService)),
+            (None, RegistrationState::Unknown, None),
+            (
+                Some(Deregistering),
+                RegistrationState::Failed(failed()),
+                Some(Deregistering),
+            ),
+            (Some(Deregistering), RegistrationState::Overdue, Some(Deregistering)),
+            (Some(Deregistering), RegistrationState::Out, Some(Deregistered)),
+            (None, RegistrationState::Out, Some(Deregistered)),
+            (
+                Some(Registered),
+                RegistrationState::Unsuitable("alb".into()),
+                Some(Deregistered),
+            ),
+        ];
+        for (before, shown, expected) in table {
+            let (statuses, _) = after_deregistering("i-1", &[view(before, shown.clone())]);
+            assert_eq!(stored(&statuses), expected, "{shown:?} after {before:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_tells_once_of_each_write_that_took_effect() {
+        let ours = || registered(TargetState::Initial, true);
+        let table = [
+            (Some(Registering), ours(), 1),
+            (Some(Registering), registered(TargetState::Initial, false), 0),
+            (Some(Registered), ours(), 0),
+            (None, ours(), 0),
+        ];
+        for (before, shown, expected) in table {
+            let (_, events) = after_registering("i-1", &[view(before, shown.clone())]);
+            assert_eq!(events.len(), expected, "{shown:?} after {before:?}");
+        }
+        for (before, expected) in [
+            (Some(Deregistering), 1),
+            (Some(InService), 0),
+            (None, 0),
+            (Some(Deregistered), 0),
+        ] {
+            let (_, events) = after_deregistering("i-1", &[view(before, RegistrationState::Out)]);
+            assert_eq!(events.len(), expected, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_of_another_instance_or_group_does_not_count() {
+        let group = Group::Classic("api".into());
+        let (statuses, _) = after_registering("i-1", &[view(None, RegistrationState::Registering)]);
+        assert_eq!(stored_state(&statuses, "i-1", &group), Some(Registering));
+        assert_eq!(stored_state(&statuses, "i-2", &group), None);
+        assert_eq!(stored_state(&statuses, "i-1", &Group::Classic("other".into())), None);
+    }
+
+    #[test]
+    fn two_ports_of_one_group_share_the_state_that_is_least_far() {
+        let views = [
+            view(None, registered(TargetState::Healthy, false)),
+            view(None, RegistrationState::Registering),
+        ];
+        let (statuses, _) = after_registering("i-1", &views);
+        assert_eq!((statuses.len(), stored(&statuses)), (1, Some(Registering)));
+    }
+
+    #[test]
+    fn a_group_of_another_region_or_account_is_refused() {
+        let arn = |region, account| {
+            Group::TargetGroup(format!(
+                "arn:aws:elasticloadbalancing:{region}:{account}:targetgroup/api/1"
+            ))
+        };
+        let problem = |group: &Group| validate_group(group, "eu-west-1", "111122223333");
+        assert_eq!(problem(&arn("eu-west-1", "111122223333")), None);
+        assert_eq!(problem(&Group::Classic("api".into())), None);
+        assert!(
+            problem(&arn("us-east-1", "111122223333"))
+                .unwrap()
+                .contains("another region")
+        );
+        assert!(
+            problem(&arn("eu-west-1", "444455556666"))
+                .unwrap()
+                .contains("another account")
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Launching an instance from a machine spec: shared by AWSMachines and AWSMachineTemplates.
+//!
+//! Only `network.rs` reads from Kubernetes; all other files are pure.
+
+pub(crate) mod bootstrap;
+pub(crate) mod image;
+pub(crate) mod network;
+pub(crate) mod network_sources;
+pub(crate) mod overrides;
+pub(crate) mod request;

@@ -1,0 +1,257 @@
+//! From spec, placement and user data to the one call of RunInstances. Pure.
+
+use std::collections::BTreeMap;
+
+use capa_api::common::{MachineRole, Volume};
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::meta;
+use capa_api::network::MachineNetwork;
+use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+use capa_network::Placement;
+
+use super::image::image_id;
+
+/// The inputs of a request besides the machine and its placement.
+pub(crate) struct RequestInputs<'a> {
+    /// The merged network.
+    pub(crate) network: &'a MachineNetwork,
+    /// Name of the cluster in tags.
+    pub(crate) cluster_tag: &'a str,
+    /// Name of the owning Machine.
+    pub(crate) owner_name: &'a str,
+    /// Role of the machine.
+    pub(crate) role: MachineRole,
+    /// User data.
+    pub(crate) user_data: &'a UserData,
+    /// Device of the image's root volume, known where the spec shapes that volume.
+    pub(crate) root_device: Option<&'a str>,
+}
+
+/// The call that launches the machine at a placement, with the token of an attempt.
+pub(crate) fn build_request(
+    machine: &AWSMachine,
+    inputs: &RequestInputs<'_>,
+    placement: &Placement,
+    client_token: String,
+) -> LaunchRequest {
+    let spec = &machine.spec;
+    let metadata = spec.effective_metadata_options();
+    LaunchRequest {
+        client_token,
+        image_id: image_id(spec).unwrap_or_default().to_owned(),
+        instance_type: spec.instance_type.clone(),
+        subnet_id: placement.subnet_id.clone(),
+        security_group_ids: placement.security_group_ids.clone(),
+        iam_instance_profile: instance_profile(spec, inputs),
+        key_name: spec
+            .effective_ssh_key_name(inputs.network.ssh_key_name.as_deref())
+            .map(str::to_owned),
+        public_ip: spec.public_ip,
+        root_volume: spec
+            .root_volume
+            .as_ref()
+            .and_then(|volume| launch_volume(volume, inputs.root_device)),
+        data_volumes: spec
+            .non_root_volumes
+            .iter()
+            .filter_map(|volume| launch_volume(volume, None))
+            .collect(),
+        metadata_options: MetadataOptions {
+            http_endpoint: metadata.http_endpoint.to_string(),
+            http_tokens: <&str>::from(metadata.http_tokens).to_owned(),
+            http_put_response_hop_limit: i32::try_from(metadata.http_put_response_hop_limit).unwrap_or(i32::MAX),
+            http_protocol_ipv6: metadata.http_protocol_ipv6.to_string(),
+            instance_metadata_tags: metadata.instance_metadata_tags.to_string(),
+        },
+        tags: tags(machine, inputs),
+        user_data: inputs.user_data.clone(),
+    }
+}
+
+/// The machine's own, else the network's for its role.
+fn instance_profile(spec: &AWSMachineSpec, inputs: &RequestInputs<'_>) -> Option<String> {
+    let of_network = inputs
+        .network
+        .instance_profiles
+        .as_ref()
+        .and_then(|profiles| match inputs.role {
+            MachineRole::ControlPlane => profiles.control_plane.clone(),
+            MachineRole::Worker => profiles.worker.clone(),
+        });
+    let own = spec.iam_instance_profile.clone().filter(|name| !name.is_empty());
+    own.or(of_network)
+}
+
+fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVolume> {
+    let device_name = volume
+        .device_name
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .or(root_device)?;
+    Some(LaunchVolume {
+        device_name: device_name.to_owned(),
+        size: volume.size,
+        volume_type: volume.volume_type.clone(),
+        iops: volume.iops,
+        throughput: volume.throughput,
+        encrypted: volume.effective_encrypted(),
+        encryption_key: volume.encryption_key.clone().filter(|key| !key.is_empty()),
+    })
+}
+
+/// CAPA's tags, so that each provider can take over the other's machines. The machine's own tags win over the
+/// cluster's, both may override `Name`, none a system tag.
+fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, String> {
+    let name = machine.metadata.name.clone().unwrap_or_default();
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), name)]);
+    tags.extend(inputs.network.additional_tags.clone());
+    tags.extend(machine.spec.additional_tags.clone());
+    tags.extend([
+        (meta::cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
+        (
+            meta::kubernetes_cluster_tag(inputs.cluster_tag),
+            meta::OWNED_TAG_VALUE.to_owned(),
+        ),
+        (meta::ROLE_TAG.to_owned(), meta::role_tag_value(inputs.role).to_owned()),
+        (
+            meta::MACHINE_NAME_TAG.to_owned(),
+            meta::machine_name_tag_value(namespace, inputs.owner_name),
+        ),
+    ]);
+    tags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::read;
+
+    const IMAGE: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
+
+    fn machine(spec: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: m, namespace: team-a}}, spec: {{{IMAGE}, {spec}}}}}"
+        ))
+    }
+
+    fn request(spec: &str, network: &str, role: MachineRole) -> LaunchRequest {
+        let inputs = RequestInputs {
+            network: &read(network),
+            cluster_tag: "dev",
+            owner_name: "m",
+            role,
+            user_data: &UserData::new(b"data".to_vec()),
+            root_device: Some("/dev/xvda"),
+        };
+        let placement = Placement {
+            subnet_id: "subnet-0000000a".into(),
+            availability_zone: None,
+            security_group_ids: vec!["sg-0000000a".into()],
+        };
+        build_request(&machine(spec), &inputs, &placement, "token".into())
+    }
+
+    #[test]
+    fn the_instance_profile_is_the_machines_own_or_the_networks_for_its_role() {
+        let network = "{instanceProfiles: {controlPlane: masters, worker: workers}}";
+        let profile = |spec, role| request(spec, network, role).iam_instance_profile;
+        assert_eq!(
+            profile("iamInstanceProfile: own", MachineRole::Worker).as_deref(),
+            Some("own")
+        );
+        assert_eq!(
+            profile("iamInstanceProfile: ''", MachineRole::Worker).as_deref(),
+            Some("workers")
+        );
+        assert_eq!(
+            profile("publicIP: false", MachineRole::ControlPlane).as_deref(),
+            Some("masters")
+        );
+    }
+
+    #[test]
+    fn tags_of_the_machine_win_over_the_clusters_and_both_over_the_name() {
+        let network = "{additionalTags: {team: a, stage: prod, Name: cluster}}";
+        let tags = request("additionalTags: {team: b}", network, MachineRole::ControlPlane).tags;
+        let expected = [
+            ("MachineName", "team-a/m"),
+            ("Name", "cluster"),
+            ("kubernetes.io/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/role", "control-plane"),
+            ("stage", "prod"),
+            ("team", "b"),
+        ];
+        let tags: Vec<_> = tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(tags, expected);
+        let worker = request("", "{}", MachineRole::Worker).tags;
+        assert_eq!(
+            (worker["Name"].as_str(), worker[meta::ROLE_TAG].as_str()),
+            ("m", "node")
+        );
+    }
+
+    #[test]
+    fn the_call_says_what_the_spec_says() {
+        let spec = "iamInstanceProfile: nodes, sshKeyName: mine, publicIP: true, \
+                    rootVolume: {size: 40, type: gp3, iops: 4000, throughput: 200, encryptionKey: k}, \
+                    nonRootVolumes: [{deviceName: /dev/sdb, size: 100, encrypted: false}], \
+                    instanceMetadataOptions: {httpTokens: required, httpPutResponseHopLimit: 3, instanceMetadataTags: enabled}";
+        let request = request(spec, "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(request.client_token, "token");
+        assert_eq!(
+            (request.image_id.as_str(), request.instance_type.as_str()),
+            ("ami-00000001", "t3.large")
+        );
+        assert_eq!(request.iam_instance_profile.as_deref(), Some("nodes"));
+        assert_eq!(request.key_name.as_deref(), Some("mine"));
+        assert_eq!(request.public_ip, Some(true));
+        let root = request.root_volume.unwrap();
+        assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
+        assert_eq!(
+            (root.volume_type.as_deref(), root.iops, root.throughput),
+            (Some("gp3"), Some(4000), Some(200))
+        );
+        assert_eq!(
+            (root.encrypted, root.encryption_key.as_deref()),
+            (Some(true), Some("k")),
+            "a key means encryption"
+        );
+        let [data] = request.data_volumes.as_slice() else {
+            panic!("one data volume")
+        };
+        assert_eq!((data.device_name.as_str(), data.encrypted), ("/dev/sdb", Some(false)));
+        let metadata = request.metadata_options;
+        assert_eq!(
+            (metadata.http_tokens.as_str(), metadata.http_put_response_hop_limit),
+            ("required", 3)
+        );
+        assert_eq!(
+            (
+                metadata.http_endpoint.as_str(),
+                metadata.http_protocol_ipv6.as_str(),
+                metadata.instance_metadata_tags.as_str()
+            ),
+            ("enabled", "disabled", "enabled")
+        );
+    }
+
+    #[test]
+    fn what_the_spec_leaves_open_is_left_to_the_cluster_or_to_aws() {
+        let silent = request("", "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(silent.key_name.as_deref(), Some("cluster"));
+        assert_eq!((silent.iam_instance_profile, silent.public_ip), (None, None));
+        assert_eq!((silent.root_volume, silent.data_volumes), (None, vec![]));
+        assert_eq!(
+            (
+                silent.metadata_options.http_tokens.as_str(),
+                silent.metadata_options.http_put_response_hop_limit
+            ),
+            ("required", 2)
+        );
+        let no_key = request("sshKeyName: ''", "{sshKeyName: cluster}", MachineRole::Worker);
+        assert_eq!(no_key.key_name, None);
+    }
+}

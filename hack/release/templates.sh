@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Writes the cluster templates, one file for each flavor, from the objects in templates/parts:
+# `hack/release/templates.sh <folder>`. `make generate` writes them into templates/, and a test holds them equal.
+set -euo pipefail
+export LC_ALL=C
+
+parts="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../templates/parts" && pwd)"
+folder="$1"
+
+variables() { # variables <pattern> <file…>: names of variables in the files, as a list
+  { grep -ohE "$1" "${@:2}" || true; } | grep -oE '[A-Z][A-Z0-9_]*' | sort -u | paste -sd, | sed 's/,/, /g'
+}
+
+comment() { # comment <first prefix> <other prefix>: the text of standard input, wrapped and commented
+  fold -s -w 116 | sed "1s/^/$1/; 2,\$s/^/$2/; s/ *\$//"
+}
+
+flavor() { # flavor <name> <description> <part…>
+  local name="$1" description="$2" separator="" file files
+  files=("${@:3}")
+  files=("${files[@]/#/$parts/}")
+  files=("${files[@]/%/.yaml}")
+  {
+    comment '# ' '# ' <<<"$description"
+    comment '# ' '#   ' <<<"Required variables: $(variables '[$][{][A-Z0-9_]+[}]' "${files[@]}")"
+    comment '# ' '#   ' <<<"Variables with a default: $(variables '[$][{][A-Z0-9_]+:=' "${files[@]}")"
+    echo "# docs/templates.md explains the variables. Generated from templates/parts by \`make generate\`."
+    for file in "${files[@]}"; do
+      printf '%s' "$separator"
+      cat "$file"
+      separator=$'---\n'
+    done
+  } >"$folder/cluster-template-$name.yaml"
+}
+
+flavor unmanaged "A kubeadm cluster on infrastructure that you bring: three subnets, best in three zones, and a target \
+group in which the control plane machines are registered." \
+  cluster aws-cluster-target-group control-plane workers
+flavor unmanaged-external-endpoint "A kubeadm cluster on infrastructure that you bring, whose endpoint needs no \
+registration: a DNS name, kube-vip, or a load balancer that finds its targets itself." \
+  cluster aws-cluster-external-endpoint control-plane workers
+flavor unmanaged-machine-health-check "The flavor unmanaged with MachineHealthChecks, which replace a machine whose \
+node does not come up or stops being ready." \
+  cluster aws-cluster-target-group control-plane workers machine-health-checks
+flavor unmanaged-clusterclass "The flavor unmanaged as a Cluster of the ClusterClass in clusterclass-unmanaged.yaml. \
+clusterctl adds the ClusterClass where it is missing. Install Cluster API with CLUSTER_TOPOLOGY=true." \
+  cluster-of-class
+flavor unmanaged-external-control-plane "Workers on infrastructure that you bring, for a control plane that another \
+provider runs elsewhere. You create the control plane object." \
+  cluster-external-control-plane workers
+# `clusterctl generate cluster` without --flavor takes this one.
+cp "$folder/cluster-template-unmanaged.yaml" "$folder/cluster-template.yaml"
