@@ -103,7 +103,7 @@ test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
 .PHONY: test-all
-test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, the mutants and the quickstart
+test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, mutants and quickstart
 	$(call run_tests,--all-targets,$(THREADS))
 	@"$(PROGRAMS)/quickstart"
 
@@ -120,7 +120,7 @@ sim-mutants: require-rust ## Break launch, absence and draining in seven ways an
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 .PHONY: quickstart
-quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow and heal, delete it (KEEP=1 keeps it)
+quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow, heal and go (KEEP=1 keeps it)
 	@"$(PROGRAMS)/quickstart"
 
 .PHONY: docs

@@ -1,19 +1,18 @@
-//! Answers shared between callers that ask the same at about the same time.
+//! Answers shared between callers that ask the same at about the same time. They are shared as futures, which the logic of
+//! sessions in `cloud` does not know; the simulation shares none, so that each pass meets its own faults.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use capa_cloud::CloudError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::sync::lock;
-
-/// One answer per key. Whoever asks while a call is under way waits for its answer, error included; a good answer is
-/// then given to everybody for `fresh`, an error for `failed` only.
+/// One answer per key. A caller that comes while a call is under way waits for its answer, error included; a good
+/// answer is then given to everybody for `fresh`, an error for `failed` only.
 pub(crate) struct SharedAnswers<K, V> {
     fresh: Duration,
     failed: Duration,
@@ -42,7 +41,7 @@ impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
         ask: impl FnOnce() -> BoxFuture<'static, Result<V, CloudError>>,
     ) -> Result<V, CloudError> {
         let answer = {
-            let mut flights = lock(&self.flights);
+            let mut flights = self.flights.lock();
             flights.retain(|_, flight| self.usable(flight));
             flights
                 .entry(key)
@@ -58,7 +57,7 @@ impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
 
     fn usable(&self, flight: &Flight<V>) -> bool {
         let limit = match flight.answer.peek() {
-            // A call that nobody waits for any more makes no progress: its caller was cancelled.
+            // A call without a waiting caller makes no progress: its caller was cancelled.
             None => return flight.answer.strong_count() > Some(1),
             Some(Ok(_)) => self.fresh,
             Some(Err(_)) => self.failed,
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_shared_until_it_is_old_and_other_questions_have_their_own() {
+    async fn an_answer_is_shared_until_it_is_old_under_its_key() {
         let (answers, question) = (answers(0), question(false));
         assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
         tokio::time::advance(Duration::from_secs(58)).await;

@@ -63,7 +63,8 @@ pub struct CloudError {
     pub class: ErrorClass,
     /// AWS's message without request ids.
     pub message: String,
-    /// When the call may be made after all: set where our own limits or new credentials deferred it. Nothing was launched.
+    /// When the call may be made after all: set where our own limits or new credentials deferred it. Nothing was
+    /// launched.
     pub retry_after: Option<Duration>,
 }
 
@@ -209,7 +210,8 @@ pub fn classify(code: &str) -> ErrorClass {
     }
 }
 
-/// AWS appends request ids and, to refusals, an encoded authorization message of kilobytes: both change with every call.
+/// AWS appends request ids and, to refusals, an encoded authorization message of kilobytes: both change with every
+/// call.
 fn without_request_id(message: &str) -> String {
     let end = [
         "(RequestId",

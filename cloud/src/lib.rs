@@ -1,31 +1,27 @@
-//! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes, and the pure logic of the
-//! instance store and of the call rates. No SDK.
+//! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes, and the logic of sessions,
+//! instance informers, load balancer targets and request rates without I/O. No SDK.
 //!
-//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, the latter
-//! over the EC2 in [`sim`].
+//! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, over the EC2
+//! in [`sim`].
 
+mod api;
 mod error;
-mod identity;
-mod launch;
+pub mod informer;
 pub mod limits;
 mod model;
+pub mod session;
 pub mod sim;
-pub mod store;
 pub mod targets;
 mod timing;
-mod traits;
 
+pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
 pub use error::{CloudError, ErrorClass, classify};
-pub use identity::{CredentialSource, ResolvedIdentity};
-pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use model::{
-    ApiLoadBalancer, Image, Instance, InstanceType, Query, RouteTable, SecurityGroup, StateReason, Subnet, Vpc,
-    identifying_tag, zone_type,
+    ApiLoadBalancer, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
+    MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet, UserData,
+    Vpc, identifying_tag, zone_type,
 };
 pub use timing::Timing;
-pub use traits::{
-    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Observation, TemplateCloud, TemplateClouds,
-};
 
 // Targets, states and addresses are the API's own words for them.
 pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Timing {
     /// Between two full listings of the instances of one (identity, region). Flag `--instance-poll-interval`.
     pub listing_interval: Duration,
-    /// Between two looks at instances in transition.
+    /// Between two lookups of instances in transition.
     pub transition_interval: Duration,
     /// An instance younger than this is never concluded to be gone: EC2 may not show it yet.
     pub visibility_age: Duration,
@@ -22,7 +22,8 @@ pub struct Timing {
     /// Least time between the first attempt and the next one, after an instance died before it ran for reasons of EC2's
     /// own; doubles with every attempt.
     pub relaunch_backoff: Duration,
-    /// How long a zone in which EC2 had no capacity for an instance type is left aside; then one machine tries it again.
+    /// How long a zone in which EC2 had no capacity for an instance type is left aside; then one machine tries it
+    /// again.
     pub capacity_retry: Duration,
     /// A launch that was recorded longer ago than this is looked up and no more repeated: EC2 forgets tokens.
     pub token_age: Duration,
@@ -38,7 +39,7 @@ pub struct Timing {
     pub resolve_grace: Duration,
     /// How long answers about subnets, groups and images are shared between machines.
     pub lookup_cache: Duration,
-    /// Between two looks at the targets of a load balancer, all machines together. Flag `--sync-period`.
+    /// Between two reads of the targets of a load balancer, all machines together. Flag `--sync-period`.
     pub target_interval: Duration,
     /// The same while a target is on its way in or out, or not healthy yet.
     pub target_poll: Duration,
@@ -49,7 +50,8 @@ pub struct Timing {
     pub late_registration: Duration,
     /// The longest time that an instance is kept for the sake of a load balancer that it is to leave.
     pub drain_limit: Duration,
-    /// The second of AWS's rates, which are so many calls a second. Terminations and targets are collected for a fifth of it.
+    /// The second of AWS's rates, which are so many calls a second. Terminations and targets are collected for a fifth
+    /// of it.
     pub rate_second: Duration,
 }
 

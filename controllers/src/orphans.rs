@@ -8,7 +8,7 @@ use std::sync::Arc;
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::Instance;
-use capa_cloud::store::View;
+use capa_cloud::informer::InformerSnapshot;
 use capa_runtime::reconcile::EventDraft;
 
 use crate::awsmachine::{cluster_of, machine_name};
@@ -43,7 +43,7 @@ pub struct Findings {
 
 impl OrphanScanner {
     /// Scans all stores, each with its region.
-    pub fn scan(&mut self, stores: &[(String, View)], kubernetes: &dyn MachineKubernetes) -> Findings {
+    pub fn scan(&mut self, stores: &[(String, InformerSnapshot)], kubernetes: &dyn MachineKubernetes) -> Findings {
         let mut findings = Findings::default();
         self.report_incomplete_listings(stores, kubernetes, &mut findings);
         self.report_orphans(stores, kubernetes, &mut findings);
@@ -52,12 +52,12 @@ impl OrphanScanner {
 
     fn report_incomplete_listings(
         &mut self,
-        stores: &[(String, View)],
+        stores: &[(String, InformerSnapshot)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {
         let mut incomplete = BTreeSet::new();
-        for (region, store) in stores.iter().filter(|(_, store)| store.suspicious) {
+        for (region, store) in stores.iter().filter(|(_, store)| store.listing_incomplete) {
             for key in &store.machines {
                 // A store names AWSMachines, whose names may differ from those of their Machines.
                 let machine = kubernetes.aws_machine(&key.namespace, &key.name);
@@ -75,7 +75,7 @@ impl OrphanScanner {
 
     fn report_orphans(
         &mut self,
-        stores: &[(String, View)],
+        stores: &[(String, InformerSnapshot)],
         kubernetes: &dyn MachineKubernetes,
         findings: &mut Findings,
     ) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use capa_aws::actions;
+use capa_aws::iam_actions;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -51,8 +51,8 @@ pub(crate) fn ensure_secrets_are_kept<'a>(
 pub(crate) fn ensure_calls_are_in_the_table(calls: &Journal) -> anyhow::Result<()> {
     for call in calls.calls() {
         ensure!(
-            actions::called(&call.service, &call.action).is_some(),
-            "capa_aws::actions::ACTIONS lacks this call of the manager: {call}"
+            iam_actions::called(&call.service, &call.action).is_some(),
+            "capa_aws::iam_actions::ACTIONS lacks this call of the manager: {call}"
         );
     }
     Ok(())
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_or_a_text_that_shows_a_secret_is_an_error_that_names_it() {
+    fn a_log_or_text_that_shows_a_secret_is_named_in_the_error() {
         let logs = tempfile::TempDir::new().unwrap();
         fs::write(logs.path().join("manager-1.log"), "fine").unwrap();
         ensure_secrets_are_kept(&secrets(&[]), logs.path(), [("the events", "fine".to_owned())]).unwrap();

@@ -6,8 +6,11 @@ use anyhow::{Context, anyhow, ensure};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 
-/// How often a condition is looked at.
+/// How soon a condition is looked at again.
 const POLL: Duration = Duration::from_millis(100);
+
+/// How soon after a long wait. A look costs the API server its time, which others wait for.
+const RARE_POLL: Duration = Duration::from_millis(500);
 
 /// Calls `probe` until it succeeds and returns what it found. An error of the probe means *not yet*; the last one is
 /// the reason in the error that this returns after `within`. `what` completes the sentence "waited for …".
@@ -28,7 +31,7 @@ pub async fn eventually<T>(
         if started.elapsed() >= within {
             return Err(not_yet.context(format!("waited {} s for {what}, in vain", within.as_secs())));
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep((started.elapsed() / 20).clamp(POLL, RARE_POLL)).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capa_api::meta;
 use capa_cloud::sim::{AuditEntry, Client, Ec2, LaunchedInstance, Region};
-use capa_cloud::targets::{Group, GroupCall, Question, Target, TargetKind};
+use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
 use jiff::{SignedDuration, Timestamp};
 
@@ -73,8 +73,6 @@ pub(crate) struct Aws {
     served: BTreeSet<String>,
     /// How many calls EC2's limits have turned away.
     pub(crate) throttled: usize,
-    /// What RunInstances was asked since the invariants looked last.
-    pub(crate) launches: Vec<LaunchRequest>,
 }
 
 impl Aws {
@@ -104,7 +102,6 @@ impl Aws {
             serving: Vec::new(),
             served: BTreeSet::new(),
             throttled: 0,
-            launches: Vec::new(),
         }
     }
 
@@ -112,9 +109,28 @@ impl Aws {
         self.ec2.account(ACCOUNT).region(REGION)
     }
 
-    /// Calls as the manager makes them.
-    pub(crate) fn manager(&mut self) -> Client<'_> {
-        self.ec2.client(self.used_key, REGION)
+    /// Makes a call as the manager. DescribeInstances shows it, where the view is stale, what was to be seen a while
+    /// ago, and a listing misses one instance besides, as one does whose pages shift while it is read.
+    pub(crate) fn as_manager<T>(&mut self, now: Timestamp, view: View, call: impl FnOnce(&mut Client<'_>) -> T) -> T {
+        let Self { ec2, overlooked, .. } = self;
+        let overlooked = overlooked.as_ref().filter(|(_, until)| now < *until);
+        let omission = |query: &Query, shown: &mut Vec<Instance>| {
+            if !query.filters.iter().any(|(name, _)| name == "tag-key") {
+                return;
+            }
+            if view == View::Stale && !shown.is_empty() {
+                shown.remove(0);
+            }
+            if let Some((machine, _)) = overlooked {
+                shown.retain(|instance| instance.tags.get(meta::MACHINE_NAME_TAG) != Some(machine));
+            }
+        };
+        let client = ec2.client(self.used_key, REGION).omitting(&omission);
+        let mut client = match view {
+            View::Current => client,
+            View::Stale => client.as_of(now.saturating_sub(STALENESS).unwrap_or(now)),
+        };
+        call(&mut client)
     }
 
     /// Calls as the user makes them.
@@ -122,25 +138,10 @@ impl Aws {
         self.ec2.client(USER_KEY, REGION)
     }
 
-    /// DescribeInstances as the manager makes it. Stale, it shows what was to be seen a while ago, and a listing misses
-    /// one instance besides, as one does whose pages shift while it is read.
-    pub(crate) fn describe(&mut self, now: Timestamp, query: &Query, view: View) -> Result<Vec<Instance>, CloudError> {
-        let is_listing = query.filters.iter().any(|(name, _)| name == "tag-key");
-        let overlooked = self.overlooked.clone().filter(|(_, until)| is_listing && now < *until);
-        let mut manager = self.manager();
-        let mut shown = if view == View::Current {
-            manager.describe_instances(now, query)?
-        } else {
-            let seen = now.saturating_sub(STALENESS).unwrap_or(now);
-            manager.describe_instances_as_of(now, seen, query)?
-        };
-        if view != View::Current && is_listing && !shown.is_empty() {
-            shown.remove(0);
-        }
-        if let Some((machine, _)) = overlooked {
-            shown.retain(|instance| instance.tags.get(meta::MACHINE_NAME_TAG) != Some(&machine));
-        }
-        Ok(shown)
+    /// What the managers have asked of RunInstances since this was called last.
+    pub(crate) fn take_launch_requests(&mut self) -> impl Iterator<Item = LaunchRequest> {
+        let requests = self.ec2.take_launch_requests().into_iter();
+        requests.filter_map(|(key, request)| (key != USER_KEY).then_some(request))
     }
 
     /// Instances that the managers have launched and that live.
@@ -205,10 +206,10 @@ impl Aws {
             id: id.to_owned(),
             port: Some(6443),
         }];
-        let question = if register {
-            Question::Register(target)
+        let request = if register {
+            GroupRequest::Register(target)
         } else {
-            Question::Deregister(target)
+            GroupRequest::Deregister(target)
         };
         let group = Group::TargetGroup(FIRST_GROUP.to_owned());
         // Refused while the instance does not run; then the user has failed.
@@ -218,7 +219,7 @@ impl Aws {
                 now,
                 &GroupCall {
                     group,
-                    question,
+                    request,
                     urgent: false,
                 },
             )

@@ -1,12 +1,15 @@
-//! How a pass asks the outside world: its future hands a call to the scheduler, and waits until the scheduler answers.
+//! The way of a call out of a process: the future of a pass hands a call to the scheduler, and waits until the
+//! scheduler answers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::outside::Outside;
 
@@ -132,7 +135,7 @@ impl Mailbox {
     }
 
     fn post(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+        self.post.lock()
     }
 }
 
@@ -155,8 +158,8 @@ impl<T: Send + 'static> Future for Asking<T> {
         let mailbox = self.mailbox.clone();
         let mut post = mailbox.post();
         match &mut self.state {
-            Asked::NotYet(question) => {
-                let Some((action, about, effect)) = question.take() else {
+            Asked::NotYet(request) => {
+                let Some((action, about, effect)) = request.take() else {
                     return Poll::Pending;
                 };
                 post.last += 1;

@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::history::Report;
 
@@ -65,7 +66,7 @@ pub fn run(
             if report.violation.is_some() && end == End::FirstFailure {
                 stop.store(true, Ordering::Relaxed);
             }
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tally = tally.lock();
             tally.count(number, report);
             progress(&tally);
         }
@@ -75,7 +76,7 @@ pub fn run(
             scope.spawn(work);
         }
     });
-    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut tally = tally.into_inner();
     tally.failed.sort();
     tally
 }

@@ -1,5 +1,5 @@
-//! Cluster API's core, as far as the histories need it: it marks the infrastructure as provisioned and carries deletions
-//! on. It looks at all objects, so it may run at any time.
+//! Cluster API's core, as far as the histories need it: it marks the infrastructure as provisioned and carries
+//! deletions on. It looks at all objects, so it may run at any time.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};

@@ -10,8 +10,8 @@ use crate::calls::Service;
 use crate::faults::Faults;
 use crate::objects::{self, machine_name};
 use crate::outside::{START, after};
+use crate::simulation::Simulation;
 use crate::user::Deed;
-use crate::world::World;
 
 /// How long a fleet may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -35,21 +35,21 @@ pub struct Launches {
 
 /// Creates so many machines at once. `outage`: AWS cannot be reached for so long from the fifth second on.
 pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
-    let mut world = World::new(1, Faults::Planned(BTreeMap::new()), false, false);
-    world.outside.aws.region().behaviour().throttling = true;
-    objects::create_cluster(&mut world.outside.server, 3);
-    world.start();
-    world.run_until(after(START, Duration::from_secs(10)));
-    let began = world.now();
+    let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
+    simulation.outside.aws.region().behaviour().throttling = true;
+    objects::create_cluster(&mut simulation.outside.server, 3);
+    simulation.start();
+    simulation.run_until(after(START, Duration::from_secs(10)));
+    let began = simulation.now();
     for machine in 0..machines {
-        objects::create_machine(&mut world.outside.server, &machine_name(machine), None);
+        objects::create_machine(&mut simulation.outside.server, &machine_name(machine), None);
     }
-    world.settle(Duration::ZERO);
+    simulation.settle(Duration::ZERO);
     if let Some(outage) = outage {
-        world.plan(after(began, Duration::from_secs(5)), Deed::Unreachable(outage));
+        simulation.plan(after(began, Duration::from_secs(5)), Deed::Unreachable(outage));
     }
-    world.run_until(after(began, PATIENCE));
-    let launched = world
+    simulation.run_until(after(began, PATIENCE));
+    let launched = simulation
         .outside
         .aws
         .ec2
@@ -59,7 +59,7 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
     let provisioned =
         |machine: &&std::sync::Arc<AWSMachine>| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned);
     Launches {
-        provisioned: world
+        provisioned: simulation
             .outside
             .server
             .stored
@@ -68,16 +68,20 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
             .filter(provisioned)
             .count(),
         took: launched.map_or(PATIENCE, |at| at.duration_since(began).unsigned_abs()),
-        calls: world.made.iter().filter(|call| call.service == Service::Aws).count(),
-        throttled: world.outside.aws.throttled,
-        busiest_second: busiest_second(&world),
-        violation: world.invariants.violation,
+        calls: simulation
+            .made
+            .iter()
+            .filter(|call| call.service == Service::Aws)
+            .count(),
+        throttled: simulation.outside.aws.throttled,
+        busiest_second: busiest_second(&simulation),
+        violation: simulation.invariants.violation,
     }
 }
 
-fn busiest_second(world: &World) -> usize {
+fn busiest_second(simulation: &Simulation) -> usize {
     let mut seconds: BTreeMap<Timestamp, usize> = BTreeMap::new();
-    for call in world.made.iter().filter(|call| call.service == Service::Aws) {
+    for call in simulation.made.iter().filter(|call| call.service == Service::Aws) {
         let second = Timestamp::from_second(call.at.as_second()).unwrap_or(call.at);
         *seconds.entry(second).or_default() += 1;
     }

@@ -18,8 +18,8 @@ use crate::faults::{FaultKind, Faults, Mix};
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{START, after};
+use crate::simulation::{Made, Simulation};
 use crate::user::{self, Deed};
-use crate::world::{Made, World};
 
 /// How long after the last fault everything must have come right.
 const CONVERGENCE: Duration = Duration::from_secs(40 * 60);
@@ -44,9 +44,9 @@ pub struct Report {
 /// Runs the history of a seed. `traced`: keeps a trace.
 pub fn run(seed: u64, traced: bool) -> Report {
     let script = Script::draw(seed);
-    let mut world = script.world(seed, traced);
-    script.play(&mut world);
-    finish(world)
+    let mut simulation = script.simulation(seed, traced);
+    script.play(&mut simulation);
+    finish(simulation)
 }
 
 /// What a seed stands for.
@@ -89,14 +89,14 @@ impl Script {
         }
     }
 
-    fn world(&self, seed: u64, traced: bool) -> World {
+    fn simulation(&self, seed: u64, traced: bool) -> Simulation {
         let mix = Mix {
             permille: self.mix.permille,
             kinds: self.mix.kinds.clone(),
             until: self.mix.until,
         };
-        let mut world = World::new(seed, Faults::Random(mix), self.standby, traced);
-        let behaviour = world.outside.aws.region().behaviour();
+        let mut simulation = Simulation::new(seed, Faults::Random(mix), self.standby, traced);
+        let behaviour = simulation.outside.aws.region().behaviour();
         behaviour.throttling = true;
         behaviour.hidden = self.hidden;
         behaviour.pending = self.pending;
@@ -104,27 +104,27 @@ impl Script {
         if self.refuses_terminated {
             behaviour.repeated_after_termination = RepeatedAfterTermination::Refused;
         }
-        world
+        simulation
     }
 
-    fn play(&self, world: &mut World) {
-        objects::create_cluster(&mut world.outside.server, self.zones);
-        user::launch_look_alike(world, 0);
-        world.start();
+    fn play(&self, simulation: &mut Simulation) {
+        objects::create_cluster(&mut simulation.outside.server, self.zones);
+        user::launch_look_alike(simulation, 0);
+        simulation.start();
         // By then it runs.
-        world.plan(after(START, Duration::from_secs(70)), Deed::Serve);
+        simulation.plan(after(START, Duration::from_secs(70)), Deed::Serve);
         for (at, deed) in &self.deeds {
-            world.plan(*at, *deed);
+            simulation.plan(*at, *deed);
         }
         let last = self
             .deeds
             .last()
             .map_or(START, |(at, _)| after(*at, Duration::from_secs(30)));
-        world.run_until(self.mix.until.max(last));
+        simulation.run_until(self.mix.until.max(last));
         for deed in repairs() {
-            world.plan(world.now(), deed);
+            simulation.plan(simulation.now(), deed);
         }
-        calm(world);
+        calm(simulation);
     }
 }
 
@@ -224,35 +224,42 @@ fn moment(random: &mut Rng, millis: u64) -> Timestamp {
 }
 
 /// After the last fault: everything converges, nothing happens any more, everything can be deleted.
-pub(crate) fn calm(world: &mut World) {
-    world.plan(after(world.now(), CONVERGENCE / 2), Deed::GiveUp);
-    world.run_until(after(world.now(), CONVERGENCE));
-    converged(world);
-    steady(world);
-    world.plan(world.now(), Deed::DeleteCluster);
-    world.plan(after(world.now(), DELETION / 2), Deed::GiveUp);
-    world.run_until(after(world.now(), DELETION));
-    deleted(world);
+pub(crate) fn calm(simulation: &mut Simulation) {
+    simulation.plan(after(simulation.now(), CONVERGENCE / 2), Deed::GiveUp);
+    simulation.run_until(after(simulation.now(), CONVERGENCE));
+    converged(simulation);
+    steady(simulation);
+    simulation.plan(simulation.now(), Deed::DeleteCluster);
+    simulation.plan(after(simulation.now(), DELETION / 2), Deed::GiveUp);
+    simulation.run_until(after(simulation.now(), DELETION));
+    deleted(simulation);
 }
 
-fn converged(world: &mut World) {
-    let now = world.now();
-    let machines: Vec<_> = world.outside.server.stored.aws_machines.values().cloned().collect();
+fn converged(simulation: &mut Simulation) {
+    let now = simulation.now();
+    let machines: Vec<_> = simulation
+        .outside
+        .server
+        .stored
+        .aws_machines
+        .values()
+        .cloned()
+        .collect();
     for machine in machines {
-        if let Some(complaint) = unfinished(&machine, world) {
+        if let Some(complaint) = unfinished(&machine, simulation) {
             let name = machine.name_any();
-            world.invariants.violate(now, format!("stuck: {name} {complaint}"));
+            simulation.invariants.violate(now, format!("stuck: {name} {complaint}"));
         }
     }
 }
 
 /// What is wrong with a machine when nothing has gone wrong for a long time.
-fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
+fn unfinished(machine: &AWSMachine, simulation: &Simulation) -> Option<String> {
     if machine.metadata.deletion_timestamp.is_some() {
         return Some(format!("is still being deleted: {}", said(machine)));
     }
-    let (now, key) = (world.now(), machine_key(&machine.name_any()));
-    let live: Vec<&str> = world
+    let (now, key) = (simulation.now(), machine_key(&machine.name_any()));
+    let live: Vec<&str> = simulation
         .outside
         .aws
         .live(now)
@@ -266,7 +273,7 @@ fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
     let elsewhere = reason_of(ConditionType::IdentityReady) == Some(Reason::AccountMismatch.as_str());
     match live.as_slice() {
         [id] if ready && status.provisioned() && published == Some(id) => {
-            let missing = objects::is_control_plane(&machine.name_any()) && !world.outside.aws.is_served(now, id);
+            let missing = objects::is_control_plane(&machine.name_any()) && !simulation.outside.aws.is_served(now, id);
             missing.then(|| format!("is ready, and {id} is not in all its load balancers"))
         }
         // Neither what was launched nor what may have been in another account can be looked up: only given up.
@@ -275,7 +282,7 @@ fn unfinished(machine: &AWSMachine, world: &World) -> Option<String> {
         [id] => Some(format!("has {id}, but says {}", said(machine))),
         [] => {
             let reason = reason_of(ConditionType::InstanceReady);
-            let ended = world
+            let ended = simulation
                 .outside
                 .aws
                 .ec2
@@ -300,32 +307,32 @@ fn said(machine: &AWSMachine) -> String {
     bad.join("; ")
 }
 
-fn steady(world: &mut World) {
-    let before = world.made.len();
-    world.run_until(after(world.now(), STEADY));
-    let (now, calls) = (world.now(), world.made.iter().skip(before));
+fn steady(simulation: &mut Simulation) {
+    let before = simulation.made.len();
+    simulation.run_until(after(simulation.now(), STEADY));
+    let (now, calls) = (simulation.now(), simulation.made.iter().skip(before));
     let writes = calls.clone().filter(|call| call.writes).count();
     // Listings once a minute, and whoever looks again at what nobody watches.
-    let machines = world.outside.server.stored.aws_machines.len();
+    let machines = simulation.outside.server.stored.aws_machines.len();
     let minutes = usize::try_from(STEADY.as_secs() / 60).unwrap_or_default();
     // And one look at each target group, or two at the turn of its period.
     let looks = 2 * 2 * TARGET_GROUPS.len();
     let (bound, calls) = (2 * minutes * (1 + machines) + looks, calls.count());
     if writes > 0 {
-        world
+        simulation
             .invariants
             .violate(now, format!("restless: {writes} writes in the steady state"));
     }
     if calls > bound {
-        world
+        simulation
             .invariants
             .violate(now, format!("restless: {calls} calls in the steady state"));
     }
 }
 
-fn deleted(world: &mut World) {
-    let now = world.now();
-    let left: Vec<String> = world
+fn deleted(simulation: &mut Simulation) {
+    let now = simulation.now();
+    let left: Vec<String> = simulation
         .outside
         .server
         .stored
@@ -334,53 +341,55 @@ fn deleted(world: &mut World) {
         .map(|machine| format!("{} ({})", machine.name_any(), said(machine)))
         .collect();
     if !left.is_empty() {
-        world
+        simulation
             .invariants
             .violate(now, format!("undeletable: {}", left.join(", ")));
-    } else if !world.outside.server.stored.clusters.is_empty() {
-        world.invariants.violate(now, "undeletable: the cluster");
+    } else if !simulation.outside.server.stored.clusters.is_empty() {
+        simulation.invariants.violate(now, "undeletable: the cluster");
     }
-    let live = world.outside.aws.live(now);
+    let live = simulation.outside.aws.live(now);
     let leaked: Vec<String> = live
-        .filter(|instance| !machine_of(instance).is_some_and(|machine| world.invariants.unknown.contains(machine)))
+        .filter(|instance| !machine_of(instance).is_some_and(|machine| simulation.invariants.unknown.contains(machine)))
         .map(|instance| instance.id.clone())
         .collect();
     if !leaked.is_empty() {
-        world.invariants.violate(now, format!("leaked: {}", leaked.join(", ")));
+        simulation
+            .invariants
+            .violate(now, format!("leaked: {}", leaked.join(", ")));
     }
-    let invariants = &world.invariants;
+    let invariants = &simulation.invariants;
     let unknown = invariants.unknown.union(&invariants.addresses_lost).cloned().collect();
-    let left = world.outside.aws.targets_left(now, &unknown);
+    let left = simulation.outside.aws.targets_left(now, &unknown);
     if !left.is_empty() {
         let text = format!("leaked: {} in load balancers", left.join(", "));
-        world.invariants.violate(now, text);
+        simulation.invariants.violate(now, text);
     }
 }
 
-/// Sums a world up.
-pub(crate) fn finish(mut world: World) -> Report {
-    let now = world.now();
-    if let Some(id) = world.outside.aws.no_longer_served(now) {
+/// Sums a simulation up.
+pub(crate) fn finish(mut simulation: Simulation) -> Report {
+    let now = simulation.now();
+    if let Some(id) = simulation.outside.aws.no_longer_served(now) {
         let text = format!("foreign: {id} is the user's, and was taken out of its load balancer");
-        world.invariants.violate(now, text);
+        simulation.invariants.violate(now, text);
     }
-    if let Some(id) = world.outside.aws.touched().first() {
+    if let Some(id) = simulation.outside.aws.touched().first() {
         let text = format!("foreign: {id} is the user's, and was touched");
-        world.invariants.violate(now, text);
+        simulation.invariants.violate(now, text);
     }
     let (to_aws, allowed) = (
-        busiest_minute(&world.made, Service::Aws),
-        allowed_a_minute(world.most_machines),
+        busiest_minute(&simulation.made, Service::Aws),
+        allowed_a_minute(simulation.most_machines),
     );
     if to_aws > allowed {
         let text = format!("hot: {to_aws} calls to AWS in a minute of a process, of at most {allowed}");
-        world.invariants.violate(now, text);
+        simulation.invariants.violate(now, text);
     }
     Report {
-        violation: world.invariants.violation,
-        calls: world.made.len(),
-        busiest_minute: (to_aws, busiest_minute(&world.made, Service::Kubernetes)),
-        trace: world.trace.into_lines(),
+        violation: simulation.invariants.violation,
+        calls: simulation.made.len(),
+        busiest_minute: (to_aws, busiest_minute(&simulation.made, Service::Kubernetes)),
+        trace: simulation.trace.into_lines(),
     }
 }
 
@@ -390,8 +399,8 @@ fn regularly(interval: Duration) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
 
-/// How often in a minute something is tried whose waits double from the first one on, each cut short by up to a quarter;
-/// once more for what wakes an object besides.
+/// How often in a minute something is tried whose waits double from the first one on, each cut short by up to a
+/// quarter; once more for what wakes an object besides.
 fn backing_off(first: Duration) -> usize {
     let waits = (1..u32::BITS).take_while(|count| first.as_secs() * (2_u64.pow(*count) - 1) * 3 <= 60 * 4);
     2 + waits.count()

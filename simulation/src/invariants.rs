@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_cloud::Timing;
-use capa_cloud::sim::{AuditEntry, Change as Happened};
+use capa_cloud::sim::{AuditEntry, Change as Happened, Region};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -70,11 +70,11 @@ impl Invariants {
     fn machine_changed(&mut self, machine: &AWSMachine, outside: &Outside) {
         let now = outside.now;
         let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-        if let Some(request) = launch.and_then(|launch| launch.request()) {
+        if let Some(request) = launch.and_then(LaunchRecord::request) {
             self.recorded.insert(request.client_token.clone());
         }
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
-        let recorded = launch.and_then(|launch| launch.instance_id());
+        let recorded = launch.and_then(LaunchRecord::instance_id);
         let lives = outside
             .aws
             .live(now)
@@ -99,7 +99,7 @@ impl Invariants {
     /// A machine that is said to be gone is replaced: it had better be.
     fn said_to_be_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
         let Some(status) = &machine.status else { return };
-        let recorded = status.launch.as_ref().and_then(|launch| launch.instance_id());
+        let recorded = status.launch.as_ref().and_then(LaunchRecord::instance_id);
         // The reason alone may still be that of the launch before.
         let gone = find(&status.conditions, ConditionType::InstanceReady).is_some_and(|condition| {
             condition.reason == Reason::NotFound.as_str() && recorded.is_some_and(|id| condition.message.contains(id))
@@ -140,12 +140,16 @@ impl Invariants {
     /// Whatever AWS was asked since the last look.
     pub(crate) fn look(&mut self, outside: &mut Outside) {
         let now = outside.now;
-        for launch in std::mem::take(&mut outside.aws.launches) {
+        for launch in outside.aws.take_launch_requests() {
             self.launch_asked(&launch.client_token, &launch.subnet_id, launch.parameters_hash(), now);
         }
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
-            let audit = outside.aws.ec2.account(account).region(REGION).audit();
+            let audit = outside
+                .aws
+                .ec2
+                .find_region(account, REGION)
+                .map_or(&[][..], Region::audit);
             let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
             *seen += news.len();
             for entry in news.iter().filter(|entry| entry.access_key != USER_KEY) {

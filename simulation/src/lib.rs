@@ -1,8 +1,8 @@
 //! The shipped reconcilers under a seeded scheduler of our own: simulated time, an API server and EC2 in memory, and
 //! faults at every call. One seed is one history, and replays exactly.
 //!
-//! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them, and
-//! [`fleet`] brings many machines up at once.
+//! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them,
+//! and [`fleet`] brings many machines up at once.
 
 mod aws;
 mod calls;
@@ -19,7 +19,7 @@ mod outside;
 mod passes;
 mod process;
 mod server;
+mod simulation;
 pub mod sweep;
 mod trace;
 mod user;
-mod world;

@@ -1,7 +1,7 @@
-//! What the reconcilers of one process work with: lagging caches, instance stores, and calls to the outside.
+//! What the reconcilers of one process work with: lagging caches, instance informers, and calls to the outside.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -11,6 +11,7 @@ use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
+use capa_cloud::sim::Sessions;
 use capa_controllers::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
@@ -21,9 +22,9 @@ use capa_runtime::writes::WriteTracker;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
-use crate::clouds::Clouds;
 use crate::outside::{Outside, START};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
@@ -43,8 +44,8 @@ pub(crate) struct State {
     pub(crate) now: Timestamp,
     /// Objects as far as the watches have told.
     pub(crate) cache: Stored,
-    /// One a client: identity and region.
-    pub(crate) clouds: Clouds,
+    /// One an identity and region.
+    pub(crate) sessions: Sessions,
     /// The key that AWS is called with.
     pub(crate) access_key: &'static str,
     /// How often it was another one than before.
@@ -66,7 +67,7 @@ impl Manager {
         let state = State {
             now: START,
             cache,
-            clouds: Clouds::default(),
+            sessions: Sessions::default(),
             access_key,
             replacements: 0,
             overtaken: false,
@@ -80,7 +81,7 @@ impl Manager {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// From now on AWS is called with this key.
@@ -97,7 +98,7 @@ impl Manager {
         status: &AWSClusterStatus,
     ) -> Result<(), KubernetesError> {
         let wanted = cluster_status_as_stored(status.clone());
-        if cluster.status.clone().unwrap_or_default() == wanted {
+        if is_stored(cluster.status.as_ref(), &wanted) {
             return Ok(());
         }
         let written = self.write("PUT AWSCluster/status", cluster, |cluster| {
@@ -128,16 +129,12 @@ impl Manager {
         object: &K,
         change: impl FnOnce(&mut K) + Send + 'static,
     ) -> Result<K, KubernetesError> {
-        let based_on = object.clone();
-        let about = format!(
-            "{}@{}",
-            object.name_any(),
-            object.resource_version().unwrap_or_default()
-        );
+        let (object_name, version) = (object.name_any(), object.resource_version());
+        let about = format!("{object_name}@{}", version.as_deref().unwrap_or_default());
         let call = self.mailbox.ask(
             Action::kubernetes(name, true),
             about,
-            move |outside: &mut Outside, _| outside.server.update(&based_on, change),
+            move |outside: &mut Outside, _| outside.server.update(&object_name, version.as_deref(), change),
         );
         match call.await {
             Err(failure) => Err(failed(name, failure)),
@@ -158,6 +155,11 @@ impl Manager {
             source: source.into(),
         }
     }
+}
+
+/// Whether a status is stored as it is wanted; an absent one is the default.
+fn is_stored<S: Default + PartialEq>(stored: Option<&S>, wanted: &S) -> bool {
+    stored.map_or_else(|| *wanted == S::default(), |stored| stored == wanted)
 }
 
 fn failed(attempted: &str, failure: Failure) -> KubernetesError {
@@ -278,7 +280,7 @@ impl MachineKubernetes for Manager {
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError> {
         let wanted = machine_status_as_stored(status.clone());
-        if machine.status.clone().unwrap_or_default() == wanted {
+        if is_stored(machine.status.as_ref(), &wanted) {
             return Ok(machine.clone());
         }
         self.write("PUT AWSMachine/status", machine, |machine: &mut AWSMachine| {

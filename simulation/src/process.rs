@@ -1,5 +1,5 @@
-//! One manager process, as the runtime would run it: caches that follow the watches, a queue for each controller, passes
-//! that are polled by hand, back-off, and the instance stores' own calls. A crash is dropping it.
+//! One manager process, as the runtime would run it: caches that follow the watches, a queue for each controller,
+//! passes that are polled by hand, back-off, and the sessions' own calls. A crash is dropping it.
 
 mod watches;
 
@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use capa_cloud::Timing;
+use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
@@ -19,10 +20,9 @@ use capa_runtime::writes::Freshness;
 use jiff::Timestamp;
 
 use crate::calls::{Answer, Call};
-use crate::clouds::{self, ClientKey, StoreAnswer, StoreWork};
 use crate::manager::Manager;
 use crate::objects::IDENTITY_NAMESPACE;
-use crate::outside::{START, after};
+use crate::outside::{START, after, since_start};
 use crate::passes;
 use crate::server::{Change, Kind, Object, Stored};
 use watches::Watch;
@@ -48,18 +48,33 @@ pub(crate) enum Item {
 /// How a task ends.
 enum Ended {
     Pass(Result<Next, ReconcileError>),
-    Store(StoreAnswer),
+    Session(EndedCall),
 }
 
 enum Purpose {
     Pass { item: Item, uid: String },
-    Store { client: ClientKey, work: StoreWork },
+    Session { key: SessionKey },
 }
 
 struct Task {
     purpose: Purpose,
     deadline: Timestamp,
     future: Pin<Box<dyn Future<Output = Ended> + Send>>,
+}
+
+/// Whether more objects of a kind may be reconciled now.
+struct Room {
+    machines: bool,
+    clusters: bool,
+}
+
+impl Room {
+    fn for_item(&self, item: &Item) -> bool {
+        match item {
+            Item::Machine(_) => self.machines,
+            Item::Cluster(_) => self.clusters,
+        }
+    }
 }
 
 /// A process.
@@ -78,7 +93,7 @@ pub(crate) struct Process {
     /// Since when the cache owes the last write to an object.
     owing: BTreeMap<Item, Timestamp>,
     deliveries: BTreeMap<Kind, VecDeque<(Timestamp, Change)>>,
-    /// When the world has planned to wake it next.
+    /// When the simulation has planned to wake it next.
     pub(crate) planned: Option<Timestamp>,
 }
 
@@ -168,7 +183,7 @@ impl Process {
         asked
     }
 
-    /// Does all that is due: watch events, time-outs, passes, the stores' calls.
+    /// Does all that is due: watch events, time-outs, passes, the sessions' calls.
     pub(crate) fn advance(&mut self, now: Timestamp) -> Vec<TaskCall> {
         self.manager.state().now = now;
         self.take_deliveries(now);
@@ -178,7 +193,7 @@ impl Process {
         }
         self.cancel_overdue(now);
         let mut asked = self.start_passes(now);
-        asked.extend(self.start_store_calls(now));
+        asked.extend(self.start_session_calls(now));
         self.take_woken(now);
         asked
     }
@@ -193,11 +208,16 @@ impl Process {
         if !self.leading {
             return deliveries;
         }
-        let waiting = self.queue.iter().filter(|(item, _)| self.has_room(item));
+        let room = self.room();
+        let waiting = self
+            .queue
+            .iter()
+            .filter(|(item, _)| room.for_item(item) && !self.running.contains_key(*item));
         let passes = waiting.map(|(_, due)| *due).min();
         let deadlines = self.tasks.values().map(|task| task.deadline).min();
-        let store = self.manager.state().clouds.next_due().map(|due| after(START, due));
-        [deliveries, passes, deadlines, store].into_iter().flatten().min()
+        let session = self.manager.state().sessions.next_due();
+        let session = session.map(|due| after(START, due));
+        [deliveries, passes, deadlines, session].into_iter().flatten().min()
     }
 
     fn enqueue(&mut self, item: Item, due: Timestamp) {
@@ -206,15 +226,26 @@ impl Process {
     }
 
     fn take_woken(&mut self, now: Timestamp) {
-        let woken = self.manager.state().clouds.take_woken();
+        let woken = self.manager.state().sessions.take_woken();
         for machine in woken {
             self.enqueue(Item::Machine(machine.name), now);
         }
     }
 
     fn has_room(&self, item: &Item) -> bool {
-        let same_kind = |other: &&Item| matches!(other, Item::Machine(_)) == matches!(item, Item::Machine(_));
-        !self.running.contains_key(item) && self.running.keys().filter(same_kind).count() < CONCURRENCY
+        self.room().for_item(item) && !self.running.contains_key(item)
+    }
+
+    fn room(&self) -> Room {
+        let machines = self
+            .running
+            .keys()
+            .filter(|item| matches!(item, Item::Machine(_)))
+            .count();
+        Room {
+            machines: machines < CONCURRENCY,
+            clusters: self.running.len() - machines < CONCURRENCY,
+        }
     }
 
     fn start_passes(&mut self, now: Timestamp) -> Vec<TaskCall> {
@@ -300,13 +331,13 @@ impl Process {
         None
     }
 
-    fn start_store_calls(&mut self, now: Timestamp) -> Vec<TaskCall> {
-        let begun = self.manager.state().clouds.begin(now);
+    fn start_session_calls(&mut self, now: Timestamp) -> Vec<TaskCall> {
+        let due = self.manager.state().sessions.next_calls(since_start(now));
         let mut asked = Vec::new();
-        for (client, work) in begun {
-            let performed = clouds::perform(self.manager.clone(), client.clone(), work.clone());
-            let future = Box::pin(async move { Ended::Store(performed.await) });
-            let task = self.spawn(Purpose::Store { client, work }, Timestamp::MAX, future);
+        for (key, call) in due {
+            let session = self.manager.session(key.clone());
+            let future = Box::pin(async move { Ended::Session(perform(&session, call).await) });
+            let task = self.spawn(Purpose::Session { key }, Timestamp::MAX, future);
             asked.extend(self.poll(task, now));
         }
         asked
@@ -364,10 +395,10 @@ impl Process {
                 self.running.remove(&item);
                 self.pass_ended(item, &uid, result, now);
             }
-            (Purpose::Store { client, work }, Ended::Store(answer)) => {
-                self.manager.state().clouds.ended(&client, work, answer, now);
+            (Purpose::Session { key }, Ended::Session(call)) => {
+                self.manager.state().sessions.call_ended(&key, call, since_start(now));
             }
-            (Purpose::Pass { .. }, Ended::Store(_)) | (Purpose::Store { .. }, Ended::Pass(_)) => {}
+            (Purpose::Pass { .. }, Ended::Session(_)) | (Purpose::Session { .. }, Ended::Pass(_)) => {}
         }
     }
 

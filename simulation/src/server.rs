@@ -164,10 +164,15 @@ impl Server {
         self.commit(object);
     }
 
-    /// Changes an object, refused unless it is still as it was when `based_on` was read.
-    pub(crate) fn update<K: Watched>(&mut self, based_on: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Refusal> {
-        let current = self.get::<K>(&based_on.name_any()).ok_or(Refusal::Gone)?;
-        if current.resource_version() != based_on.resource_version() {
+    /// Changes an object, refused unless it still has this resource version.
+    pub(crate) fn update<K: Watched>(
+        &mut self,
+        name: &str,
+        version: Option<&str>,
+        change: impl FnOnce(&mut K),
+    ) -> Result<Arc<K>, Refusal> {
+        let current = self.get::<K>(name).ok_or(Refusal::Gone)?;
+        if current.meta().resource_version.as_deref() != version {
             return Err(Refusal::Conflict);
         }
         let mut object = K::clone(&current);

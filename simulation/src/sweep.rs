@@ -9,8 +9,8 @@ use crate::faults::{Fault, Faults};
 use crate::history::{self, Report};
 use crate::objects;
 use crate::outside::{START, after};
+use crate::simulation::Simulation;
 use crate::user::{self, Deed};
-use crate::world::World;
 
 /// How long the machine is left in peace before it is deleted.
 const LIFE: Duration = Duration::from_secs(240);
@@ -36,46 +36,46 @@ pub fn plans() -> Vec<Plan> {
 
 /// Plays a life with the faults of a plan. `traced`: keeps a trace.
 pub fn run(plan: &Plan, traced: bool) -> Report {
-    let mut world = born(plan, traced);
-    world.run_until(after(START, LIFE));
-    world.plan(world.now(), Deed::DeleteMachine(0));
-    history::calm(&mut world);
-    history::finish(world)
+    let mut simulation = born(plan, traced);
+    simulation.run_until(after(START, LIFE));
+    simulation.plan(simulation.now(), Deed::DeleteMachine(0));
+    history::calm(&mut simulation);
+    history::finish(simulation)
 }
 
-fn born(plan: &Plan, traced: bool) -> World {
+fn born(plan: &Plan, traced: bool) -> Simulation {
     let faults = Faults::Planned(plan.iter().copied().collect());
-    let mut world = World::new(SEED, faults, false, traced);
-    objects::create_cluster(&mut world.outside.server, 2);
-    objects::create_machine(&mut world.outside.server, &objects::machine_name(0), None);
-    user::launch_look_alike(&mut world, 0);
-    world.start();
-    world
+    let mut simulation = Simulation::new(SEED, faults, false, traced);
+    objects::create_cluster(&mut simulation.outside.server, 2);
+    objects::create_machine(&mut simulation.outside.server, &objects::machine_name(0), None);
+    user::launch_look_alike(&mut simulation, 0);
+    simulation.start();
+    simulation
 }
 
 /// How many calls are made with these faults until the machine is provisioned.
 fn launch(plan: &Plan) -> usize {
-    let mut world = born(plan, false);
+    let mut simulation = born(plan, false);
     let end = after(START, LIFE);
-    while world.now() < end && !provisioned(&world) {
-        world.run_until(after(world.now(), Duration::from_millis(100)));
+    while simulation.now() < end && !provisioned(&simulation) {
+        simulation.run_until(after(simulation.now(), Duration::from_millis(100)));
     }
-    world.made.len()
+    simulation.made.len()
 }
 
 /// How many calls an undisturbed life makes.
 fn life() -> usize {
-    let mut world = born(&Vec::new(), false);
-    world.run_until(after(START, LIFE));
+    let mut simulation = born(&Vec::new(), false);
+    simulation.run_until(after(START, LIFE));
     for deed in [Deed::DeleteMachine(0), Deed::DeleteCluster] {
-        world.plan(world.now(), deed);
-        world.run_until(after(world.now(), LIFE));
+        simulation.plan(simulation.now(), deed);
+        simulation.run_until(after(simulation.now(), LIFE));
     }
-    world.made.len()
+    simulation.made.len()
 }
 
-fn provisioned(world: &World) -> bool {
-    let mut machines = world.outside.server.stored.aws_machines.values();
+fn provisioned(simulation: &Simulation) -> bool {
+    let mut machines = simulation.outside.server.stored.aws_machines.values();
     machines.any(|machine| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned))
 }
 

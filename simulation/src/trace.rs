@@ -1,10 +1,10 @@
-//! What happened, line by line, for whoever replays a history.
+//! The trace of a history, line by line.
 
 use jiff::Timestamp;
 
 use crate::outside::since_start;
 
-/// Lines with their simulated time. Costs nothing while nobody reads.
+/// Lines with their simulated time. No line is made unless the trace is kept.
 #[derive(Default)]
 pub(crate) struct Trace {
     lines: Option<Vec<String>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta::{self, ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION, has_annotation};
 use capa_cloud::StateReason;
 use kube::{Resource, ResourceExt};
@@ -14,7 +14,7 @@ use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, OTHER_GROUP, ZONES, m
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::after;
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// One deed. Machines and zones go by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(crate) enum Deed {
     AddGroup,
     /// Loses a machine's status, as a backup does that keeps none.
     LoseStatus(usize),
-    /// Moves all AWSMachines to another management cluster as clusterctl does: under new UIDs, without their statuses, and
-    /// not at all while one of them blocks it.
+    /// Moves all AWSMachines to another management cluster as clusterctl does: under new UIDs, without their statuses,
+    /// and not at all while one of them blocks it.
     Move,
     /// Takes a snapshot of etcd.
     TakeSnapshot,
@@ -73,13 +73,13 @@ pub(crate) enum Deed {
 }
 
 impl Deed {
-    pub(crate) fn perform(self, world: &mut World) {
-        let now = world.now();
-        let outside = &mut world.outside;
+    pub(crate) fn perform(self, simulation: &mut Simulation) {
+        let now = simulation.now();
+        let outside = &mut simulation.outside;
         let server = &mut outside.server;
         match self {
             Self::CreateMachine(number) => objects::create_machine(server, &machine_name(number), None),
-            Self::CreateClaim(number) => create_claim(world, number),
+            Self::CreateClaim(number) => create_claim(simulation, number),
             Self::DeleteMachine(number) => server.delete::<Machine>(&machine_name(number), now),
             Self::DeleteCluster => server.delete::<Cluster>(CLUSTER, now),
             Self::PauseCluster(paused) => server.edit(CLUSTER, |cluster: &mut Cluster| {
@@ -95,19 +95,19 @@ impl Deed {
             }),
             Self::RenewSecret(number, version) => objects::write_secret(server, &machine_name(number), version),
             Self::AddGroup => server.edit(CLUSTER, add_group),
-            Self::LoseStatus(number) => lose_status(world, number),
-            Self::Move => move_machines(world),
-            Self::TakeSnapshot => take_snapshot(world),
-            Self::Stop(long) => world.stop(long),
-            Self::EndStop => world.end_stop(),
-            Self::RestoreSnapshot => restore(world),
-            Self::KillInstance(number) => kill_instance(world, number),
+            Self::LoseStatus(number) => lose_status(simulation, number),
+            Self::Move => move_machines(simulation),
+            Self::TakeSnapshot => take_snapshot(simulation),
+            Self::Stop(long) => simulation.stop(long),
+            Self::EndStop => simulation.end_stop(),
+            Self::RestoreSnapshot => restore(simulation),
+            Self::KillInstance(number) => kill_instance(simulation, number),
             Self::Serve => {
                 for id in outside.aws.serving.clone() {
                     outside.aws.user_target(now, &id, true);
                 }
             }
-            Self::TakeOut(number) => take_out(world, number),
+            Self::TakeOut(number) => take_out(simulation, number),
             Self::DieInPending(die) => {
                 outside.aws.region().behaviour().death_in_pending = die.then(|| StateReason {
                     code: "Server.InternalError".into(),
@@ -120,11 +120,11 @@ impl Deed {
                 }
             }
             Self::OtherAccount(other) => {
-                world.replace_key(key(other));
-                world.stop(Duration::from_secs(1));
+                simulation.replace_key(key(other));
+                simulation.stop(Duration::from_secs(1));
             }
-            Self::ReplaceKey(other) => world.replace_key(key(other)),
-            Self::GiveUp => give_up(world),
+            Self::ReplaceKey(other) => simulation.replace_key(key(other)),
+            Self::GiveUp => give_up(simulation),
             Self::Overlook(number, long) => {
                 outside.aws.overlooked = Some((machine_key(&machine_name(number)), after(now, long)));
             }
@@ -157,34 +157,38 @@ fn add_group(cluster: &mut AWSCluster) {
 }
 
 /// Launches an instance that is much like one of a machine's: it is of a machine of that name of another cluster.
-pub(crate) fn launch_look_alike(world: &mut World, machine: usize) {
-    let now = world.now();
+pub(crate) fn launch_look_alike(simulation: &mut Simulation, machine: usize) {
+    let now = simulation.now();
     let tags = [
         (meta::cluster_tag("staging"), meta::OWNED_TAG_VALUE.to_owned()),
         (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
         (meta::MACHINE_NAME_TAG.to_owned(), machine_key(&machine_name(machine))),
     ];
-    match world.outside.aws.launch_foreign(now, &tags) {
-        Ok(instance) => world.outside.aws.serving.push(instance.id),
-        Err(_) => world.invariants.violate(now, "the user cannot launch an instance"),
+    match simulation.outside.aws.launch_foreign(now, &tags) {
+        Ok(instance) => simulation.outside.aws.serving.push(instance.id),
+        Err(_) => simulation.invariants.violate(now, "the user cannot launch an instance"),
     }
 }
 
-fn create_claim(world: &mut World, number: usize) {
-    let now = world.now();
+fn create_claim(simulation: &mut Simulation, number: usize) {
+    let now = simulation.now();
     let tags = [
         (meta::cluster_tag(CLUSTER), meta::OWNED_TAG_VALUE.to_owned()),
         (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
     ];
-    let Ok(instance) = world.outside.aws.launch_foreign(now, &tags) else {
+    let Ok(instance) = simulation.outside.aws.launch_foreign(now, &tags) else {
         return;
     };
-    objects::create_machine(&mut world.outside.server, &machine_name(number), Some(&instance.id));
+    objects::create_machine(
+        &mut simulation.outside.server,
+        &machine_name(number),
+        Some(&instance.id),
+    );
 }
 
 /// Whoever has claimed a foreign instance, or launched into another account, has to give it up by hand.
-fn give_up(world: &mut World) {
-    let server = &mut world.outside.server;
+fn give_up(simulation: &mut Simulation) {
+    let server = &mut simulation.outside.server;
     let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
     for machine in machines {
         let status = machine.status.clone().unwrap_or_default();
@@ -202,15 +206,13 @@ fn give_up(world: &mut World) {
         if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
             if status.has_open_attempt() {
                 // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
-                world.invariants.unknown.insert(machine_key(&machine.name_any()));
+                simulation.invariants.unknown.insert(machine_key(&machine.name_any()));
             }
             let launch = status.launch.as_ref();
             let token = launch
-                .and_then(|launch| launch.request())
+                .and_then(LaunchRecord::request)
                 .map(|request| &request.client_token);
-            let known = launch
-                .and_then(|launch| launch.instance_id())
-                .or(token.map(String::as_str));
+            let known = launch.and_then(LaunchRecord::instance_id).or(token.map(String::as_str));
             server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
                 annotate(machine, ABANDON_INSTANCE_ANNOTATION, known);
             });
@@ -218,24 +220,24 @@ fn give_up(world: &mut World) {
     }
 }
 
-fn lose_status(world: &mut World, number: usize) {
-    world.invariants.loses_status(&machine_name(number));
+fn lose_status(simulation: &mut Simulation, number: usize) {
+    simulation.invariants.loses_status(&machine_name(number));
     let lose = |machine: &mut AWSMachine| machine.status = None;
-    world.outside.server.edit(&machine_name(number), lose);
+    simulation.outside.server.edit(&machine_name(number), lose);
 }
 
 /// Once the cluster is provisioned. A machine of an older snapshot says that it was never launched, and the network by
 /// which that could be checked is not there: the record is the proof then.
-fn take_snapshot(world: &mut World) {
-    let server = &mut world.outside.server;
+fn take_snapshot(simulation: &mut Simulation) {
+    let server = &mut simulation.outside.server;
     let cluster = server.get::<Cluster>(CLUSTER);
     if cluster.is_some_and(|cluster| cluster.infrastructure_provisioned()) {
-        world.snapshot = Some(server.stored.clone());
+        simulation.snapshot = Some(server.stored.clone());
     }
 }
 
-fn move_machines(world: &mut World) {
-    let server = &mut world.outside.server;
+fn move_machines(simulation: &mut Simulation) {
+    let server = &mut simulation.outside.server;
     let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
     let stays = |machine: &AWSMachine| {
         has_annotation(&machine.metadata, BLOCK_MOVE_ANNOTATION) || machine.metadata.deletion_timestamp.is_some()
@@ -243,48 +245,50 @@ fn move_machines(world: &mut World) {
     if machines.iter().any(|machine| stays(machine)) {
         return;
     }
-    world.invariants.objects_move = true;
+    simulation.invariants.objects_move = true;
     for machine in machines {
-        world.invariants.loses_status(&machine.name_any());
+        simulation.invariants.loses_status(&machine.name_any());
         let mut moved = AWSMachine::clone(&machine);
         moved.status = None;
         server.replace(&machine, moved);
     }
-    world.settle(Duration::ZERO);
-    world.invariants.objects_move = false;
+    simulation.settle(Duration::ZERO);
+    simulation.invariants.objects_move = false;
 }
 
-fn restore(world: &mut World) {
-    let Some(snapshot) = world.snapshot.clone() else { return };
-    world.invariants.backup_is_restored = true;
-    world.invariants.forget_what_was_recorded();
+fn restore(simulation: &mut Simulation) {
+    let Some(snapshot) = simulation.snapshot.clone() else {
+        return;
+    };
+    simulation.invariants.backup_is_restored = true;
+    simulation.invariants.forget_what_was_recorded();
     for name in snapshot.aws_machines.keys() {
-        world.invariants.loses_status(name);
+        simulation.invariants.loses_status(name);
     }
-    world.outside.server.restore(&snapshot);
-    world.settle(Duration::ZERO);
-    world.invariants.backup_is_restored = false;
-    world.stop(Duration::from_secs(20));
+    simulation.outside.server.restore(&snapshot);
+    simulation.settle(Duration::ZERO);
+    simulation.invariants.backup_is_restored = false;
+    simulation.stop(Duration::from_secs(20));
 }
 
-fn instances_of(world: &World, number: usize) -> Vec<String> {
+fn instances_of(simulation: &Simulation, number: usize) -> Vec<String> {
     let machine = machine_key(&machine_name(number));
-    let live = world.outside.aws.live(world.now());
+    let live = simulation.outside.aws.live(simulation.now());
     let of_machine = live.filter(|instance| machine_of(instance) == Some(&machine));
     of_machine.map(|instance| instance.id.clone()).collect()
 }
 
-fn take_out(world: &mut World, number: usize) {
-    let now = world.now();
-    for id in instances_of(world, number) {
-        world.outside.aws.user_target(now, &id, false);
+fn take_out(simulation: &mut Simulation, number: usize) {
+    let now = simulation.now();
+    for id in instances_of(simulation, number) {
+        simulation.outside.aws.user_target(now, &id, false);
     }
 }
 
-fn kill_instance(world: &mut World, number: usize) {
-    let (now, ids) = (world.now(), instances_of(world, number));
+fn kill_instance(simulation: &mut Simulation, number: usize) {
+    let (now, ids) = (simulation.now(), instances_of(simulation, number));
     if !ids.is_empty() {
         // Refused while the instance is hidden; then the user has failed.
-        drop(world.outside.aws.user().terminate_instances(now, &ids));
+        drop(simulation.outside.aws.user().terminate_instances(now, &ids));
     }
 }

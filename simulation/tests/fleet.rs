@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_simulation::fleet;
 
 #[test]
-fn two_hundred_machines_are_launched_about_as_fast_as_run_instances_allows() {
+fn two_hundred_machines_launch_as_fast_as_run_instances_allows() {
     let fleet = fleet::launch(200, None);
     assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 200));
     // EC2 publishes a bucket of 5 that is refilled with 2 a second.

@@ -58,7 +58,7 @@ fn two_hundred_fresh_seeds_pass() {
 }
 
 #[test]
-fn every_fault_at_every_call_of_a_life_and_every_two_within_a_launch_pass() {
+fn every_fault_at_every_call_and_every_pair_in_a_launch_passes() {
     let plans = sweep::plans();
     let tally = campaign::run(
         plans.len(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use capa_aws::actions::{ACTIONS, Access, Action, Condition, Grant, Named, Resources};
+use capa_aws::iam_actions::{ACTIONS, Access, Action, Condition, Grant, Named, Resources};
 
 use super::nodes::{NEEDS, Nodes};
 use super::policy::{Given, Partition, Policy};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::meta::{CONTROL_PLANE_ROLE_TAG_VALUE, NODE_ROLE_TAG_VALUE, ROLE_TAG};
-use capa_aws::actions::{ACTIONS, Condition, Grant, Named, Resources};
+use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
-use capa_aws::Clouds;
+use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
@@ -51,7 +51,7 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
 pub(super) struct Wiring {
     pub(super) runtime: Runtime,
     pub(super) caches: Caches,
-    pub(super) clouds: Clouds,
+    pub(super) clouds: SessionPool,
     pub(super) orphans: OrphanCounts,
     pub(super) flags: Flags,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use capa_aws::{AccessKey, Clouds};
+use capa_aws::{AccessKey, SessionPool};
 use capa_controllers::awsmachine;
 use capa_runtime::Runtime;
 use capa_runtime::diagnostics::{Protection, Tls};
@@ -73,7 +73,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
         controller_key,
         leads_until: election.as_ref().map(LeaderElection::leads_until),
     };
-    let clouds = Clouds::new(options, &mut registry).await;
+    let clouds = SessionPool::new(options, &mut registry).await;
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
     let health_address = listen::bind(&flags.health_addr).await.context("--health-addr")?;
     tasks.spawn(
@@ -98,7 +98,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let stopped = tasks.stop();
     tasks.spawn("instance stores", async move {
         tokio::select! {
-            died = stores.store_died() => Err(died),
+            died = stores.informer_died() => Err(died),
             () = stopped.cancelled() => Ok(()),
         }
     });

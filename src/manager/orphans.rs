@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use capa_aws::Clouds;
+use capa_aws::SessionPool;
 use capa_controllers::kubernetes::KubernetesClient;
 use capa_controllers::orphans::OrphanScanner;
 use capa_runtime::Runtime;
@@ -37,7 +37,7 @@ impl OrphanCounts {
 
 /// Scans once each interval, until `stop`.
 pub(super) async fn scan_periodically(
-    clouds: Clouds,
+    clouds: SessionPool,
     kubernetes: KubernetesClient,
     runtime: Runtime,
     counts: OrphanCounts,
@@ -47,7 +47,7 @@ pub(super) async fn scan_periodically(
     let mut scanner = OrphanScanner::default();
     let mut ticks = tokio::time::interval(interval);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let findings = scanner.scan(&clouds.stores(), &kubernetes);
+        let findings = scanner.scan(&clouds.informers(), &kubernetes);
         // A region without machines is not listed any more, so that its last count is out of date.
         counts.0.clear();
         for (region, count) in findings.without_machine {

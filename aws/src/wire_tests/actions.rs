@@ -12,7 +12,7 @@ use super::fake::{
     role, session,
 };
 use super::targets::{classic, elb, in_and_out, target};
-use crate::actions::{ACTIONS, Asked, AtLaunch};
+use crate::iam_actions::{ACTIONS, Asked, AtLaunch};
 
 fn serve(call: &Call) -> Answer {
     match call.action.as_str() {
@@ -36,13 +36,13 @@ fn serve(call: &Call) -> Answer {
 #[tokio::test]
 async fn every_action_of_the_table_is_called_and_no_other() {
     let fake = Fake::start(serve).await;
-    let clouds = fake.clouds().await;
+    let pool = fake.pool().await;
     let identity = ResolvedIdentity {
         key: "role".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
     };
     let (all, key) = (Query::default(), machine("one"));
-    let cluster = clouds.cluster(&identity, REGION);
+    let cluster = pool.cluster(&identity, REGION);
     cluster.account_id().await.unwrap();
     cluster.vpcs(&all).await.unwrap();
     cluster.subnets(&all).await.unwrap();
@@ -51,10 +51,10 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     cluster.load_balancer("api").await.unwrap();
     let classic_one = at_its_turn(async || cluster.classic_load_balancer("api").await).await;
     assert!(!classic_one.unwrap());
-    let templates = clouds.templates(&identity, REGION);
+    let templates = pool.templates(&identity, REGION);
     let unknown = templates.instance_type("t3.large").await.unwrap_err();
     assert_eq!(unknown.class, ErrorClass::NotFound);
-    let machines = clouds.machines(&identity, REGION);
+    let machines = pool.machines(&identity, REGION);
     machines.images(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();
     machines.launch(&key, &request()).await.unwrap();
@@ -79,7 +79,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
 #[tokio::test]
 async fn what_a_launch_needs_beside_itself_is_what_launches_ask_for() {
     let fake = Fake::start(serve).await;
-    let machines = fake.clouds().await.machines(&super::fake::identity("A"), REGION);
+    let machines = fake.pool().await.machines(&super::fake::identity("A"), REGION);
     machines.launch(&machine("one"), &request()).await.unwrap();
     let launch = fake.calls_of("RunInstances").remove(0);
     let asks_for = |feature| match feature {

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use capa_cloud::{
     ClusterClouds, ErrorClass, InstanceState, LaunchRequest, LaunchVolume, MachineClouds, MetadataOptions, Query,
     ResolvedIdentity, UserData,
 };
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 
 use super::fake::{
     Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role, session,
 };
-use crate::sync::lock;
 
 fn subnets(ids: &[&str], next: Option<&str>) -> super::fake::Answer {
     let items = ids.iter().map(|id| {
@@ -68,7 +68,7 @@ async fn every_page_is_asked_for_and_filters_are_sent_with_each() {
         _ => subnets(&["subnet-3"], None),
     })
     .await;
-    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let found = cluster.subnets(&Query::filter("vpc-id", ["vpc-1"])).await.unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(found[2].availability_zone, "us-test-1a");
@@ -87,7 +87,7 @@ async fn every_page_is_asked_for_and_filters_are_sent_with_each() {
 #[tokio::test]
 async fn a_page_that_repeats_is_an_error_and_no_end() {
     let fake = Fake::start(|_| subnets(&["subnet-1"], Some("again"))).await;
-    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let error = cluster.subnets(&Query::default()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::NoAnswer);
     assert_eq!(fake.calls().len(), 2);
@@ -103,7 +103,7 @@ async fn deprecated_images_are_found_by_id_alone() {
         )
     })
     .await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     assert_eq!(
         machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap()[0].id,
         "ami-1"
@@ -130,7 +130,7 @@ async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
         )
     })
     .await;
-    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let tables = cluster.route_tables(&Query::default()).await.unwrap();
     assert!(tables[0].main && tables[0].internet_gateway_route);
     assert_eq!(tables[0].subnet_ids, ["subnet-1"]);
@@ -144,7 +144,7 @@ async fn a_launch_carries_everything_the_request_says() {
         answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
     })
     .await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     let launched = machines.launch(&machine("m"), &request()).await.unwrap();
     assert_eq!((launched.id.as_str(), launched.state), ("i-1", InstanceState::Pending));
     assert_eq!(launched.launch_time.unwrap().to_string(), "2026-01-02T03:04:05Z");
@@ -206,7 +206,7 @@ async fn what_a_request_leaves_open_is_not_sent() {
         user_data: UserData::new(vec![]),
         ..request()
     };
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     machines.launch(&machine("m"), &bare).await.unwrap();
     let call = fake.calls_of("RunInstances").remove(0);
     let absent = [
@@ -224,7 +224,7 @@ async fn what_a_request_leaves_open_is_not_sent() {
 #[tokio::test]
 async fn a_launch_is_made_once_and_its_refusal_is_told_by_code() {
     let fake = Fake::start(|_| ec2_error(500, "InsufficientInstanceCapacity", "no capacity")).await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::InsufficientCapacity);
     assert_eq!(fake.calls_of("RunInstances").len(), 1);
@@ -233,7 +233,7 @@ async fn a_launch_is_made_once_and_its_refusal_is_told_by_code() {
 #[tokio::test]
 async fn a_launch_that_fails_on_the_server_is_not_repeated_by_the_sdk() {
     let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::NoAnswer);
     assert_eq!(fake.calls_of("RunInstances").len(), 1);
@@ -242,7 +242,7 @@ async fn a_launch_that_fails_on_the_server_is_not_repeated_by_the_sdk() {
 #[tokio::test]
 async fn numbers_that_ec2_cannot_carry_are_refused_without_a_call() {
     let fake = Fake::start(|_| ec2_error(500, "InternalError", "")).await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     let mut huge = request();
     huge.data_volumes[0].size = i64::MAX;
     let error = machines.launch(&machine("m"), &huge).await.unwrap_err();
@@ -261,7 +261,7 @@ async fn refusals_read_the_same_each_time() {
         ec2_error(403, "UnauthorizedOperation", &message.replace(['<', '>', '&'], ""))
     })
     .await;
-    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let first = cluster.vpcs(&Query::default()).await.unwrap_err();
     assert_eq!(first.class, ErrorClass::Unauthorized);
     assert_eq!(
@@ -279,9 +279,9 @@ async fn machines_share_lookups_and_the_account() {
         _ => instances(&[], None),
     })
     .await;
-    let clouds = fake.clouds().await;
+    let pool = fake.pool().await;
     let asked = (0..20).map(|_| async {
-        let machines = clouds.machines(&identity("A"), REGION);
+        let machines = pool.machines(&identity("A"), REGION);
         let query = Query::filter("subnet-id", ["subnet-1"]);
         (
             machines.account_id().await.unwrap(),
@@ -291,7 +291,7 @@ async fn machines_share_lookups_and_the_account() {
     let answers = futures::future::join_all(asked).await;
     assert!(answers.iter().all(|answer| answer == &("123456789012".to_owned(), 1)));
     assert_eq!(
-        clouds.cluster(&identity("A"), REGION).account_id().await.unwrap(),
+        pool.cluster(&identity("A"), REGION).account_id().await.unwrap(),
         "123456789012"
     );
     assert_eq!(fake.calls_of("GetCallerIdentity").len(), 1);
@@ -305,18 +305,17 @@ async fn calls_are_counted_under_their_controller_and_code() {
         _ => subnets(&[], None),
     })
     .await;
-    let (clouds, registry) = fake.clouds_and_metrics().await;
-    let _ = clouds.cluster(&identity("A"), REGION).vpcs(&Query::default()).await;
-    clouds
-        .machines(&identity("A"), REGION)
+    let (pool, registry) = fake.pool_and_metrics().await;
+    let _ = pool.cluster(&identity("A"), REGION).vpcs(&Query::default()).await;
+    pool.machines(&identity("A"), REGION)
         .subnets(&Query::default())
         .await
         .unwrap();
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let expected = [
-        "aws_api_requests_total{controller=\"awscluster\",service=\"ec2\",region=\"us-test-1\",operation=\"DescribeVpcs\",\
-         status_code=\"400\",error_code=\"InvalidVpcID.NotFound\"} 1",
+        "aws_api_requests_total{controller=\"awscluster\",service=\"ec2\",region=\"us-test-1\",\
+         operation=\"DescribeVpcs\",status_code=\"400\",error_code=\"InvalidVpcID.NotFound\"} 1",
         "aws_api_requests_total{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
          operation=\"DescribeSubnets\",status_code=\"200\",error_code=\"\"} 1",
         "aws_api_request_duration_seconds_count{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
@@ -333,13 +332,13 @@ async fn calls_are_counted_under_their_controller_and_code() {
 async fn launches_are_counted_by_what_came_of_them() {
     let codes = ["InsufficientInstanceCapacity", "InternalError", "VcpuLimitExceeded"];
     let left = Arc::new(Mutex::new(codes.to_vec()));
-    let fake = Fake::start(move |_| match lock(&left).pop() {
+    let fake = Fake::start(move |_| match left.lock().pop() {
         Some(code) => ec2_error(500, code, "no"),
         None => panic!("one call more than there are codes"),
     })
     .await;
-    let (clouds, registry) = fake.clouds_and_metrics().await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let (pool, registry) = fake.pool_and_metrics().await;
+    let machines = pool.machines(&identity("A"), REGION);
     let (machine, request) = (machine("m"), request());
     for _ in codes {
         let launch = || machines.launch(&machine, &request);
@@ -370,7 +369,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -398,9 +397,9 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
         key: "role".into(),
         source: role("arn:aws:iam::1:role/One", identity("A").source),
     };
-    let machines = fake.clouds().await.machines(&assumed, REGION);
+    let machines = fake.pool().await.machines(&assumed, REGION);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
-    let logged = String::from_utf8(lock(&log.0).clone()).unwrap();
+    let logged = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(
         logged.contains("transmitting request") && logged.contains("RunInstances"),
         "{logged}"

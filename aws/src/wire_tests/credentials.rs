@@ -19,10 +19,10 @@ fn serve(call: &Call) -> super::fake::Answer {
 }
 
 #[tokio::test]
-async fn a_role_is_assumed_with_all_its_parameters_and_its_session_signs() {
+async fn a_role_is_assumed_with_its_parameters_and_its_session_signs() {
     let fake = Fake::start(serve).await;
     let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
-    let cluster = fake.clouds().await.cluster(&identity(source), REGION);
+    let cluster = fake.pool().await.cluster(&identity(source), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
     cluster.vpcs(&Query::default()).await.unwrap();
     let assumed = fake.calls_of("AssumeRole");
@@ -50,7 +50,7 @@ async fn a_chain_assumes_each_role_with_the_one_before() {
     let fake = Fake::start(serve).await;
     let first = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
     let second = role("arn:aws:iam::2:role/Two", first);
-    let cluster = fake.clouds().await.cluster(&identity(second), REGION);
+    let cluster = fake.pool().await.cluster(&identity(second), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
     let signed: Vec<_> = fake
         .calls()
@@ -79,7 +79,7 @@ async fn a_role_that_sts_refuses_is_unauthorized_with_what_sts_said() {
     })
     .await;
     let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
-    let cluster = fake.clouds().await.cluster(&identity(source), REGION);
+    let cluster = fake.pool().await.cluster(&identity(source), REGION);
     let error = cluster.vpcs(&Query::default()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Unauthorized);
     assert_eq!(error.code.as_deref(), Some("AccessDenied"));
@@ -95,7 +95,7 @@ async fn a_role_that_sts_refuses_is_unauthorized_with_what_sts_said() {
 async fn an_sts_that_cannot_be_reached_is_no_answer() {
     let fake = Fake::start(serve).await;
     let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
-    let cluster = fake.clouds_without_sts().await.cluster(&identity(source), REGION);
+    let cluster = fake.pool_without_sts().await.cluster(&identity(source), REGION);
     let error = cluster.vpcs(&Query::default()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::NoAnswer, "{error}");
     assert_eq!(error.operation, "AssumeRole");
@@ -105,7 +105,7 @@ async fn an_sts_that_cannot_be_reached_is_no_answer() {
 async fn a_refused_role_is_asked_for_the_account_only_once_in_a_while() {
     let fake = Fake::start(|_| sts_error(403, "AccessDenied", "no")).await;
     let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
-    let cluster = fake.clouds().await.cluster(&identity(source), REGION);
+    let cluster = fake.pool().await.cluster(&identity(source), REGION);
     let asked = (0..10).map(|_| cluster.account_id());
     for answer in futures::future::join_all(asked).await {
         assert_eq!(answer.unwrap_err().class, ErrorClass::Unauthorized);

@@ -1,19 +1,19 @@
 //! A server that speaks AWS's query protocol with the answers that a test gives it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use capa_cloud::{CloudError, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::sync::lock;
-use crate::{AccessKey, Clouds, Options, actions};
+use crate::{AccessKey, Options, SessionPool, iam_actions};
 
 pub(super) const REGION: &str = "us-test-1";
 
@@ -81,10 +81,10 @@ impl Fake {
             let form: BTreeMap<_, _> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
             let action = form.get("Action").cloned().unwrap_or_default();
             let call = Call { action, form, headers };
-            lock(&journal).push(call.clone());
-            let (status, body) = match actions::called(call.service(), &call.action) {
+            journal.lock().push(call.clone());
+            let (status, body) = match iam_actions::called(call.service(), &call.action) {
                 Some(_) => answer(&call),
-                None => ec2_error(400, "NotInTheTable", "capa_aws::actions lacks this call"),
+                None => ec2_error(400, "NotInTheTable", "capa_aws::iam_actions lacks this call"),
             };
             (StatusCode::from_u16(status).unwrap(), body)
         };
@@ -96,38 +96,38 @@ impl Fake {
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
-        lock(&self.calls).clone()
+        self.calls.lock().clone()
     }
 
     pub(super) fn calls_of(&self, action: &str) -> Vec<Call> {
         self.calls().into_iter().filter(|call| call.action == action).collect()
     }
 
-    pub(super) async fn clouds(&self) -> Clouds {
-        self.clouds_and_metrics().await.0
+    pub(super) async fn pool(&self) -> SessionPool {
+        self.pool_and_metrics().await.0
     }
 
-    pub(super) async fn clouds_and_metrics(&self) -> (Clouds, Registry) {
-        clouds(options(&self.url, &self.url, fast())).await
+    pub(super) async fn pool_and_metrics(&self) -> (SessionPool, Registry) {
+        pool(options(&self.url, &self.url, fast())).await
     }
 
-    /// Clouds with AWS's own timing.
-    pub(super) async fn clouds_in_real_time(&self) -> (Clouds, Registry) {
-        clouds(options(&self.url, &self.url, Timing::default())).await
+    /// A pool with AWS's own timing.
+    pub(super) async fn pool_in_real_time(&self) -> (SessionPool, Registry) {
+        pool(options(&self.url, &self.url, Timing::default())).await
     }
 
-    /// Clouds whose STS does not exist.
-    pub(super) async fn clouds_without_sts(&self) -> Clouds {
-        clouds(options(&self.url, "http://127.0.0.1:1", fast())).await.0
+    /// A pool whose STS does not exist.
+    pub(super) async fn pool_without_sts(&self) -> SessionPool {
+        pool(options(&self.url, "http://127.0.0.1:1", fast())).await.0
     }
 
-    /// Clouds of a process that leads until then.
-    pub(super) async fn clouds_leading(&self, until: watch::Receiver<Option<Instant>>) -> Clouds {
+    /// The pool of a process that leads until then.
+    pub(super) async fn pool_leading(&self, until: watch::Receiver<Option<Instant>>) -> SessionPool {
         let options = Options {
             leads_until: Some(until),
             ..options(&self.url, &self.url, fast())
         };
-        clouds(options).await.0
+        pool(options).await.0
     }
 }
 
@@ -150,9 +150,9 @@ fn options(ec2: &str, sts: &str, timing: Timing) -> Options {
     }
 }
 
-async fn clouds(options: Options) -> (Clouds, Registry) {
+async fn pool(options: Options) -> (SessionPool, Registry) {
     let mut registry = Registry::default();
-    (Clouds::new(options, &mut registry).await, registry)
+    (SessionPool::new(options, &mut registry).await, registry)
 }
 
 /// A static identity; its access key is made of its name.

@@ -1,24 +1,23 @@
-//! Instances followed by the store.
+//! Instances followed by an informer.
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use capa_cloud::{ErrorClass, InstanceState, MachineClouds, MachineKey, Observation, Query};
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 
 use super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, eventually, identity, instances, machine};
-use crate::sync::lock;
 
-type World = Arc<Mutex<Vec<(&'static str, InstanceState)>>>;
+type Instances = Arc<Mutex<Vec<(&'static str, InstanceState)>>>;
 
-fn world(instances: &[(&'static str, InstanceState)]) -> World {
+fn shown(instances: &[(&'static str, InstanceState)]) -> Instances {
     Arc::new(Mutex::new(instances.to_vec()))
 }
 
-fn set(world: &World, id: &str, state: InstanceState) {
-    for (known, known_state) in lock(world).iter_mut() {
+fn set(shown: &Instances, id: &str, state: InstanceState) {
+    for (known, known_state) in shown.lock().iter_mut() {
         if *known == id {
             *known_state = state;
         }
@@ -26,8 +25,8 @@ fn set(world: &World, id: &str, state: InstanceState) {
 }
 
 /// Lists one instance a page; answers lookups by id.
-fn serve(world: &World, call: &Call) -> Answer {
-    let known = lock(world).clone();
+fn serve(shown: &Instances, call: &Call) -> Answer {
+    let known = shown.lock().clone();
     if call.action == "TerminateInstances" {
         let ids = terminated(call);
         if let Some(unknown) = ids.iter().find(|id| !known.iter().any(|(known, _)| known == id)) {
@@ -58,9 +57,9 @@ fn terminated(call: &Call) -> Vec<String> {
     ids.take_while(|id| !id.is_empty()).collect()
 }
 
-async fn fake(world: &World) -> Fake {
-    let world = world.clone();
-    Fake::start(move |call| serve(&world, call)).await
+async fn fake(shown: &Instances) -> Fake {
+    let shown = shown.clone();
+    Fake::start(move |call| serve(&shown, call)).await
 }
 
 async fn woken(changes: &mut (impl Stream<Item = MachineKey> + Unpin)) -> String {
@@ -76,20 +75,20 @@ fn state(observation: &Observation) -> Option<InstanceState> {
 }
 
 #[tokio::test]
-async fn a_listing_of_all_pages_wakes_the_machines_and_only_transitions_are_polled() {
-    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Pending)]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
-    let mut changes = clouds.changes();
-    let machines = clouds.machines(&identity("A"), REGION);
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Unknown);
+async fn a_whole_listing_wakes_machines_and_transitions_are_polled() {
+    let shown = shown(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Pending)]);
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
+    let mut changes = pool.changes();
+    let machines = pool.machines(&identity("A"), REGION);
+    assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
+    assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Unknown);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(woken(&mut changes).await, "two");
-    set(&world, "i-2", InstanceState::Running);
+    set(&shown, "i-2", InstanceState::Running);
     assert_eq!(woken(&mut changes).await, "two");
     assert_eq!(
-        state(&machines.instance(&machine("two"), "i-2")),
+        state(&machines.observe_instance(&machine("two"), "i-2")),
         Some(InstanceState::Running)
     );
     let calls = fake.calls();
@@ -102,17 +101,17 @@ async fn a_listing_of_all_pages_wakes_the_machines_and_only_transitions_are_poll
 }
 
 #[tokio::test]
-async fn an_instance_that_disappears_is_absent_after_a_listing_and_a_lookup() {
-    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
-    let mut changes = clouds.changes();
-    let machines = clouds.machines(&identity("A"), REGION);
-    machines.instance(&machine("two"), "i-2");
+async fn a_vanished_instance_is_absent_after_a_listing_and_a_lookup() {
+    let shown = shown(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
+    let mut changes = pool.changes();
+    let machines = pool.machines(&identity("A"), REGION);
+    machines.observe_instance(&machine("two"), "i-2");
     assert_eq!(woken(&mut changes).await, "two");
-    lock(&world).pop();
+    shown.lock().pop();
     assert_eq!(woken(&mut changes).await, "two");
-    assert_eq!(machines.instance(&machine("two"), "i-2"), Observation::Absent);
+    assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Absent);
     let lookups = fake
         .calls()
         .iter()
@@ -123,40 +122,40 @@ async fn an_instance_that_disappears_is_absent_after_a_listing_and_a_lookup() {
 
 #[tokio::test]
 async fn a_termination_is_known_with_its_answer_and_followed() {
-    let world = world(&[("i-1", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
-    let mut changes = clouds.changes();
-    let machines = clouds.machines(&identity("A"), REGION);
-    machines.instance(&machine("one"), "i-1");
+    let shown = shown(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
+    let mut changes = pool.changes();
+    let machines = pool.machines(&identity("A"), REGION);
+    machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
     machines.terminate(&machine("one"), "i-1").await.unwrap();
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::ShuttingDown)
     );
-    set(&world, "i-1", InstanceState::Terminated);
+    set(&shown, "i-1", InstanceState::Terminated);
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::Terminated)
     );
 }
 
 #[tokio::test]
-async fn terminations_of_a_moment_are_one_call_and_an_unknown_instance_holds_up_no_other() {
+async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
     let ids = ["i-1", "i-2", "i-3", "i-4"];
-    let world = world(&[
+    let shown = shown(&[
         ("i-1", InstanceState::Running),
         ("i-3", InstanceState::Running),
         ("i-4", InstanceState::Running),
     ]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
-    let mut changes = clouds.changes();
-    let machines = clouds.machines(&identity("A"), REGION);
-    machines.instance(&machine("i-1"), "i-1");
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
+    let mut changes = pool.changes();
+    let machines = pool.machines(&identity("A"), REGION);
+    machines.observe_instance(&machine("i-1"), "i-1");
     assert_eq!(woken(&mut changes).await, "i-1", "the zone of each is known");
     for id in ids {
         assert_eq!(machines.terminate(&machine(id), id).await, Ok(()));
@@ -177,39 +176,37 @@ async fn terminations_of_a_moment_are_one_call_and_an_unknown_instance_holds_up_
     let refused = machines.terminate(&machine("i-2"), "i-2").await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::NotFound);
     for id in ["i-1", "i-3", "i-4"] {
-        let observation = machines.instance(&machine(id), id);
+        let observation = machines.observe_instance(&machine(id), id);
         assert_eq!(state(&observation), Some(InstanceState::ShuttingDown), "{id}");
     }
 }
 
 #[tokio::test]
 async fn an_instance_that_a_lookup_found_is_known_at_once() {
-    let world = world(&[("i-1", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let machines = fake.clouds().await.machines(&identity("A"), REGION);
+    let shown = shown(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let machines = fake.pool().await.machines(&identity("A"), REGION);
     machines
         .find_instances(&Query::filter("instance-id", ["i-1"]))
         .await
         .unwrap();
     assert_eq!(
-        state(&machines.instance(&machine("one"), "i-1")),
+        state(&machines.observe_instance(&machine("one"), "i-1")),
         Some(InstanceState::Running)
     );
 }
 
 #[tokio::test]
-async fn a_machine_whose_identity_changed_leaves_the_old_store_without_calls() {
-    let world = world(&[("i-1", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
+async fn a_machine_with_a_new_identity_leaves_the_old_session_idle() {
+    let shown = shown(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
     let by = |key: &str| fake.calls().iter().filter(|call| call.access_key() == key).count();
-    clouds
-        .machines(&identity("OLD"), REGION)
-        .instance(&machine("one"), "i-1");
+    pool.machines(&identity("OLD"), REGION)
+        .observe_instance(&machine("one"), "i-1");
     eventually("the old identity lists", || by("AKIAOLD") > 0).await;
-    clouds
-        .machines(&identity("NEW"), REGION)
-        .instance(&machine("one"), "i-1");
+    pool.machines(&identity("NEW"), REGION)
+        .observe_instance(&machine("one"), "i-1");
     let before = by("AKIAOLD");
     eventually("the new identity lists three times", || by("AKIANEW") >= 3).await;
     assert!(by("AKIAOLD") <= before + 1, "at most a call that was under way");
@@ -218,47 +215,46 @@ async fn a_machine_whose_identity_changed_leaves_the_old_store_without_calls() {
 #[tokio::test]
 async fn refused_credentials_wake_the_machines() {
     let fake = Fake::start(|_| ec2_error(401, "AuthFailure", "refused")).await;
-    let clouds = fake.clouds().await;
-    let mut changes = clouds.changes();
-    let machines = clouds.machines(&identity("A"), REGION);
-    machines.instance(&machine("one"), "i-1");
+    let pool = fake.pool().await;
+    let mut changes = pool.changes();
+    let machines = pool.machines(&identity("A"), REGION);
+    machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
-    assert_eq!(machines.instance(&machine("one"), "i-1"), Observation::Unknown);
+    assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
 }
 
 #[tokio::test]
-async fn forgotten_machines_and_dropped_clouds_make_no_calls() {
-    let world = world(&[("i-1", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let clouds = fake.clouds().await;
-    let follower = {
-        let machines = clouds.machines(&identity("A"), REGION);
-        machines.instance(&machine("one"), "i-1");
+async fn forgotten_machines_and_a_dropped_pool_make_no_calls() {
+    let shown = shown(&[("i-1", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let pool = fake.pool().await;
+    let state = {
+        let machines = pool.machines(&identity("A"), REGION);
+        machines.observe_instance(&machine("one"), "i-1");
         eventually("a listing", || !fake.calls().is_empty()).await;
-        clouds.forget(&machine("one"));
-        let client = clouds.client(&identity("A"), REGION);
-        client.follower().unwrap().clone()
+        pool.forget(&machine("one"));
+        pool.session(&identity("A"), REGION).state().clone()
     };
-    assert_eq!(follower.with(|store| store.next_due()), None);
-    let stopped = Arc::downgrade(&follower);
-    drop((clouds, follower));
-    eventually("the store's task lets go of it", || stopped.strong_count() == 0).await;
+    assert_eq!(state.act(|session, _| session.next_due()), None);
+    let stopped = Arc::downgrade(&state);
+    drop((pool, state));
+    eventually("the informer's task lets go of it", || stopped.strong_count() == 0).await;
 }
 
 #[tokio::test]
-async fn the_store_shows_in_the_metrics_while_machines_use_it() {
-    let world = world(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
-    let fake = fake(&world).await;
-    let (clouds, registry) = fake.clouds_and_metrics().await;
-    let mut changes = clouds.changes();
+async fn the_informer_shows_in_the_metrics_while_machines_use_it() {
+    let shown = shown(&[("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
+    let fake = fake(&shown).await;
+    let (pool, registry) = fake.pool_and_metrics().await;
+    let mut changes = pool.changes();
     let text = || {
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         text
     };
-    let machines = clouds.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION);
     assert!(!text().contains("capa_instance_store_instances{"));
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     woken(&mut changes).await;
     let shown = text();
     assert!(

@@ -9,10 +9,10 @@ use super::calls::request;
 use super::fake::{Fake, REGION, caller_identity, ec2_error, eventually, identity, instances, machine};
 
 #[tokio::test]
-async fn launches_beyond_the_rate_are_deferred_without_a_call_and_made_at_their_turn() {
+async fn launches_beyond_the_rate_are_deferred_until_their_turn() {
     let fake = Fake::start(|_| ec2_error(400, "InvalidAMIID.NotFound", "none")).await;
-    let (clouds, registry) = fake.clouds_in_real_time().await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let (pool, registry) = fake.pool_in_real_time().await;
+    let machines = pool.machines(&identity("A"), REGION);
     let began = Instant::now();
     let mut deferred = Vec::new();
     for index in 0..5 {
@@ -48,10 +48,10 @@ async fn launches_beyond_the_rate_are_deferred_without_a_call_and_made_at_their_
 }
 
 #[tokio::test]
-async fn a_throttled_call_is_not_repeated_by_the_sdk_and_slows_down_what_follows() {
+async fn the_sdk_does_not_repeat_throttled_calls_which_slow_others() {
     let fake = Fake::start(|_| ec2_error(503, "RequestLimitExceeded", "slow down")).await;
-    let (clouds, _registry) = fake.clouds_in_real_time().await;
-    let cluster = clouds.cluster(&identity("A"), REGION);
+    let (pool, _registry) = fake.pool_in_real_time().await;
+    let cluster = pool.cluster(&identity("A"), REGION);
     let throttled = cluster.vpcs(&Query::default()).await.unwrap_err();
     assert_eq!((throttled.class, throttled.retry_after), (ErrorClass::Throttled, None));
     assert_eq!(fake.calls_of("DescribeVpcs").len(), 1);
@@ -66,7 +66,7 @@ async fn a_throttled_call_is_not_repeated_by_the_sdk_and_slows_down_what_follows
 #[tokio::test]
 async fn an_error_of_the_server_is_repeated_by_the_sdk() {
     let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
-    let cluster = fake.clouds().await.cluster(&identity("A"), REGION);
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     assert_eq!(
         cluster.vpcs(&Query::default()).await.unwrap_err().class,
         ErrorClass::NoAnswer
@@ -81,8 +81,8 @@ async fn identities_of_one_account_share_its_rate() {
         _ => ec2_error(503, "RequestLimitExceeded", "slow down"),
     })
     .await;
-    let (clouds, _registry) = fake.clouds_in_real_time().await;
-    let [one, other] = ["A", "B"].map(|name| clouds.cluster(&identity(name), REGION));
+    let (pool, _registry) = fake.pool_in_real_time().await;
+    let [one, other] = ["A", "B"].map(|name| pool.cluster(&identity(name), REGION));
     one.account_id().await.unwrap();
     other.account_id().await.unwrap();
     assert_eq!(one.vpcs(&Query::default()).await.unwrap_err().retry_after, None);
@@ -90,10 +90,10 @@ async fn identities_of_one_account_share_its_rate() {
 }
 
 #[tokio::test]
-async fn the_stores_listing_waits_for_its_turn() {
+async fn the_informers_listing_waits_for_its_turn() {
     let fake = Fake::start(|_| instances(&[("i-1", InstanceState::Running)], None)).await;
-    let (clouds, _registry) = fake.clouds_in_real_time().await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let (pool, _registry) = fake.pool_in_real_time().await;
+    let machines = pool.machines(&identity("A"), REGION);
     let lookup = |index: usize| {
         let machines = machines.clone();
         async move {
@@ -106,7 +106,7 @@ async fn the_stores_listing_waits_for_its_turn() {
     let began = Instant::now();
     let lookups = futures::future::join_all((0..15).map(lookup)).await;
     assert!(lookups.iter().any(Result::is_err), "ten calls a second are made");
-    machines.instance(&machine("one"), "i-1");
+    machines.observe_instance(&machine("one"), "i-1");
     let listed = || fake.calls().iter().any(|call| call.field("Filter.1.Name") == "tag-key");
     eventually("the listing has its turn", listed).await;
     let waited = began.elapsed();

@@ -1,19 +1,20 @@
 //! Credentials that are replaced in the running process, by others of another account.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Observation, Query, ResolvedIdentity};
+use parking_lot::Mutex;
 
 use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
-use crate::sync::lock;
 
 /// The account that sessions are given for from now on.
 type Given = Arc<Mutex<&'static str>>;
 
-/// STS whose sessions have always run out, so that each call fetches one, and EC2 with an instance in account `1` alone.
+/// STS whose sessions have always run out, so that each call fetches one, and EC2 with an instance in account `1`
+/// alone.
 async fn fake(given: &Given) -> Fake {
     let given = given.clone();
-    Fake::start(move |call| serve(call, *lock(&given))).await
+    Fake::start(move |call| serve(call, *given.lock())).await
 }
 
 fn serve(call: &Call, given: &str) -> Answer {
@@ -51,13 +52,13 @@ fn identity() -> ResolvedIdentity {
 async fn an_account_does_not_outlive_the_credentials_it_was_told_to() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
-    let machines = fake.clouds().await.machines(&identity(), REGION);
+    let machines = fake.pool().await.machines(&identity(), REGION);
     for _ in 0..3 {
         machines.find_instances(&Query::default()).await.unwrap();
         assert_eq!(machines.account_id().await.unwrap(), "1");
     }
     assert_eq!(fake.calls_of("GetCallerIdentity").len(), 1);
-    *lock(&given) = "2";
+    *given.lock() = "2";
     let lost = machines.find_instances(&Query::default()).await.unwrap_err();
     assert!(lost.retry_after.is_some(), "{lost}");
     for _ in 0..3 {
@@ -68,31 +69,34 @@ async fn an_account_does_not_outlive_the_credentials_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn credentials_that_the_question_for_the_account_itself_replaced_are_asked_about_again() {
+async fn credentials_replaced_by_the_account_call_are_asked_again() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
-    let machines = fake.clouds().await.machines(&identity(), REGION);
+    let machines = fake.pool().await.machines(&identity(), REGION);
     machines.find_instances(&Query::default()).await.unwrap();
-    *lock(&given) = "2";
+    *given.lock() = "2";
     assert_eq!(machines.account_id().await.unwrap(), "2");
     assert_eq!(fake.calls_of("GetCallerIdentity").len(), 2);
 }
 
 #[tokio::test]
-async fn an_instance_missed_in_another_account_is_not_absent_when_the_right_one_is_back() {
+async fn an_instance_missed_in_another_account_is_not_absent_later() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
-    let clouds = fake.clouds().await;
-    let observation = || clouds.machines(&identity(), REGION).instance(&machine("one"), "i-1");
+    let pool = fake.pool().await;
+    let observation = || {
+        pool.machines(&identity(), REGION)
+            .observe_instance(&machine("one"), "i-1")
+    };
     eventually("the instance is seen", || matches!(observation(), Observation::Seen(_))).await;
-    *lock(&given) = "2";
+    *given.lock() = "2";
     eventually("it is missed", || observation() == Observation::Absent).await;
-    assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "2");
-    *lock(&given) = "1";
+    assert_eq!(pool.machines(&identity(), REGION).account_id().await.unwrap(), "2");
+    *given.lock() = "1";
     // Any call fetches the new credentials.
-    let cluster = clouds.cluster(&identity(), REGION);
+    let cluster = pool.cluster(&identity(), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
-    assert_eq!(clouds.machines(&identity(), REGION).account_id().await.unwrap(), "1");
+    assert_eq!(pool.machines(&identity(), REGION).account_id().await.unwrap(), "1");
     assert_ne!(observation(), Observation::Absent);
     eventually("it is seen again", || matches!(observation(), Observation::Seen(_))).await;
 }

@@ -1,17 +1,17 @@
 //! Load balancer targets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, instances, machine, sts_error};
-use crate::sync::lock;
 
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
 
@@ -89,10 +89,10 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
 pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
-    let clouds = fake.clouds().await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let pool = fake.pool().await;
+    let machines = pool.machines(&identity("A"), REGION);
     let stands = |desired| {
-        let states = machines.targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
+        let states = machines.reconcile_targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
         states.into_iter().next().unwrap()
     };
     let is_healthy = |state: RegistrationState| state.is_healthy();
@@ -142,7 +142,7 @@ async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
 }
 
 #[tokio::test]
-async fn a_process_that_may_lead_no_more_begins_nothing_that_was_submitted() {
+async fn a_process_that_leads_no_more_begins_no_submitted_write() {
     let until = watch::Sender::new(Some(Instant::now()));
     let (registered, leads) = (Arc::new(AtomicBool::new(true)), until.subscribe());
     let early: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -150,7 +150,7 @@ async fn a_process_that_may_lead_no_more_begins_nothing_that_was_submitted() {
     let fake = Fake::start(move |call| {
         let writes = !call.action.starts_with("Describe");
         if writes && leads.borrow().is_none_or(|until| until <= Instant::now()) {
-            lock(&written).push(call.action.clone());
+            written.lock().push(call.action.clone());
         }
         match call.action.as_str() {
             "DescribeInstances" => instances(&[("i-1", InstanceState::Running)], None),
@@ -158,11 +158,11 @@ async fn a_process_that_may_lead_no_more_begins_nothing_that_was_submitted() {
         }
     })
     .await;
-    let clouds = fake.clouds_leading(until.subscribe()).await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let pool = fake.pool_leading(until.subscribe()).await;
+    let machines = pool.machines(&identity("A"), REGION);
     let stands = |desired| {
         machines
-            .targets(&machine("one"), &instance(), &[target()], desired)
+            .reconcile_targets(&machine("one"), &instance(), &[target()], desired)
             .remove(0)
     };
     machines.terminate(&machine("one"), "i-1").await.unwrap();
@@ -178,22 +178,22 @@ async fn a_process_that_may_lead_no_more_begins_nothing_that_was_submitted() {
     .await;
     let terminated = || !fake.calls_of("TerminateInstances").is_empty();
     eventually("the termination is made", terminated).await;
-    assert_eq!(*lock(&early), Vec::<String>::new());
+    assert_eq!(*early.lock(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_refusal_is_told_with_its_code() {
     let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
-    let clouds = fake.clouds().await;
-    let machines = clouds.machines(&identity("A"), REGION);
+    let pool = fake.pool().await;
+    let machines = pool.machines(&identity("A"), REGION);
     let told: Mutex<Option<RegistrationState>> = Mutex::default();
     eventually("it is told", || {
-        let states = machines.targets(&machine("one"), &instance(), &[target()], Desired::Registered);
-        *lock(&told) = states.into_iter().next();
-        matches!(*lock(&told), Some(RegistrationState::Failed(_)))
+        let states = machines.reconcile_targets(&machine("one"), &instance(), &[target()], Desired::Registered);
+        *told.lock() = states.into_iter().next();
+        matches!(*told.lock(), Some(RegistrationState::Failed(_)))
     })
     .await;
-    let Some(RegistrationState::Failed(error)) = lock(&told).clone() else {
+    let Some(RegistrationState::Failed(error)) = told.lock().clone() else {
         panic!("it has failed")
     };
     assert_eq!(error.class, ErrorClass::NotFound);
@@ -204,24 +204,26 @@ async fn a_refusal_is_told_with_its_code() {
 }
 
 #[tokio::test]
-async fn a_load_balancer_is_found_by_its_name_with_what_its_listeners_forward_to() {
+async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let fake = Fake::start(|call| match (call.action.as_str(), call.field("Names.member.1")) {
         ("DescribeLoadBalancers", "api") => elb(
             "DescribeLoadBalancers",
-            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member></LoadBalancers>",
+            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member>\
+             </LoadBalancers>",
         ),
         ("DescribeListeners", _) => elb(
             "DescribeListeners",
             "<Listeners><member><Port>6443</Port><DefaultActions><member><Type>forward</Type>\
              <TargetGroupArn>arn:a</TargetGroupArn><ForwardConfig><TargetGroups>\
-             <member><TargetGroupArn>arn:a</TargetGroupArn></member><member><TargetGroupArn>arn:b</TargetGroupArn></member>\
+             <member><TargetGroupArn>arn:a</TargetGroupArn></member>\
+             <member><TargetGroupArn>arn:b</TargetGroupArn></member>\
              </TargetGroups></ForwardConfig></member></DefaultActions></member></Listeners>",
         ),
         _ => sts_error(400, "LoadBalancerNotFound", "Load balancers '[x]' not found"),
     })
     .await;
-    let clouds = fake.clouds().await;
-    let cluster = clouds.cluster(&identity("A"), REGION);
+    let pool = fake.pool().await;
+    let cluster = pool.cluster(&identity("A"), REGION);
     let found = cluster.load_balancer("api").await.unwrap().unwrap();
     let listeners = BTreeMap::from([(6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
     let kind = "network".to_owned();

@@ -36,7 +36,7 @@ fn serve(call: &Call) -> Answer {
 #[tokio::test]
 async fn an_instance_type_shows_all_that_its_nodes_offer() {
     let fake = Fake::start(serve).await;
-    let templates = fake.clouds().await.templates(&identity("A"), REGION);
+    let templates = fake.pool().await.templates(&identity("A"), REGION);
     let plain = templates.instance_type("m9.24xlarge").await.unwrap();
     assert_eq!((plain.processors, plain.memory), (96, 1_179_648));
     assert_eq!(plain.architectures, ["i386", "x86_64"]);
@@ -52,8 +52,8 @@ async fn an_instance_type_shows_all_that_its_nodes_offer() {
 #[tokio::test]
 async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
     let fake = Fake::start(serve).await;
-    let clouds = fake.clouds().await;
-    let templates = || clouds.templates(&identity("A"), REGION);
+    let pool = fake.pool().await;
+    let templates = || pool.templates(&identity("A"), REGION);
     for _ in 0..3 {
         templates().instance_type("m9.24xlarge").await.unwrap();
     }
@@ -71,12 +71,12 @@ async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
 #[tokio::test]
 async fn an_image_is_shared_with_machines() {
     let fake = Fake::start(serve).await;
-    let clouds = fake.clouds_in_real_time().await.0;
-    let image = clouds.templates(&identity("A"), REGION).image("ami-1").await.unwrap();
+    let pool = fake.pool_in_real_time().await.0;
+    let image = pool.templates(&identity("A"), REGION).image("ami-1").await.unwrap();
     assert_eq!((image.architecture.as_deref(), image.windows), (Some("x86_64"), true));
-    let machines = clouds.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION);
     machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap();
     assert_eq!(fake.calls_of("DescribeImages").len(), 1);
-    let missing = clouds.templates(&identity("A"), REGION).image("ami-2").await;
+    let missing = pool.templates(&identity("A"), REGION).image("ami-2").await;
     assert_eq!(missing.unwrap_err().class, ErrorClass::NotFound);
 }

@@ -1,21 +1,21 @@
 //! How often AWS may be called: the rates of one account in one region, and whose turn it is.
 //!
-//! Pure: time is passed in, counted from any fixed origin, and nothing waits. A call that finds no token is told when its
-//! turn comes; the turn is kept for whoever asked until shortly after that time. EC2 counts each action by itself, so
-//! each action has a bucket of its own, filled at our share of what AWS publishes ([`published()`]).
+//! Pure: time is passed in, counted from any fixed origin, and nothing waits. A call that finds no token is told when
+//! its turn comes; the turn is kept for the caller until shortly after that time. EC2 counts each action by itself, so
+//! each action has a bucket of its own, filled at our share of what AWS publishes ([`quota()`]).
 
-mod bucket;
-mod meter;
-mod published;
+mod action;
+mod quotas;
 mod share;
 #[cfg(test)]
 mod tests;
+mod token_bucket;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bucket::Bucket;
-pub use published::{Published, Rate, published};
+use action::ActionLimiter;
+pub use quotas::{Quota, Rate, quota};
 pub use share::{AccountShares, ParseShareError, Share, Shares};
 
 use crate::{MachineKey, Query};
@@ -49,15 +49,15 @@ impl Priority {
 pub enum Caller {
     /// A machine.
     Machine(MachineKey),
-    /// Whoever asks this question.
-    Question(Query),
+    /// All callers with this query.
+    Query(Query),
     /// A task of its own, by name.
     Task(String),
 }
 
 /// One call to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct CallRequest {
     /// The API action, for example `RunInstances`.
     pub action: &'static str,
     /// Who calls.
@@ -68,13 +68,38 @@ pub struct Turn {
     pub instances: u64,
 }
 
-impl Turn {
-    /// To ask a question: whoever asks the same one shares the turn.
+impl CallRequest {
+    /// A describe. Callers with the same query share the turn.
     pub fn describe(action: &'static str, query: &Query, priority: Priority) -> Self {
         Self {
             action,
-            caller: Caller::Question(query.clone()),
+            caller: Caller::Query(query.clone()),
             priority,
+            instances: 0,
+        }
+    }
+
+    /// To look instances up for a machine that is to be launched or deleted.
+    pub fn lookup(query: &Query) -> Self {
+        Self::describe("DescribeInstances", query, Priority::Launch)
+    }
+
+    /// To terminate instances.
+    pub fn terminate(ids: &[String]) -> Self {
+        Self {
+            action: "TerminateInstances",
+            caller: Caller::Task(ids.join(" ")),
+            priority: Priority::Terminate,
+            instances: ids.len() as u64,
+        }
+    }
+
+    /// To look a load balancer up by its name.
+    pub fn load_balancer(name: &str) -> Self {
+        Self {
+            action: "DescribeLoadBalancers",
+            caller: Caller::Task(name.to_owned()),
+            priority: Priority::Describe,
             instances: 0,
         }
     }
@@ -93,12 +118,12 @@ impl Turn {
 /// The rates of one account in one region.
 pub struct Limiter {
     share: Share,
-    buckets: BTreeMap<&'static str, Bucket>,
+    buckets: BTreeMap<&'static str, ActionLimiter>,
 }
 
 impl Limiter {
-    /// Rates at this share of the published ones. Launches and terminations have all of theirs. Every bucket starts with
-    /// one second of refill when it is first used.
+    /// Rates at this share of the published ones. Launches and terminations have all of theirs. Every bucket starts
+    /// with one second of refill when it is first used.
     pub fn new(share: Share) -> Self {
         Self {
             share,
@@ -107,28 +132,28 @@ impl Limiter {
     }
 
     /// Asks for a turn without making the call yet: once it has come it stays the caller's for some seconds, for
-    /// [`Limiter::take`].
+    /// [`Limiter::acquire`].
     ///
     /// # Errors
     /// How long until the turn comes.
-    pub fn turn(&mut self, turn: &Turn, now: Duration) -> Result<(), Duration> {
+    pub fn reserve(&mut self, turn: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.bucket(turn.action, now)
-            .turn(&turn.caller, turn.priority, turn.instances, now)
+            .reserve(&turn.caller, turn.priority, turn.instances, now)
     }
 
     /// Takes the tokens of a call that is made now.
     ///
     /// # Errors
-    /// How long until the caller's turn comes. Whoever comes back then, or up to ten seconds later, is granted it unless
-    /// something more urgent or a throttle came between.
-    pub fn take(&mut self, turn: &Turn, now: Duration) -> Result<(), Duration> {
+    /// How long until the caller's turn comes. A caller that comes back then, or up to ten seconds later, is granted
+    /// the turn unless a more urgent call or a throttle came between.
+    pub fn acquire(&mut self, turn: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.bucket(turn.action, now)
-            .take(&turn.caller, turn.priority, turn.instances, now)
+            .acquire(&turn.caller, turn.priority, turn.instances, now)
     }
 
-    /// Counts a call that goes on with an earlier one, such as the next page: it is not held up halfway, those that come
-    /// after it are.
-    pub fn go_on(&mut self, action: &'static str, now: Duration) {
+    /// Counts a call that goes on with an earlier one, such as the next page: it is not held up halfway, those that
+    /// come after it are.
+    pub fn charge(&mut self, action: &'static str, now: Duration) {
         self.bucket(action, now).charge(0, now);
     }
 
@@ -145,10 +170,10 @@ impl Limiter {
         self.bucket(action, now).throttled(began, now);
     }
 
-    fn bucket(&mut self, action: &'static str, now: Duration) -> &mut Bucket {
+    fn bucket(&mut self, action: &'static str, now: Duration) -> &mut ActionLimiter {
         let share = self.share;
         self.buckets
             .entry(action)
-            .or_insert_with(|| Bucket::new(published(action), share, now))
+            .or_insert_with(|| ActionLimiter::new(quota(action), share, now))
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_that_are_named_have_their_own_share_and_the_others_the_default() {
+    fn named_accounts_have_their_own_share_others_the_default() {
         let shares = Shares {
             default: "0.5".parse().unwrap(),
             accounts: "123456789012=0.2, 210987654321=1".parse().unwrap(),

@@ -16,8 +16,8 @@ fn caller(name: &str) -> Caller {
     Caller::Task(name.to_owned())
 }
 
-fn call(action: &'static str, name: &str, priority: Priority) -> Turn {
-    Turn {
+fn call(action: &'static str, name: &str, priority: Priority) -> CallRequest {
+    CallRequest {
         action,
         caller: caller(name),
         priority,
@@ -25,7 +25,7 @@ fn call(action: &'static str, name: &str, priority: Priority) -> Turn {
     }
 }
 
-fn launch(name: &str) -> Turn {
+fn launch(name: &str) -> CallRequest {
     call(LAUNCH, name, Priority::Launch)
 }
 
@@ -38,7 +38,7 @@ fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
     let drained = (0..1000)
         .take_while(|index| {
             let turn = call(action, &format!("drain-{index}"), Priority::Describe);
-            let taken = limiter.take(&turn, now);
+            let taken = limiter.acquire(&turn, now);
             limiter.forget(&turn.caller);
             taken.is_ok()
         })
@@ -48,7 +48,7 @@ fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
 }
 
 /// Has everybody come when it wants to and then when it is told to; gives the time at which each was granted its turn.
-fn play(limiter: &mut Limiter, calls: &[(Duration, Turn)]) -> Vec<Duration> {
+fn play(limiter: &mut Limiter, calls: &[(Duration, CallRequest)]) -> Vec<Duration> {
     let mut granted = vec![Duration::ZERO; calls.len()];
     let mut events: BinaryHeap<_> = calls
         .iter()
@@ -59,7 +59,7 @@ fn play(limiter: &mut Limiter, calls: &[(Duration, Turn)]) -> Vec<Duration> {
     while let Some(Reverse((now, index))) = events.pop() {
         asked += 1;
         assert!(asked < calls.len() * 100, "asked without end");
-        match limiter.take(&calls[index].1, now) {
+        match limiter.acquire(&calls[index].1, now) {
             Ok(()) => granted[index] = now,
             Err(wait) => events.push(Reverse((now + wait, index))),
         }
@@ -68,8 +68,8 @@ fn play(limiter: &mut Limiter, calls: &[(Duration, Turn)]) -> Vec<Duration> {
 }
 
 #[test]
-fn a_bucket_starts_with_a_second_of_its_share_and_fills_up_to_its_share_of_the_burst() {
-    // Published are 20 a second and 100 at once; launches and terminations are ours altogether.
+fn a_bucket_starts_with_one_second_and_fills_up_to_its_burst() {
+    // Quota are 20 a second and 100 at once; launches and terminations are ours altogether.
     let table = [
         (DESCRIBE, 10, 50),
         ("CreateTags", 5, 50),
@@ -89,13 +89,13 @@ fn a_bucket_starts_with_a_second_of_its_share_and_fills_up_to_its_share_of_the_b
 fn the_smallest_share_still_makes_a_call_now_and_then() {
     let mut limiter = Limiter::new("0.001".parse().unwrap());
     let turn = call(DESCRIBE, "a", Priority::Describe);
-    let wait = limiter.take(&turn, Duration::ZERO).unwrap_err();
+    let wait = limiter.acquire(&turn, Duration::ZERO).unwrap_err();
     assert_eq!(
         wait,
         seconds(49.0),
         "one call in 50 s, of which one second is in the bucket"
     );
-    assert_eq!(limiter.take(&turn, wait), Ok(()));
+    assert_eq!(limiter.acquire(&turn, wait), Ok(()));
 }
 
 #[test]
@@ -109,64 +109,64 @@ fn actions_do_not_share_a_bucket_nor_do_limiters() {
 }
 
 #[test]
-fn whoever_finds_no_token_is_told_when_its_turn_is_and_has_it_then() {
+fn a_caller_without_a_token_is_told_its_turn_and_gets_it() {
     let mut limiter = half();
     drain(&mut limiter, LAUNCH, Duration::ZERO);
     let waits: Vec<Duration> = ["a", "b", "c"]
         .iter()
-        .map(|name| limiter.take(&launch(name), Duration::ZERO).unwrap_err())
+        .map(|name| limiter.acquire(&launch(name), Duration::ZERO).unwrap_err())
         .collect();
     assert_eq!(waits, [seconds(0.5), seconds(1.0), seconds(1.5)]);
     // In whatever order they come: nobody takes another's turn.
-    assert_eq!(limiter.take(&launch("b"), seconds(1.0)), Ok(()));
-    assert_eq!(limiter.take(&launch("late"), seconds(1.0)), Err(seconds(1.0)));
-    assert_eq!(limiter.take(&launch("c"), seconds(1.5)), Ok(()));
-    assert_eq!(limiter.take(&launch("a"), seconds(1.5)), Ok(()));
-    assert_eq!(limiter.take(&launch("late"), seconds(2.0)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("b"), seconds(1.0)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("late"), seconds(1.0)), Err(seconds(1.0)));
+    assert_eq!(limiter.acquire(&launch("c"), seconds(1.5)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("a"), seconds(1.5)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("late"), seconds(2.0)), Ok(()));
 }
 
 #[test]
 fn asking_again_too_early_changes_nothing() {
     let mut limiter = half();
     drain(&mut limiter, LAUNCH, Duration::ZERO);
-    assert_eq!(limiter.take(&launch("a"), Duration::ZERO), Err(seconds(0.5)));
-    assert_eq!(limiter.take(&launch("b"), Duration::ZERO), Err(seconds(1.0)));
-    assert_eq!(limiter.take(&launch("a"), seconds(0.25)), Err(seconds(0.25)));
-    assert_eq!(limiter.take(&launch("b"), seconds(0.25)), Err(seconds(0.75)));
+    assert_eq!(limiter.acquire(&launch("a"), Duration::ZERO), Err(seconds(0.5)));
+    assert_eq!(limiter.acquire(&launch("b"), Duration::ZERO), Err(seconds(1.0)));
+    assert_eq!(limiter.acquire(&launch("a"), seconds(0.25)), Err(seconds(0.25)));
+    assert_eq!(limiter.acquire(&launch("b"), seconds(0.25)), Err(seconds(0.75)));
 }
 
 #[test]
 fn a_turn_that_is_not_used_goes_to_the_others() {
     let mut limiter = half();
     drain(&mut limiter, LAUNCH, Duration::ZERO);
-    assert_eq!(limiter.take(&launch("gone"), Duration::ZERO), Err(seconds(0.5)));
+    assert_eq!(limiter.acquire(&launch("gone"), Duration::ZERO), Err(seconds(0.5)));
     assert_eq!(
-        limiter.take(&launch("b"), seconds(0.5)),
+        limiter.acquire(&launch("b"), seconds(0.5)),
         Err(seconds(0.5)),
         "it is kept"
     );
-    assert_eq!(limiter.take(&launch("forgotten"), seconds(0.5)), Err(seconds(1.0)));
+    assert_eq!(limiter.acquire(&launch("forgotten"), seconds(0.5)), Err(seconds(1.0)));
     limiter.forget(&caller("forgotten"));
-    assert_eq!(limiter.take(&launch("c"), seconds(0.5)), Err(seconds(1.0)));
+    assert_eq!(limiter.acquire(&launch("c"), seconds(0.5)), Err(seconds(1.0)));
     // Ten seconds after its turn it is nobody's any more.
     let late = seconds(10.6);
     assert_eq!(drain(&mut limiter, LAUNCH, late), 3, "five, less those of b and c");
 }
 
 #[test]
-fn a_turn_that_has_come_stays_while_its_caller_prepares_the_call() {
+fn a_turn_stays_while_its_caller_prepares_the_call() {
     let mut limiter = half();
-    assert_eq!(limiter.turn(&launch("a"), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
     assert_eq!(
-        limiter.turn(&launch("a"), seconds(0.1)),
+        limiter.reserve(&launch("a"), seconds(0.1)),
         Ok(()),
         "asking twice costs once"
     );
     assert_eq!(drain(&mut limiter, LAUNCH, seconds(0.1)), 1);
-    assert_eq!(limiter.take(&launch("a"), seconds(9.0)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("a"), seconds(9.0)), Ok(()));
     let mut limiter = half();
-    assert_eq!(limiter.turn(&launch("a"), Duration::ZERO), Ok(()));
-    assert_eq!(limiter.turn(&launch("b"), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.reserve(&launch("b"), Duration::ZERO), Ok(()));
     limiter.forget(&caller("b"));
     assert_eq!(
         drain(&mut limiter, LAUNCH, Duration::ZERO),
@@ -189,7 +189,7 @@ fn the_more_urgent_goes_first() {
     let turn = |priority| call(DESCRIBE, &format!("{priority:?}"), priority);
     for priority in order {
         assert_eq!(
-            limiter.take(&turn(priority), Duration::ZERO),
+            limiter.acquire(&turn(priority), Duration::ZERO),
             Err(seconds(0.1)),
             "{priority:?} overtakes"
         );
@@ -198,11 +198,11 @@ fn the_more_urgent_goes_first() {
         let now = Duration::from_millis(100 * (index as u64 + 1));
         for later in order.iter().rev().skip(index + 1) {
             assert!(
-                limiter.take(&turn(*later), now).is_err(),
+                limiter.acquire(&turn(*later), now).is_err(),
                 "{later:?} before {priority:?}"
             );
         }
-        assert_eq!(limiter.take(&turn(*priority), now), Ok(()), "{priority:?}");
+        assert_eq!(limiter.acquire(&turn(*priority), now), Ok(()), "{priority:?}");
     }
 }
 
@@ -223,7 +223,7 @@ fn nobody_is_overtaken_for_ever() {
 }
 
 #[test]
-fn a_throttle_halves_the_rate_and_each_quiet_minute_brings_a_tenth_back() {
+fn a_throttle_halves_the_rate_a_quiet_minute_restores_a_tenth() {
     let mut limiter = half();
     let mut rate_at = |minute: u64| {
         let start = seconds(60.0) * u32::try_from(minute).unwrap() + seconds(10.0);
@@ -246,12 +246,12 @@ fn calls_that_were_throttled_together_halve_the_rate_once() {
         limiter.throttled(DESCRIBE, seconds(began), seconds(1.0));
     }
     assert_eq!(
-        limiter.take(&call(DESCRIBE, "a", Priority::Describe), seconds(1.0)),
+        limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), seconds(1.0)),
         Err(seconds(0.2))
     );
     limiter.throttled(DESCRIBE, seconds(1.1), seconds(1.1));
     assert_eq!(
-        limiter.take(&call(DESCRIBE, "a", Priority::Describe), seconds(1.1)),
+        limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), seconds(1.1)),
         Err(seconds(0.4)),
         "one that began after the rate was halved halves it again"
     );
@@ -263,7 +263,7 @@ fn throttles_without_end_leave_a_call_every_now_and_then() {
     let turn = launch("a");
     let mut now = Duration::ZERO;
     for _ in 0..100 {
-        while let Err(wait) = limiter.take(&turn, now) {
+        while let Err(wait) = limiter.acquire(&turn, now) {
             assert!(wait <= seconds(33.0), "{wait:?}");
             now += wait;
         }
@@ -276,27 +276,27 @@ fn further_pages_are_not_held_up_but_paid_for() {
     let mut limiter = half();
     assert_eq!(drain(&mut limiter, DESCRIBE, Duration::ZERO), 10);
     for _ in 0..3 {
-        limiter.go_on(DESCRIBE, Duration::ZERO);
+        limiter.charge(DESCRIBE, Duration::ZERO);
     }
-    let next = limiter.take(&call(DESCRIBE, "a", Priority::Describe), Duration::ZERO);
+    let next = limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), Duration::ZERO);
     assert_eq!(next, Err(seconds(0.4)));
 }
 
 #[test]
 fn a_batch_costs_as_many_instances_as_it_names() {
     let mut limiter = half();
-    let batch = |name: &str, instances| Turn {
+    let batch = |name: &str, instances| CallRequest {
         instances,
         ..call("TerminateInstances", name, Priority::Terminate)
     };
     // 20 instances a second come back, and one second of them is there at first.
-    assert_eq!(limiter.take(&batch("a", 20), Duration::ZERO), Ok(()));
-    assert_eq!(limiter.take(&batch("b", 60), Duration::ZERO), Err(seconds(3.0)));
-    assert_eq!(limiter.take(&batch("c", 20), Duration::ZERO), Err(seconds(4.0)));
-    assert_eq!(limiter.take(&batch("b", 60), seconds(3.0)), Ok(()));
-    assert_eq!(limiter.take(&batch("c", 20), seconds(4.0)), Ok(()));
+    assert_eq!(limiter.acquire(&batch("a", 20), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.acquire(&batch("b", 60), Duration::ZERO), Err(seconds(3.0)));
+    assert_eq!(limiter.acquire(&batch("c", 20), Duration::ZERO), Err(seconds(4.0)));
+    assert_eq!(limiter.acquire(&batch("b", 60), seconds(3.0)), Ok(()));
+    assert_eq!(limiter.acquire(&batch("c", 20), seconds(4.0)), Ok(()));
     assert_eq!(
-        limiter.take(&batch("huge", 5000), seconds(3600.0)),
+        limiter.acquire(&batch("huge", 5000), seconds(3600.0)),
         Ok(()),
         "no more than ever fits"
     );
@@ -305,18 +305,18 @@ fn a_batch_costs_as_many_instances_as_it_names() {
 #[test]
 fn what_a_turn_that_nobody_used_had_paid_for_is_there_again() {
     let mut limiter = half();
-    let batch = |name: &str, instances| Turn {
+    let batch = |name: &str, instances| CallRequest {
         instances,
         ..call("TerminateInstances", name, Priority::Terminate)
     };
-    assert_eq!(limiter.take(&batch("first", 1), Duration::ZERO), Ok(()));
+    assert_eq!(limiter.acquire(&batch("first", 1), Duration::ZERO), Ok(()));
     let full = seconds(3600.0);
-    assert_eq!(limiter.turn(&batch("gone", 900), full), Ok(()));
+    assert_eq!(limiter.reserve(&batch("gone", 900), full), Ok(()));
     assert!(
-        limiter.take(&batch("next", 1000), full + seconds(9.0)).is_err(),
+        limiter.acquire(&batch("next", 1000), full + seconds(9.0)).is_err(),
         "it is kept"
     );
-    assert_eq!(limiter.take(&batch("next", 1000), full + seconds(10.5)), Ok(()));
+    assert_eq!(limiter.acquire(&batch("next", 1000), full + seconds(10.5)), Ok(()));
 }
 
 /// EC2's own bucket, which other users of the account draw on as well.
@@ -330,7 +330,7 @@ struct Server {
 
 impl Server {
     fn launches(others: f64) -> Self {
-        let Rate { burst, refill } = published(LAUNCH).requests;
+        let Rate { burst, refill } = quota(LAUNCH).requests;
         Self {
             level: f64::from(burst),
             burst: f64::from(burst),
@@ -358,7 +358,8 @@ struct Fleet {
     throttles: usize,
 }
 
-/// Machines that all want to be launched at once; each comes back when it is told to, and five seconds after a throttle.
+/// Machines that all want to be launched at once; each comes back when it is told to, and five seconds after a
+/// throttle.
 fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
     let mut limiter = half();
     let mut events: BinaryHeap<_> = (0..machines)
@@ -370,7 +371,7 @@ fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
         throttles: 0,
     };
     while let Some(Reverse((now, machine))) = events.pop() {
-        let again = if let Err(wait) = limiter.take(&launch(&machine.to_string()), now) {
+        let again = if let Err(wait) = limiter.acquire(&launch(&machine.to_string()), now) {
             wait
         } else {
             fleet.calls += 1;
@@ -388,7 +389,7 @@ fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
 }
 
 #[test]
-fn two_hundred_machines_are_launched_as_fast_as_the_published_bucket_allows() {
+fn two_hundred_machines_launch_as_fast_as_the_quota_allows() {
     let fleet = launch_fleet(200, Server::launches(0.0));
     // Five at once, then two a second.
     let allowed = seconds((200.0 - 5.0) / 2.0);
@@ -397,7 +398,7 @@ fn two_hundred_machines_are_launched_as_fast_as_the_published_bucket_allows() {
 }
 
 #[test]
-fn beside_other_users_of_the_bucket_at_most_one_call_in_a_hundred_is_throttled() {
+fn beside_other_users_one_call_in_a_hundred_is_throttled() {
     for others in [0.25, 0.5, 1.0] {
         let fleet = launch_fleet(200, Server::launches(others));
         let allowed = seconds((200.0 - 5.0) / (2.0 - others));
@@ -432,7 +433,7 @@ proptest! {
         for (pause, name, priority) in asked {
             now += Duration::from_millis(pause);
             let turn = call(LAUNCH, &format!("{name}-{priority}"), priorities[priority]);
-            if limiter.take(&turn, now).is_ok() {
+            if limiter.acquire(&turn, now).is_ok() {
                 granted.push(now);
             }
         }
@@ -461,6 +462,7 @@ proptest! {
             .collect();
         let last = play(&mut limiter, &calls).into_iter().max().unwrap_or_default();
         // Nothing is wasted: the last is served no later than if all had come at the end.
-        prop_assert!(last <= Duration::from_millis(20_000) + Duration::from_millis(500) * u32::try_from(arrivals.len()).unwrap());
+        let callers = u32::try_from(arrivals.len()).unwrap();
+        prop_assert!(last <= Duration::from_millis(20_000) + Duration::from_millis(500) * callers);
     }
 }

@@ -3,18 +3,24 @@
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use crate::targets::{GroupAnswer, GroupCall};
-use crate::{CloudError, Image, Instance, LaunchRequest, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+use crate::targets::{Group, GroupAnswer, GroupCall};
+use crate::{
+    ApiLoadBalancer, CloudError, Image, Instance, LaunchRequest, Query, RouteTable, SecurityGroup, Subnet, Vpc,
+};
 
 use super::Ec2;
 use super::region::Region;
 
+/// Takes instances out of the answer to a query.
+type Omission<'a> = &'a dyn Fn(&Query, &mut Vec<Instance>);
+
 /// Calls with one access key in one region. Every call is told the time, which may not go back.
-#[derive(Debug)]
 pub struct Client<'a> {
     ec2: &'a mut Ec2,
     access_key: &'a str,
     region: &'a str,
+    seen: Option<Timestamp>,
+    omission: Option<Omission<'a>>,
 }
 
 /// What a call has done to the state of an instance.
@@ -45,7 +51,15 @@ impl Ec2 {
             ec2: self,
             access_key,
             region,
+            seen: None,
+            omission: None,
         }
+    }
+
+    /// The requests of RunInstances since the last call of this function, whatever became of them, with their access
+    /// keys.
+    pub fn take_launch_requests(&mut self) -> Vec<(String, LaunchRequest)> {
+        std::mem::take(&mut self.launch_requests)
     }
 
     /// The account that a key acts in.
@@ -62,7 +76,25 @@ impl Ec2 {
     }
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
+    /// The same client, to whom DescribeInstances shows what was to be seen at an earlier time.
+    #[must_use]
+    pub fn as_of(self, seen: Timestamp) -> Self {
+        Self {
+            seen: Some(seen),
+            ..self
+        }
+    }
+
+    /// The same client, whose answers of DescribeInstances lack what `omission` takes out.
+    #[must_use]
+    pub fn omitting(self, omission: &'a dyn Fn(&Query, &mut Vec<Instance>)) -> Self {
+        Self {
+            omission: Some(omission),
+            ..self
+        }
+    }
+
     /// STS GetCallerIdentity: the account that the key acts in.
     pub fn account_id(&self) -> Result<String, CloudError> {
         self.ec2.account_of("GetCallerIdentity", self.access_key)
@@ -70,6 +102,8 @@ impl Client<'_> {
 
     /// RunInstances for exactly one instance.
     pub fn run_instances(&mut self, now: Timestamp, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let logged = (self.access_key.to_owned(), request.clone());
+        self.ec2.launch_requests.push(logged);
         let (region, key) = self.enter(now, "RunInstances", 1)?;
         region.run_instances(now, key, request)
     }
@@ -94,19 +128,14 @@ impl Client<'_> {
 
     /// DescribeInstances, all pages.
     pub fn describe_instances(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let seen = self.seen;
         let (region, _) = self.enter(now, "DescribeInstances", 0)?;
-        region.describe_instances(region.seen_at(now), query)
-    }
-
-    /// DescribeInstances, answered with what was to be seen at an earlier time.
-    pub fn describe_instances_as_of(
-        &mut self,
-        now: Timestamp,
-        seen: Timestamp,
-        query: &Query,
-    ) -> Result<Vec<Instance>, CloudError> {
-        let (region, _) = self.enter(now, "DescribeInstances", 0)?;
-        region.describe_instances(seen, query)
+        let seen = seen.unwrap_or_else(|| region.seen_at(now));
+        let mut shown = region.describe_instances(seen, query)?;
+        if let Some(omission) = &self.omission {
+            omission(query, &mut shown);
+        }
+        Ok(shown)
     }
 
     /// DescribeVpcs, all pages.
@@ -141,6 +170,18 @@ impl Client<'_> {
     pub fn describe_images(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Image>, CloudError> {
         let (region, _) = self.enter(now, "DescribeImages", 0)?;
         region.infrastructure.describe_images(query)
+    }
+
+    /// DescribeLoadBalancers and DescribeListeners of the second generation, by name; none where there is none.
+    pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
+        Ok(region.load_balancers.get(name).cloned())
+    }
+
+    /// DescribeLoadBalancers of the classic generation: whether there is one of this name.
+    pub fn classic_load_balancer(&mut self, now: Timestamp, name: &str) -> Result<bool, CloudError> {
+        let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
+        Ok(region.groups.contains_key(&Group::Classic(name.to_owned())))
     }
 
     /// A call about load balancer targets, of the action that it names.

@@ -1,6 +1,6 @@
 //! Filters of describes, as <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html> has them: all
-//! filters must match, one value of each; values are case-sensitive and may hold `*` and `?`. A filter that is not known
-//! is refused, never ignored.
+//! filters must match, one value of each; values are case-sensitive and may hold `*` and `?`. A filter that is not
+//! known is refused, never ignored.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! RunInstances. Its tokens follow <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a request
-//! that names a subnet is idempotent in the subnet's zone, so that the same token in another zone launches a second
-//! instance; a repetition with other parameters is refused. A launch that was refused uses no token up. Whether the order
-//! of a list is a difference is not documented; here it is.
+//! RunInstances. Its tokens follow <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a
+//! request that names a subnet is idempotent in the subnet's zone, so that the same token in another zone launches a
+//! second instance; a repetition with other parameters is refused. A launch that was refused uses no token up. Whether
+//! the order of a list is a difference is not documented; here it is.
 
 use jiff::Timestamp;
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_counted_besides_calls_and_a_refused_call_costs_nothing() {
+    fn instances_count_besides_calls_and_a_refused_call_is_free() {
         let mut buckets = Buckets::default();
         assert_eq!(taken(&mut buckets, START, "TerminateInstances", 500, 3), 2);
         let error = buckets.take(START, "TerminateInstances", 1).unwrap_err();

@@ -1,6 +1,6 @@
 //! Targets of load balancers, as the API reference of Elastic Load Balancing describes them
-//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target is checked
-//! a while after its registration, and drains for the delay of its group after its deregistration.
+//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target is
+//! checked a while after its registration, and drains for the delay of its group after its deregistration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use crate::CloudError;
-use crate::targets::{Group, GroupAnswer, GroupCall, GroupFacts, Health, Question, Target, TargetKind, TargetState};
+use crate::targets::{
+    Group, GroupAnswer, GroupCall, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState,
+};
 
 use super::instances::LaunchedInstance;
 use super::region::Region;
@@ -64,8 +66,8 @@ impl Region {
         targets.map(|target| target.id.clone()).collect()
     }
 
-    /// The groups that an instance still gets traffic from, each with the time it was deregistered at, if it was, and the
-    /// time it drains for.
+    /// The groups that an instance still gets traffic from, each with the time it was deregistered at, if it was, and
+    /// the time it drains for.
     pub fn traffic_of(&mut self, now: Timestamp, id: &str) -> Vec<(Group, Option<Timestamp>, Duration)> {
         // Not what has ended is let go: it may have ended by the call that is asked about.
         let address = self.instances.get(id).map(LaunchedInstance::private_address);
@@ -96,19 +98,19 @@ impl Region {
             };
             CloudError::answered(call.action(), code, "One or more target groups not found")
         };
-        if let Question::Register(targets) = &call.question {
+        if let GroupRequest::Register(targets) = &call.request {
             self.check_targets(now, call.action(), targets)?;
         }
-        let health = match &call.question {
-            Question::Health => self.health(now, &call.group),
+        let health = match &call.request {
+            GroupRequest::Health => self.health(now, &call.group),
             _ => Vec::new(),
         };
         let group = self.groups.get_mut(&call.group).ok_or_else(missing)?;
-        Ok(match &call.question {
-            Question::Facts => GroupAnswer::Facts(group.facts()),
-            Question::Health => GroupAnswer::Health(health),
-            Question::Delay => GroupAnswer::Delay(group.delay),
-            Question::Register(targets) => {
+        Ok(match &call.request {
+            GroupRequest::Facts => GroupAnswer::Facts(group.facts()),
+            GroupRequest::Health => GroupAnswer::Health(health),
+            GroupRequest::Delay => GroupAnswer::Delay(group.delay),
+            GroupRequest::Register(targets) => {
                 for target in targets {
                     let fresh = Registration {
                         since: now,
@@ -121,7 +123,7 @@ impl Region {
                 }
                 GroupAnswer::Done
             }
-            Question::Deregister(targets) => {
+            GroupRequest::Deregister(targets) => {
                 for target in targets {
                     if let Some(known) = group.targets.get_mut(target) {
                         known.deregistered.get_or_insert(now);

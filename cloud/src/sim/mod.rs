@@ -1,9 +1,9 @@
 //! EC2 in memory, as its documentation describes it: deterministic, synchronous, without a clock or chance of its own.
 //!
 //! An [`Ec2`] holds accounts, an account regions, and a [`Region`] what is in it. Infrastructure is set up straight on
-//! the region; calls are made through a [`Client`], which stands for one access key. Every call is told the time, so that
-//! a test may simulate days in a moment. What EC2 leaves open (how long a fresh instance stays hidden, how long a state
-//! lasts, when there is no capacity) is programmed through [`Behaviour`] and the methods of [`Region`].
+//! the region; calls are made through a [`Client`], which stands for one access key. Every call is told the time, so
+//! that a test may simulate days in a moment. What EC2 leaves open (how long a fresh instance stays hidden, how long a
+//! state lasts, when there is no capacity) is programmed through [`Behaviour`] and the methods of [`Region`].
 //!
 //! A call has its effect and gives its answer in one step. Crashes, lost answers and delays belong to the caller, who
 //! may make a call and throw its answer away.
@@ -19,6 +19,7 @@ mod launch;
 mod limits;
 mod load_balancing;
 mod region;
+mod session;
 mod terminate;
 #[cfg(test)]
 mod tests;
@@ -32,12 +33,16 @@ pub use client::{Client, StateChange};
 pub use instances::{LaunchedInstance, Phase};
 pub use load_balancing::TargetGroup;
 pub use region::Region;
+pub use session::{CallDescription, Sessions, SimSession, Transport};
+
+use crate::LaunchRequest;
 
 /// All accounts, and the access keys that act in them.
 #[derive(Clone, Debug, Default)]
 pub struct Ec2 {
     accounts: BTreeMap<String, Account>,
     keys: BTreeMap<String, Key>,
+    launch_requests: Vec<(String, LaunchRequest)>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +83,11 @@ impl Ec2 {
         }
     }
 
+    /// A region of an account, if there is anything in it.
+    pub fn find_region(&self, account: &str, region: &str) -> Option<&Region> {
+        self.accounts.get(account)?.regions.get(region)
+    }
+
     /// The regions of all accounts.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
         self.accounts.values().flat_map(|account| account.regions.values())
@@ -107,9 +117,10 @@ pub struct Account {
 impl Account {
     /// A region, for example `eu-west-1`; empty if it was never asked for before.
     pub fn region(&mut self, name: &str) -> &mut Region {
-        let place = format!("{:04x}{:03x}", self.serial, self.regions.len());
-        self.regions
-            .entry(name.to_owned())
-            .or_insert_with(|| Region::new(&self.id, name, place))
+        let number = self.regions.len();
+        self.regions.entry(name.to_owned()).or_insert_with(|| {
+            let place = format!("{:04x}{number:03x}", self.serial);
+            Region::new(&self.id, name, place)
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::targets::Group;
-use crate::{CloudError, Image, Query, RouteTable, Subnet};
+use crate::{ApiLoadBalancer, CloudError, Image, Query, RouteTable, Subnet};
 
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
@@ -29,6 +29,8 @@ pub struct Region {
     pub(super) quota: Option<usize>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
     pub(super) groups: BTreeMap<Group, TargetGroup>,
+    /// Those of the second generation, by name.
+    pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the instance that a token launched last, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
     buckets: Buckets,
@@ -47,6 +49,7 @@ impl Region {
             quota: None,
             instances: BTreeMap::new(),
             groups: BTreeMap::new(),
+            load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             buckets: Buckets::default(),
             audit: Vec::new(),
@@ -100,6 +103,12 @@ impl Region {
             architecture: Some("x86_64".to_owned()),
             windows: false,
         });
+        self
+    }
+
+    /// A load balancer of the second generation.
+    pub fn load_balancer(&mut self, name: &str, load_balancer: ApiLoadBalancer) -> &mut Self {
+        self.load_balancers.insert(name.to_owned(), load_balancer);
         self
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::member::{Member, Registration};
 use super::model::{
-    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, RegistrationState, Target,
+    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
@@ -25,7 +25,7 @@ pub(super) struct GroupState {
     seen: Option<BTreeMap<Target, Health>>,
     /// When the last look began that was answered.
     looked_at: Duration,
-    /// Until then a registration may take effect that nobody waits for any more.
+    /// Until then a registration may take effect whose caller is gone.
     late_until: Duration,
     /// When the last look ended, or AWS took the last write.
     shown_at: Duration,
@@ -150,27 +150,27 @@ impl GroupState {
     }
 
     /// What is to be asked now; notes when to come back where that is nothing.
-    pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+    pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         if self.busy || self.members.values().all(|member| member.is_done) {
             self.due = None;
             return None;
         }
-        let question = self.next(timing, now);
-        self.busy = question.is_some();
+        let request = self.next(timing, now);
+        self.busy = request.is_some();
         if self.busy {
             self.asked_at = now;
         }
-        if let (Some(Question::Register(targets)), Some(facts)) = (&question, &self.facts) {
+        if let (Some(GroupRequest::Register(targets)), Some(facts)) = (&request, &self.facts) {
             for member in self.members.values_mut().filter(|member| !member.is_leaving()) {
                 if member.target(facts).is_some_and(|target| targets.contains(&target)) {
                     member.registration = Registration::UnderWay;
                 }
             }
         }
-        question
+        request
     }
 
-    fn next(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+    fn next(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         if self.facts.is_none() || self.seen.is_none() {
             if now < self.not_before {
                 let wake_at = self.wake_at(timing).filter(|moment| now < *moment);
@@ -178,8 +178,8 @@ impl GroupState {
                 return None;
             }
             return Some(match self.facts {
-                None => Question::Facts,
-                Some(_) => Question::Health,
+                None => GroupRequest::Facts,
+                Some(_) => GroupRequest::Health,
             });
         }
         if let Some(write) = self.write(timing, now) {
@@ -191,11 +191,11 @@ impl GroupState {
             .any(|member| member.leaving_since.is_some() && !member.is_done);
         let unknown = |(_, read_at): (Duration, Duration)| read_at + timing.target_interval <= now;
         if leaves && self.delay.is_none_or(unknown) && self.delay_not_before.max(self.not_before) <= now {
-            return Some(Question::Delay);
+            return Some(GroupRequest::Delay);
         }
         let look_at = self.next_look(timing, now);
         if look_at <= now {
-            return Some(Question::Health);
+            return Some(GroupRequest::Health);
         }
         let window = self.open_since.map(|since| since + timing.rate_second / 5);
         let waiting = self.writes(timing, now).into_iter().map(|(not_before, ..)| not_before);
@@ -235,9 +235,9 @@ impl GroupState {
 
     /// What an answer has to say to the log.
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
-        let is_look = matches!(call.question, Question::Facts | Question::Health);
+        let is_look = matches!(call.request, GroupRequest::Facts | GroupRequest::Health);
         match answer {
-            Err(error) if call.question == Question::Delay => {
+            Err(error) if call.request == GroupRequest::Delay => {
                 Some(GroupReport::Failing(call.group.clone(), error.clone()))
             }
             Err(error)
@@ -255,7 +255,7 @@ impl GroupState {
     /// Takes an answer.
     pub(super) fn ended(
         &mut self,
-        question: &Question,
+        request: &GroupRequest,
         answer: Result<GroupAnswer, CloudError>,
         timing: &Timing,
         now: Duration,
@@ -263,10 +263,10 @@ impl GroupState {
         self.busy = false;
         self.due = Some(Duration::ZERO);
         let is_void = std::mem::take(&mut self.is_void);
-        match (question, answer) {
-            (Question::Register(targets) | Question::Deregister(targets), answer) => {
+        match (request, answer) {
+            (GroupRequest::Register(targets) | GroupRequest::Deregister(targets), answer) => {
                 self.written(
-                    matches!(question, Question::Deregister(_)),
+                    matches!(request, GroupRequest::Deregister(_)),
                     targets,
                     &answer,
                     timing,
@@ -275,8 +275,8 @@ impl GroupState {
             }
             _ if is_void => {}
             // The longest time is waited for then; looks go on.
-            (Question::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
-            (Question::Delay, Ok(answer)) => self.learn(answer, now),
+            (GroupRequest::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
+            (GroupRequest::Delay, Ok(answer)) => self.learn(answer, now),
             (_, Err(error)) => {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
@@ -313,7 +313,8 @@ impl GroupState {
         }
     }
 
-    /// Counts the time of those that drain, whoever has taken them out, and takes for answered what shows.
+    /// Starts the drain time of members that AWS shows draining, whether or not this process deregistered them, and
+    /// takes registrations that AWS shows for answered.
     fn note_shown(&mut self, now: Duration) {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return;
@@ -391,7 +392,8 @@ impl GroupState {
                 Ok(_) if leaving => {
                     let health = seen.and_then(|seen| seen.get(&target));
                     let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
-                    // What came back, by a registration that was late or by somebody else, drains anew: but not for ever.
+                    // What came back, by a registration that was late or by somebody else, drains anew: but not for
+                    // ever.
                     if was_in && !member.is_overdue(timing, now) {
                         member.leaving_since = None;
                     }

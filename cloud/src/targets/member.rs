@@ -29,7 +29,7 @@ pub(super) struct Member {
     /// When AWS took the deregistration, or showed it first.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: Registration,
-    /// It was gone, and its address is not in the group: whoever has that next is somebody else.
+    /// The instance was gone, and its address is not in the group: the next instance with that address is another one.
     pub(super) is_done: bool,
     /// What AWS said to the last write.
     pub(super) failure: Option<CloudError>,

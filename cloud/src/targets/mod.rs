@@ -1,8 +1,8 @@
 //! Targets of load balancers: which instances are to be registered, whether they are, and how healthy they are.
 //!
 //! [`Targets`] is the whole logic without time, calls or tasks of its own, for one identity in one region. Machines say
-//! what they want of their instance ([`Targets::want`]) and are woken when something new is known. Whoever drives it asks
-//! for the calls that are due ([`Targets::begin`]), makes them, and tells their answers ([`Targets::ended`]).
+//! what they want of their instance ([`Targets::want`]) and are woken when something new is known. The driver asks for
+//! the calls that are due ([`Targets::begin`]), makes them, and tells their answers ([`Targets::ended`]).
 //!
 //! A group is looked at once in `Timing::target_interval` for all machines together, and what was lost is registered
 //! again; more often only while something is on its way.
@@ -19,7 +19,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 use group::GroupState;
 pub use model::{
-    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, Health, Question, RegistrationState, Target,
+    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
 };
 
@@ -30,7 +30,7 @@ pub struct Targets {
     timing: Timing,
     groups: BTreeMap<Group, GroupState>,
     woken: BTreeSet<MachineKey>,
-    /// Until then registrations may take effect that nobody waits for any more: at first those of another process.
+    /// Until then registrations may take effect whose caller is gone: at first those of another process.
     late_until: Option<Duration>,
 }
 
@@ -45,8 +45,8 @@ impl Targets {
         }
     }
 
-    /// Says what a machine wants of its instance in each of `targets`, and gives how it stands there, in their order. From
-    /// the first call on the machine is woken whenever that changes, until [`Targets::forget`].
+    /// Says what a machine wants of its instance in each of `targets`, and gives how it stands there, in their order.
+    /// From the first call on the machine is woken whenever that changes, until [`Targets::forget`].
     pub fn want(
         &mut self,
         machine: &MachineKey,
@@ -104,10 +104,10 @@ impl Targets {
                 continue;
             }
             self.woken.extend(state.news(&self.timing, now));
-            if let Some(question) = state.begin(&self.timing, now) {
+            if let Some(request) = state.begin(&self.timing, now) {
                 return Some(GroupCall {
                     group: group.clone(),
-                    question,
+                    request,
                     urgent: state.is_urgent(),
                 });
             }
@@ -128,14 +128,14 @@ impl Targets {
         answer: Result<GroupAnswer, CloudError>,
         now: Duration,
     ) -> Option<GroupReport> {
-        if matches!((&call.question, &answer), (Question::Register(_), Err(error)) if error.class == ErrorClass::NoAnswer)
-        {
+        let unanswered = answer.as_ref().is_err_and(|error| error.class == ErrorClass::NoAnswer);
+        if unanswered && matches!(call.request, GroupRequest::Register(_)) {
             // Also where its machine and its group are forgotten, and begin anew.
             self.late_until = Some(now + self.timing.late_registration);
         }
         let state = self.groups.get_mut(&call.group)?;
         let report = state.report(call, &answer);
-        state.ended(&call.question, answer, &self.timing, now);
+        state.ended(&call.request, answer, &self.timing, now);
         self.woken.extend(state.news(&self.timing, now));
         if state.is_empty() {
             self.groups.remove(&call.group);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use crate::CloudError;
-use crate::limits::{Caller, Priority, Turn};
+use crate::limits::{CallRequest, Caller, Priority};
 
 /// What targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +164,7 @@ pub struct GroupCall {
     /// The group.
     pub group: Group,
     /// What is asked.
-    pub question: Question,
+    pub request: GroupRequest,
     /// Whether an instance is only terminated once the group has let go of it.
     pub urgent: bool,
 }
@@ -172,29 +172,29 @@ pub struct GroupCall {
 impl GroupCall {
     /// The API action, by which calls are counted.
     pub fn action(&self) -> &'static str {
-        match (&self.group, &self.question) {
-            (Group::TargetGroup(_), Question::Facts) => "DescribeTargetGroups",
-            (Group::TargetGroup(_), Question::Health) => "DescribeTargetHealth",
-            (Group::TargetGroup(_), Question::Delay) => "DescribeTargetGroupAttributes",
-            (Group::TargetGroup(_), Question::Register(_)) => "RegisterTargets",
-            (Group::TargetGroup(_), Question::Deregister(_)) => "DeregisterTargets",
-            (Group::Classic(_), Question::Facts) => "DescribeLoadBalancers",
-            (Group::Classic(_), Question::Health) => "DescribeInstanceHealth",
-            (Group::Classic(_), Question::Delay) => "DescribeLoadBalancerAttributes",
-            (Group::Classic(_), Question::Register(_)) => "RegisterInstancesWithLoadBalancer",
-            (Group::Classic(_), Question::Deregister(_)) => "DeregisterInstancesFromLoadBalancer",
+        match (&self.group, &self.request) {
+            (Group::TargetGroup(_), GroupRequest::Facts) => "DescribeTargetGroups",
+            (Group::TargetGroup(_), GroupRequest::Health) => "DescribeTargetHealth",
+            (Group::TargetGroup(_), GroupRequest::Delay) => "DescribeTargetGroupAttributes",
+            (Group::TargetGroup(_), GroupRequest::Register(_)) => "RegisterTargets",
+            (Group::TargetGroup(_), GroupRequest::Deregister(_)) => "DeregisterTargets",
+            (Group::Classic(_), GroupRequest::Facts) => "DescribeLoadBalancers",
+            (Group::Classic(_), GroupRequest::Health) => "DescribeInstanceHealth",
+            (Group::Classic(_), GroupRequest::Delay) => "DescribeLoadBalancerAttributes",
+            (Group::Classic(_), GroupRequest::Register(_)) => "RegisterInstancesWithLoadBalancer",
+            (Group::Classic(_), GroupRequest::Deregister(_)) => "DeregisterInstancesFromLoadBalancer",
         }
     }
 
     /// The turn that it waits for. What ends goes first.
-    pub fn turn(&self) -> Turn {
-        let priority = match self.question {
+    pub fn rate_request(&self) -> CallRequest {
+        let priority = match self.request {
             _ if self.urgent => Priority::Terminate,
-            Question::Deregister(_) => Priority::Terminate,
-            Question::Register(_) => Priority::Launch,
-            Question::Facts | Question::Health | Question::Delay => Priority::Describe,
+            GroupRequest::Deregister(_) => Priority::Terminate,
+            GroupRequest::Register(_) => Priority::Launch,
+            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => Priority::Describe,
         };
-        Turn {
+        CallRequest {
             action: self.action(),
             caller: Caller::Task(self.group.to_string()),
             priority,
@@ -205,7 +205,7 @@ impl GroupCall {
 
 /// What is asked of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum GroupRequest {
     /// Of which kind it is. Never asked of a classic load balancer.
     Facts,
     /// Which targets it has, and how they are.
@@ -221,11 +221,11 @@ pub enum Question {
 /// The answer to a [`GroupCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupAnswer {
-    /// To [`Question::Facts`].
+    /// To [`GroupRequest::Facts`].
     Facts(GroupFacts),
-    /// To [`Question::Health`]: all targets that are registered or drain.
+    /// To [`GroupRequest::Health`]: all targets that are registered or drain.
     Health(Vec<(Target, Health)>),
-    /// To [`Question::Delay`].
+    /// To [`GroupRequest::Delay`].
     Delay(Duration),
     /// To both writes.
     Done,

@@ -90,7 +90,7 @@ impl Scene {
     fn looked_at(kind: TargetKind, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
         let mut scene = Self::new();
         scene.want(name, desired);
-        scene.answer(&Question::Facts, Ok(facts(kind)));
+        scene.answer(&GroupRequest::Facts, Ok(facts(kind)));
         scene.shows(seen);
         scene
     }
@@ -103,21 +103,21 @@ impl Scene {
         states.into_iter().next().unwrap()
     }
 
-    fn begin(&mut self) -> Option<Question> {
-        self.targets.begin(self.now).map(|call| call.question)
+    fn begin(&mut self) -> Option<GroupRequest> {
+        self.targets.begin(self.now).map(|call| call.request)
     }
 
     /// Expects a call to be due, and answers it.
-    fn answer(&mut self, expected: &Question, answer: Result<GroupAnswer, CloudError>) {
+    fn answer(&mut self, expected: &GroupRequest, answer: Result<GroupAnswer, CloudError>) {
         let call = self.targets.begin(self.now).expect("a call is due");
-        assert_eq!(call.question, *expected, "at {:?}", self.now);
+        assert_eq!(call.request, *expected, "at {:?}", self.now);
         assert_eq!(self.targets.begin(self.now), None, "one call at a time");
         self.targets.ended(&call, answer, self.now);
     }
 
     fn shows(&mut self, seen: &[(&str, TargetState)]) {
         let seen = seen.iter().map(|(id, state)| (target(id), health(*state))).collect();
-        self.answer(&Question::Health, Ok(GroupAnswer::Health(seen)));
+        self.answer(&GroupRequest::Health, Ok(GroupAnswer::Health(seen)));
     }
 
     /// Lets time pass, and expects nothing to be called before.
@@ -145,14 +145,14 @@ impl Scene {
 }
 
 #[test]
-fn an_instance_is_registered_once_and_looked_at_once_an_interval_when_it_is_healthy() {
+fn a_healthy_target_is_registered_once_and_read_per_interval() {
     let mut scene = Scene::new();
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Unknown);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
     scene.shows(&[("i-of-others", TargetState::Healthy)]);
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
     scene.window();
-    scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     let initial = RegistrationState::Registered {
         health: health(TargetState::Initial),
         by_us: true,
@@ -179,7 +179,7 @@ fn what_is_registered_already_is_not_registered_again() {
 }
 
 #[test]
-fn a_group_that_aws_does_not_show_is_told_from_one_that_does_not_exist() {
+fn an_unreadable_group_differs_from_one_that_does_not_exist() {
     for (error, expected) in [
         (
             refused("Throttling"),
@@ -192,7 +192,7 @@ fn a_group_that_aws_does_not_show_is_told_from_one_that_does_not_exist() {
     ] {
         let mut scene = Scene::new();
         scene.want("one", Desired::Registered);
-        scene.answer(&Question::Facts, Err(error));
+        scene.answer(&GroupRequest::Facts, Err(error));
         assert_eq!(scene.want("one", Desired::Registered), expected);
     }
 }
@@ -203,11 +203,11 @@ fn machines_share_looks_and_are_registered_together() {
     for name in ["a", "bb", "ccc"] {
         scene.want(name, Desired::Registered);
     }
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
     scene.window();
     let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(target).to_vec();
-    scene.answer(&Question::Register(all), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Register(all), Ok(GroupAnswer::Done));
     scene.quiet_until(scene.now + SECOND * 10);
     let healthy = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|id| (id, TargetState::Healthy));
     scene.shows(&healthy);
@@ -223,15 +223,15 @@ fn a_lost_registration_is_repaired_after_the_next_look() {
         scene.shows(&left);
         assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
         scene.window();
-        scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+        scene.answer(&GroupRequest::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     }
 }
 
 #[test]
-fn a_registration_that_does_not_show_at_once_is_not_repeated_at_once() {
+fn a_registration_that_does_not_show_is_not_repeated_at_once() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.window();
-    let register = Question::Register(vec![target("i-one")]);
+    let register = GroupRequest::Register(vec![target("i-one")]);
     scene.answer(&register, Ok(GroupAnswer::Done));
     let registered_at = scene.now;
     for look in 1..=3 {
@@ -252,7 +252,7 @@ fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
     while scene.now < SECOND * 3600 {
         scene.now = scene.targets.next_due().unwrap().max(scene.now);
         if let Some(call) = scene.targets.begin(scene.now) {
-            assert_eq!(call.question, Question::Health);
+            assert_eq!(call.request, GroupRequest::Health);
             let seen = vec![(target("i-one"), health(TargetState::Unhealthy))];
             scene.targets.ended(&call, Ok(GroupAnswer::Health(seen)), scene.now);
             looks += 1;
@@ -267,8 +267,8 @@ fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
+    scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.shows(&[("i-one", TargetState::Draining)]);
@@ -291,14 +291,14 @@ fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
             told.push((scene.now.as_secs(), state));
         }
         while let Some(call) = scene.targets.begin(scene.now) {
-            let answer = match (&call.question, delay) {
-                (Question::Health, _) => Ok(GroupAnswer::Health(vec![(
+            let answer = match (&call.request, delay) {
+                (GroupRequest::Health, _) => Ok(GroupAnswer::Health(vec![(
                     target("i-one"),
                     health(TargetState::Draining),
                 )])),
-                (Question::Delay, Some(delay)) => Ok(GroupAnswer::Delay(SECOND * u32::try_from(delay).unwrap())),
-                (Question::Delay, None) => Err(refused("AccessDenied")),
-                (question, _) => panic!("{question:?}"),
+                (GroupRequest::Delay, Some(delay)) => Ok(GroupAnswer::Delay(SECOND * u32::try_from(delay).unwrap())),
+                (GroupRequest::Delay, None) => Err(refused("AccessDenied")),
+                (request, _) => panic!("{request:?}"),
             };
             scene.targets.ended(&call, answer, scene.now);
         }
@@ -308,7 +308,7 @@ fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
 }
 
 #[test]
-fn the_delay_of_its_group_bounds_how_long_an_instance_drains_and_five_minutes_bound_that() {
+fn an_instance_drains_for_the_group_delay_or_five_minutes() {
     let leaving = (0, RegistrationState::Leaving);
     assert_eq!(
         draining_for_ever(Some(120)),
@@ -322,7 +322,7 @@ fn the_delay_of_its_group_bounds_how_long_an_instance_drains_and_five_minutes_bo
 }
 
 #[test]
-fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five_minutes() {
+fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
@@ -331,8 +331,8 @@ fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five
     while scene.want("one", Desired::Deregistered) != RegistrationState::Overdue {
         assert!(scene.now <= SECOND * 300, "it is given up");
         while let Some(call) = scene.targets.begin(scene.now) {
-            let answer = match call.question {
-                Question::Deregister(_) => {
+            let answer = match call.request {
+                GroupRequest::Deregister(_) => {
                     tries.push(scene.now.as_secs());
                     Err(error.clone())
                 }
@@ -350,19 +350,19 @@ fn a_refused_deregistration_is_repeated_ever_more_slowly_and_given_up_after_five
 }
 
 #[test]
-fn a_group_that_does_not_exist_keeps_nobody_and_is_a_failure_for_who_wants_in() {
+fn a_missing_group_lets_go_of_instances_and_fails_new_ones() {
     let missing = refused("TargetGroupNotFound");
     let mut scene = Scene::new();
     scene.want("in", Desired::Registered);
     scene.want("out", Desired::Deregistered);
-    scene.answer(&Question::Facts, Err(missing.clone()));
+    scene.answer(&GroupRequest::Facts, Err(missing.clone()));
     assert_eq!(
         scene.want("in", Desired::Registered),
         RegistrationState::Failed(missing)
     );
     assert_eq!(scene.want("out", Desired::Deregistered), RegistrationState::Out);
     scene.quiet_until(SECOND * 5);
-    assert_eq!(scene.begin(), Some(Question::Facts));
+    assert_eq!(scene.begin(), Some(GroupRequest::Facts));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_group_that_is_deleted_later_keeps_nobody_either() {
     scene.want("one", Desired::Deregistered);
     scene.window();
     scene.answer(
-        &Question::Deregister(vec![target("i-one")]),
+        &GroupRequest::Deregister(vec![target("i-one")]),
         Err(refused("TargetGroupNotFound")),
     );
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
@@ -384,18 +384,18 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
     for name in ["a", "bad"] {
         scene.want(name, Desired::Registered);
     }
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
     scene.shows(&[]);
     scene.window();
     let refusal = refused("InvalidTarget");
     scene.answer(
-        &Question::Register(vec![target("i-a"), target("i-bad")]),
+        &GroupRequest::Register(vec![target("i-a"), target("i-bad")]),
         Err(refusal.clone()),
     );
     scene.window();
-    scene.answer(&Question::Register(vec![target("i-a")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Register(vec![target("i-a")]), Ok(GroupAnswer::Done));
     scene.window();
-    scene.answer(&Question::Register(vec![target("i-bad")]), Err(refusal.clone()));
+    scene.answer(&GroupRequest::Register(vec![target("i-bad")]), Err(refusal.clone()));
     assert_eq!(
         scene.want("bad", Desired::Registered),
         RegistrationState::Failed(refusal)
@@ -410,16 +410,19 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
 fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
+        Ok(GroupAnswer::Done),
+    );
 }
 
 #[test]
@@ -427,7 +430,7 @@ fn an_address_that_another_machine_has_by_now_stays() {
     let mut scene = Scene::new();
     scene.want("old", Desired::Forgotten);
     scene.want("new", Desired::Registered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Healthy)]);
     assert_eq!(scene.want("old", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
@@ -437,7 +440,7 @@ fn an_address_that_another_machine_has_by_now_stays() {
 fn a_group_for_other_things_takes_no_instance() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
     scene.shows(&[]);
     assert_eq!(
         scene.want("one", Desired::Registered),
@@ -465,8 +468,8 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
         [RegistrationState::Unknown, RegistrationState::Unknown]
     );
     let calls: Vec<GroupCall> = std::iter::from_fn(|| targets.begin(Duration::ZERO)).collect();
-    let questions: Vec<&Question> = calls.iter().map(|call| &call.question).collect();
-    assert_eq!(questions, [&Question::Facts, &Question::Health]);
+    let questions: Vec<&GroupRequest> = calls.iter().map(|call| &call.request).collect();
+    assert_eq!(questions, [&GroupRequest::Facts, &GroupRequest::Health]);
     let classic = calls.last().unwrap();
     assert_eq!(classic.group, Group::Classic("api".into()));
     targets.ended(classic, Ok(GroupAnswer::Health(vec![])), Duration::ZERO);
@@ -476,7 +479,7 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
         id: "i-one".into(),
         port: None,
     };
-    assert_eq!(register.question, Question::Register(vec![target]));
+    assert_eq!(register.request, GroupRequest::Register(vec![target]));
 }
 
 #[test]

@@ -38,23 +38,23 @@ fn of(id: &str, machine: &str) -> Instance {
     instance(id, InstanceState::Running, "dev", machine)
 }
 
-fn store(unwatched: Vec<Instance>) -> Vec<(String, View)> {
-    let view = View {
+fn store(unwatched: Vec<Instance>) -> Vec<(String, InformerSnapshot)> {
+    let view = InformerSnapshot {
         unwatched,
-        ..View::default()
+        ..InformerSnapshot::default()
     };
     vec![("eu-west-1".to_owned(), view)]
 }
 
-fn suspicious(machines: &[&str]) -> Vec<(String, View)> {
+fn suspicious(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
     let key = |name: &&str| MachineKey {
         namespace: "team-a".into(),
         name: (*name).to_owned(),
     };
-    let view = View {
-        suspicious: true,
+    let view = InformerSnapshot {
+        listing_incomplete: true,
         machines: machines.iter().map(key).collect(),
-        ..View::default()
+        ..InformerSnapshot::default()
     };
     vec![("eu-west-1".to_owned(), view)]
 }

@@ -55,10 +55,10 @@ struct State {
     launch_turns: VecDeque<CloudError>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     load_balancers: BTreeMap<String, ApiLoadBalancer>,
-    /// How every instance stands with every target; as it is wanted where absent.
+    /// The state of every instance in every target; as desired where absent.
     registration: Option<RegistrationState>,
-    /// What was last wanted of the instances in targets.
-    wishes: Vec<TargetRequest>,
+    /// The requests about targets, in order.
+    requests: Vec<TargetRequest>,
 }
 
 struct Failure {
@@ -422,7 +422,7 @@ impl MachineCloud for FakeAws {
         })
     }
 
-    fn instance(&self, _: &MachineKey, id: &str) -> Observation {
+    fn observe_instance(&self, _: &MachineKey, id: &str) -> Observation {
         let state = self.state();
         match state.instances.get(id) {
             _ if !state.listed => Observation::Unknown,
@@ -439,7 +439,7 @@ impl MachineCloud for FakeAws {
         self.state().reading_failure.clone()
     }
 
-    fn launch_turn(&self, _: &MachineKey) -> Result<(), CloudError> {
+    fn reserve_launch(&self, _: &MachineKey) -> Result<(), CloudError> {
         self.state().launch_turns.pop_front().map_or(Ok(()), Err)
     }
 
@@ -456,14 +456,14 @@ impl MachineCloud for FakeAws {
         })
     }
 
-    fn targets(
+    fn reconcile_targets(
         &self,
         _: &MachineKey,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
         desired: Desired,
     ) -> Vec<RegistrationState> {
-        self.stand(instance, targets, desired)
+        self.registration_states(instance, targets, desired)
     }
 
     fn forget_targets(&self, _: &MachineKey) {}

@@ -4,7 +4,6 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use capa_simulation::campaign::{self, End, Tally};
@@ -12,6 +11,7 @@ use capa_simulation::faults::Fault;
 use capa_simulation::history::{self, Report};
 use capa_simulation::sweep::{self, Plan};
 use clap::Parser;
+use parking_lot::Mutex;
 
 /// Plays histories of the controllers under faults, in simulated time.
 #[derive(Parser)]
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let shown = Mutex::new(began);
     let progress = |tally: &Tally| {
-        let Ok(mut shown) = shown.lock() else { return };
+        let mut shown = shown.lock();
         if shown.elapsed() > Duration::from_secs(5) {
             *shown = Instant::now();
             println!("{} played, {} failed", tally.histories(), tally.failed.len());

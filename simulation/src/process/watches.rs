@@ -1,4 +1,4 @@
-//! What a process's watches tell it, and what it looks at anew for it.
+//! The watch events of a process, and the objects that they enqueue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
-use strum::Display;
 
 /// Where the launch of an instance stands. Stored flat, with the phase as a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +34,9 @@ pub struct LaunchAttempt {
     pub number: NonZeroU32,
     /// The call to EC2.
     pub request: RecordedRequest,
-    /// The manager process that wrote the record or has claimed it since, by an id that it draws at its start. A process
-    /// claims a record of another one before it repeats its call, so that every later write of the other one is refused.
+    /// The manager process that wrote the record or has claimed it since, by an id that it draws at its start. A
+    /// process claims a record of another one before it repeats its call, so that every later write of the other one is
+    /// refused.
     pub holder: String,
     /// How many instances of earlier attempts ended before they ran.
     pub failed_instances: u32,
@@ -70,7 +70,7 @@ pub struct RecordedRequest {
 }
 
 /// The phases of a launch, as they are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 enum LaunchPhase {
     Planned,
     Requested,
@@ -228,9 +228,10 @@ impl JsonSchema for LaunchRecord {
             "required": ["phase", "attempt"],
             "properties": {
                 "phase": {
-                    "description": "Where the launch stands. `Planned`: EC2 has not been asked. `Requested`: EC2 is being \
-                        asked, and may have launched an instance. `Refused`: EC2 refused the attempt, or the attempt's \
-                        instance ended before it ran; another attempt follows. `Answered`: EC2 answered with an instance.",
+                    "description": "Where the launch stands. `Planned`: EC2 has not been asked. `Requested`: EC2 is \
+                        being asked, and may have launched an instance. `Refused`: EC2 refused the attempt, or the \
+                        attempt's instance ended before it ran; another attempt follows. `Answered`: EC2 answered \
+                         with an instance.",
                     "type": "string", "enum": ["Planned", "Requested", "Refused", "Answered"],
                 },
                 "attempt": {
@@ -238,8 +239,8 @@ impl JsonSchema for LaunchRecord {
                     "type": "integer", "format": "int32", "minimum": 0,
                 },
                 "clientToken": {
-                    "description": "Idempotency token that EC2 gets with the attempt, `<UID of the AWSMachine>-<attempt>`: \
-                        the same token never launches twice in a zone.",
+                    "description": "Idempotency token that EC2 gets with the attempt, `<UID of the \
+                        AWSMachine>-<attempt>`: the same token never launches twice in a zone.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "subnetID": {
@@ -273,13 +274,13 @@ impl JsonSchema for LaunchRecord {
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "failedInstances": {
-                    "description": "How many instances of earlier attempts ended before they ran, by EC2's own failure; \
-                        absent for none. After five the machine has failed.",
+                    "description": "How many instances of earlier attempts ended before they ran, by EC2's own \
+                        failure; absent for none. After five the machine has failed.",
                     "type": "integer", "format": "int32", "minimum": 1,
                 },
                 "instanceID": {
-                    "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; set exactly in the \
-                        phase `Answered`.",
+                    "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; set exactly \
+                        in the phase `Answered`.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
             },
@@ -291,7 +292,8 @@ impl JsonSchema for LaunchRecord {
                 {
                     "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || \
                         has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || \
-                        has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || has(self.instanceID))",
+                        has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || \
+                         has(self.instanceID))",
                     "message": "attempt 0 stands alone",
                 },
                 {

@@ -30,7 +30,8 @@ pub struct AWSMachineStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<Initialization>,
-    /// State of the instance as EC2 names it: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
+    /// State of the instance as EC2 names it: `pending`, `running`, `stopping`, `stopped`, `shutting-down`,
+    /// `terminated`.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -112,7 +113,8 @@ pub struct AWSMachineStatus {
 }
 
 impl AWSMachineStatus {
-    /// Whether a launch is under way: EC2 may have been asked for an instance, and neither its id nor a refusal is stored.
+    /// Whether a launch is under way: EC2 may have been asked for an instance, and neither its id nor a refusal is
+    /// stored.
     pub fn has_open_attempt(&self) -> bool {
         self.launch.as_ref().is_some_and(LaunchRecord::is_open)
     }
@@ -177,7 +179,8 @@ pub enum MachineTargetState {
     InService,
     /// The instance is to be deregistered, or drains.
     Deregistering,
-    /// The instance has left for good: it is not deregistered again, because AWS may have given its address to another one.
+    /// The instance has left for good: it is not deregistered again, because AWS may have given its address to another
+    /// one.
     Deregistered,
 }
 
@@ -253,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ill_typed_launch_reads_as_absent_and_spares_its_neighbours() {
+    fn an_ill_typed_launch_reads_as_absent() {
         let status: AWSMachineStatus =
             serde_json::from_value(json!({"launch": {"attempt": "first"}, "instanceState": "exploded", "ready": true}))
                 .unwrap();

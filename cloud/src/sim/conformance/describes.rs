@@ -9,8 +9,8 @@ async fn found(ec2: &dyn Ec2UnderTest, query: Query) -> Result<Vec<String>, Devi
     Ok(found.into_iter().map(|(id, _)| id).collect())
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: several values of a filter are joined with
-/// OR, several filters with AND. The filters are those of
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: several values of a filter are joined
+/// with OR, several filters with AND. The filters are those of
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
 pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let place = ec2.place();
@@ -59,8 +59,8 @@ pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest
     Ok(())
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>, `instance.group-id`: the groups of
-/// an instance, those of its interface included.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>, `instance.group-id`: the groups
+/// of an instance, those of its interface included.
 pub(super) async fn instances_are_found_by_their_groups(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let place = ec2.place();
     let id = launched(ec2, "one").await?;
@@ -70,8 +70,8 @@ pub(super) async fn instances_are_found_by_their_groups(ec2: &dyn Ec2UnderTest) 
     expect("by another group", found(ec2, foreign).await?, vec![])
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: values are case-sensitive; `*` stands for
-/// any text, `?` for one character.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: values are case-sensitive; `*` stands
+/// for any text, `?` for one character.
 pub(super) async fn filter_values_mind_the_case_and_take_wildcards(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let id = launched(ec2, "one").await?;
     for (pattern, matches) in [

@@ -131,9 +131,9 @@ pub(super) async fn a_known_token_needs_no_capacity(ec2: &dyn Ec2UnderTest) -> R
     expect("the repeated launch", launched(ec2, "token").await?, first)
 }
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html> has IdempotentInstanceTerminated for the token
-/// of a terminated instance; the page on idempotency lets a retry succeed with the current status. Either way nothing is
-/// launched.
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html> has IdempotentInstanceTerminated for the
+/// token of a terminated instance; the page on idempotency lets a retry succeed with the current status. Either way
+/// nothing is launched.
 pub(super) async fn the_token_of_a_terminated_instance_launches_nothing(
     ec2: &dyn Ec2UnderTest,
 ) -> Result<(), Deviation> {

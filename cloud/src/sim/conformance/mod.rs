@@ -1,5 +1,5 @@
-//! What EC2's documentation says, as cases that run on any EC2: the one in memory here, and the one that tests reach over
-//! the wire. A case is given an account of its own, and reports the first difference.
+//! What EC2's documentation says, as cases that run on any EC2: the one in memory here, and the one that tests reach
+//! over the wire. A case is given an account of its own, and reports the first difference.
 //!
 //! Time cannot be moved on every EC2. So cases hold a state, which then lasts until they let it go.
 

@@ -1,10 +1,10 @@
 //! The cases on the EC2 in memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::executor::block_on;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 use crate::sim::{Client, Ec2, Region, time::after};
@@ -84,7 +84,7 @@ impl OnSim {
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.lock()
     }
 }
 

@@ -43,8 +43,8 @@ pub(super) async fn what_a_launch_names_must_exist(ec2: &dyn Ec2UnderTest) -> Re
     expect("instances", count(ec2).await?, 0)
 }
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>, InvalidParameter: a security group and a subnet
-/// that lie in different VPCs cannot be given for one launch.
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>, InvalidParameter: a security group and a
+/// subnet that lie in different VPCs cannot be given for one launch.
 pub(super) async fn groups_of_another_vpc_are_refused(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let request = LaunchRequest {
         security_group_ids: vec![ec2.place().foreign_security_group_id.clone()],
@@ -64,8 +64,8 @@ pub(super) async fn a_token_has_at_most_64_characters(ec2: &dyn Ec2UnderTest) ->
     Ok(())
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>: user data is limited to 16 KiB
-/// before it is encoded. The code of the refusal is not given.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>: user data is limited to 16
+/// KiB before it is encoded. The code of the refusal is not given.
 pub(super) async fn user_data_has_at_most_16_kib(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let with = |token: &str, bytes| LaunchRequest {
         user_data: UserData::new(vec![b'x'; bytes]),
@@ -96,8 +96,8 @@ pub(super) async fn capacity_is_refused_by_zone(ec2: &dyn Ec2UnderTest) -> Resul
     expect("instances", count(ec2).await?, 1)
 }
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>: RunInstances has a bucket of 5 requests, a
-/// request beyond is answered RequestLimitExceeded, and other actions are not concerned.
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>: RunInstances has a bucket of 5 requests,
+/// a request beyond is answered RequestLimitExceeded, and other actions are not concerned.
 pub(super) async fn requests_beyond_the_limit_are_throttled(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.set(Circumstance::Throttling).await;
     let mut served = 0;

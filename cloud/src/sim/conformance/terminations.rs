@@ -28,8 +28,8 @@ pub(super) async fn terminating_twice_is_no_error(ec2: &dyn Ec2UnderTest) -> Res
     expect("in the end", state(ec2, &id).await?, Some(ended))
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>, InstanceId.N: up to 1000 ids in
-/// one request.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>, InstanceId.N: up to 1000 ids
+/// in one request.
 pub(super) async fn several_instances_end_in_one_call(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let ids = [launched(ec2, "one").await?, launched(ec2, "two").await?];
     ec2.terminate_instances(&ids).await?;
@@ -37,8 +37,8 @@ pub(super) async fn several_instances_end_in_one_call(ec2: &dyn Ec2UnderTest) ->
     expect("terminated", shown(ec2, &terminated).await?.len(), 2)
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: if the request fails, for example
-/// because of a single incorrect id, none of the instances are terminated.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: if the request fails, for
+/// example because of a single incorrect id, none of the instances are terminated.
 pub(super) async fn one_unknown_id_refuses_the_whole_call(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let id = launched(ec2, "token").await?;
     for ids in [[id.clone(), UNKNOWN.to_owned()], [UNKNOWN.to_owned(), id.clone()]] {
@@ -67,8 +67,8 @@ pub(super) async fn a_hidden_instance_cannot_be_terminated_yet(ec2: &dyn Ec2Unde
     expect("in the end", state(ec2, &id).await?, Some(InstanceState::Terminated))
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: where instances of several zones
-/// are named and one is protected, the request fails, those of its zone are spared and the others are terminated.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: where instances of several
+/// zones are named and one is protected, the request fails, those of its zone are spared and the others are terminated.
 pub(super) async fn protection_saves_the_instances_of_a_zone(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let protected = launched(ec2, "protected").await?;
     let beside = launched(ec2, "beside").await?;

@@ -3,7 +3,7 @@ use crate::ErrorClass;
 
 #[test]
 fn a_key_acts_in_its_account_and_sees_no_other() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     world.ec2.issue_key("key-2", "444455556666");
     world
@@ -28,7 +28,7 @@ fn a_key_acts_in_its_account_and_sees_no_other() {
 
 #[test]
 fn regions_are_apart_and_one_without_endpoint_does_not_answer() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.run(&request("token", "subnet-a")).unwrap();
     world.ec2.account(ACCOUNT).region("us-east-1");
     let now = world.now;
@@ -46,7 +46,7 @@ fn regions_are_apart_and_one_without_endpoint_does_not_answer() {
 
 #[test]
 fn a_revoked_or_unknown_key_is_refused() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.ec2.revoke_key(KEY);
     let now = world.now;
     assert_eq!(code(world.run(&request("token", "subnet-a"))), "AuthFailure");
@@ -62,7 +62,7 @@ fn a_revoked_or_unknown_key_is_refused() {
 
 #[test]
 fn request_limits_hold_when_they_are_switched_on() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     for number in 0..10 {
         world.run(&request(&format!("free-{number}"), "subnet-a")).unwrap();
     }
@@ -82,7 +82,7 @@ fn request_limits_hold_when_they_are_switched_on() {
 #[test]
 fn equal_calls_give_equal_worlds() {
     let history = || {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         let id = world.run(&request("one", "subnet-a")).unwrap().id;
         world.pass(7);
         world.run(&request("two", "subnet-b")).unwrap();

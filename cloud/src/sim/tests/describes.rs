@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_fresh_instance_is_hidden_whatever_it_is_asked_for_by() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.behaviour().hidden = Duration::from_secs(5);
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     let queries = [
@@ -25,7 +25,7 @@ fn a_fresh_instance_is_hidden_whatever_it_is_asked_for_by() {
 
 #[test]
 fn a_stale_describe_shows_what_was() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     world.pass(20);
     world.terminate(&[&id]).unwrap();
@@ -42,14 +42,15 @@ fn a_stale_describe_shows_what_was() {
     let (now, seen) = (world.now, Timestamp::UNIX_EPOCH);
     let shown = world
         .client()
-        .describe_instances_as_of(now, seen, &Query::default())
+        .as_of(seen)
+        .describe_instances(now, &Query::default())
         .unwrap();
     assert_eq!(shown[0].state, InstanceState::Pending);
 }
 
 #[test]
 fn instances_are_found_by_what_they_have() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let one = world.run(&request("one", "subnet-a")).unwrap().id;
     let two = world.run(&request("two", "subnet-b")).unwrap().id;
     world.region().tag(&two, "MachineName", "team/two");
@@ -84,8 +85,8 @@ fn instances_are_found_by_what_they_have() {
 }
 
 #[test]
-fn an_unknown_filter_is_refused_also_where_there_is_nothing_to_find() {
-    let mut world = World::new();
+fn an_unknown_filter_is_refused_where_nothing_is_to_be_found() {
+    let mut world = Fixture::new();
     let now = world.now;
     let query = Query::filter("machine-name", ["one"]);
     let mut client = world.client();
@@ -101,8 +102,8 @@ fn an_unknown_filter_is_refused_also_where_there_is_nothing_to_find() {
 }
 
 #[test]
-fn only_tags_that_say_whose_an_instance_is_are_shown_but_all_can_be_asked_for() {
-    let mut world = World::new();
+fn only_identifying_tags_are_shown_and_all_can_be_filtered_by() {
+    let mut world = Fixture::new();
     world.run(&request("token", "subnet-a")).unwrap();
     let shown = world.describe(&Query::filter("tag:cost", ["high"])).remove(0);
     assert_eq!(shown.tags.into_keys().collect::<Vec<_>>(), ["MachineName"]);
@@ -110,7 +111,7 @@ fn only_tags_that_say_whose_an_instance_is_are_shown_but_all_can_be_asked_for() 
 
 #[test]
 fn infrastructure_is_found_by_id_vpc_zone_name_and_tag() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world
         .region()
         .tag("subnet-b", "Name", "second")

@@ -4,7 +4,7 @@ use crate::{ErrorClass, UserData};
 
 #[test]
 fn a_repeated_launch_shows_the_same_instance_as_it_is_now() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     assert_eq!(first.state, InstanceState::Pending);
     world.pass(30);
@@ -15,7 +15,7 @@ fn a_repeated_launch_shows_the_same_instance_as_it_is_now() {
 
 #[test]
 fn a_token_with_other_parameters_is_refused() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.run(&request("token", "subnet-a")).unwrap();
     let other_type = LaunchRequest {
         instance_type: "m5.large".into(),
@@ -32,7 +32,7 @@ fn a_token_with_other_parameters_is_refused() {
 
 #[test]
 fn a_token_launches_once_more_in_another_zone() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     let second = world.run(&request("token", "subnet-b")).unwrap();
     assert_ne!(first.id, second.id);
@@ -41,7 +41,7 @@ fn a_token_launches_once_more_in_another_zone() {
 
 #[test]
 fn a_token_is_forgotten_in_the_end_and_not_before() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     world.pass(24 * 3600 - 1);
     assert_eq!(world.run(&request("token", "subnet-a")).unwrap().id, first.id);
@@ -51,7 +51,7 @@ fn a_token_is_forgotten_in_the_end_and_not_before() {
 
 #[test]
 fn a_refused_launch_uses_no_token_up() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.region().set_capacity("t3.large", "eu-west-1a", false);
     assert_eq!(
         code(world.run(&request("token", "subnet-a"))),
@@ -67,7 +67,7 @@ fn a_refused_launch_uses_no_token_up() {
 
 #[test]
 fn a_known_token_needs_no_capacity() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     world
         .region()
@@ -78,7 +78,7 @@ fn a_known_token_needs_no_capacity() {
 
 #[test]
 fn capacity_is_a_matter_of_type_and_zone() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.region().set_capacity("t3.large", "eu-west-1a", false);
     assert_eq!(
         code(world.run(&request("one", "subnet-a"))),
@@ -93,7 +93,7 @@ fn capacity_is_a_matter_of_type_and_zone() {
 
 #[test]
 fn a_quota_counts_live_instances() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.region().set_quota(Some(1));
     let first = world.run(&request("one", "subnet-a")).unwrap();
     let refused = world.run(&request("two", "subnet-b")).unwrap_err();
@@ -104,7 +104,7 @@ fn a_quota_counts_live_instances() {
 
 #[test]
 fn what_a_launch_names_must_exist_in_one_vpc() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world
         .region()
         .vpc("vpc-2", "10.1.0.0/16")
@@ -175,7 +175,7 @@ fn the_token_of_a_terminated_instance_launches_nothing() {
         (RepeatedAfterTermination::Shown, Ok(InstanceState::Terminated)),
         (RepeatedAfterTermination::Refused, Err("IdempotentInstanceTerminated")),
     ] {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         world.behaviour().repeated_after_termination = choice;
         let first = world.run(&request("token", "subnet-a")).unwrap();
         world.terminate(&[&first.id]).unwrap();
@@ -198,7 +198,7 @@ fn the_token_of_a_terminated_instance_launches_nothing() {
 
 #[test]
 fn the_audit_tells_launches_from_repetitions() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     world.pass(5);
     world.run(&request("token", "subnet-a")).unwrap();

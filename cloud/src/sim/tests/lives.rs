@@ -1,19 +1,19 @@
 use super::*;
 use crate::StateReason;
 
-fn stop(world: &mut World, id: &str) -> Result<Vec<crate::sim::StateChange>, CloudError> {
+fn stop(world: &mut Fixture, id: &str) -> Result<Vec<crate::sim::StateChange>, CloudError> {
     let now = world.now;
     world.client().stop_instances(now, &owned(&[id]))
 }
 
-fn start(world: &mut World, id: &str) -> Result<Vec<crate::sim::StateChange>, CloudError> {
+fn start(world: &mut Fixture, id: &str) -> Result<Vec<crate::sim::StateChange>, CloudError> {
     let now = world.now;
     world.client().start_instances(now, &owned(&[id]))
 }
 
 #[test]
-fn states_follow_one_another_for_as_long_as_programmed_and_a_terminated_instance_vanishes() {
-    let mut world = World::new();
+fn states_last_as_programmed_and_terminated_instances_vanish() {
+    let mut world = Fixture::new();
     world.behaviour().pending = Duration::from_secs(10);
     world.behaviour().shutting_down = Duration::from_secs(7);
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
@@ -35,7 +35,7 @@ fn states_follow_one_another_for_as_long_as_programmed_and_a_terminated_instance
 
 #[test]
 fn an_instance_is_stopped_and_started_by_its_user() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     assert_eq!(code(stop(&mut world, &id)), "IncorrectInstanceState");
     world.pass(20);
@@ -57,7 +57,7 @@ fn an_instance_is_stopped_and_started_by_its_user() {
 
 #[test]
 fn an_instance_that_dies_in_pending_says_why_and_has_never_run() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let reason = StateReason {
         code: "Server.InternalError".into(),
         message: "Server.InternalError: Internal error on launch".into(),
@@ -81,7 +81,7 @@ fn an_instance_that_dies_in_pending_says_why_and_has_never_run() {
 
 #[test]
 fn lengths_are_taken_when_a_state_begins() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.run(&request("slow", "subnet-a")).unwrap();
     world.behaviour().pending = Duration::ZERO;
     assert_eq!(
@@ -93,7 +93,7 @@ fn lengths_are_taken_when_a_state_begins() {
 
 #[test]
 fn addresses_belong_to_an_instance_until_it_is_terminated() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let public = LaunchRequest {
         public_ip: Some(true),
         ..request("token", "subnet-a")

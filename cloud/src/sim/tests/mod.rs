@@ -13,19 +13,19 @@ use jiff::Timestamp;
 
 use super::time::after;
 use super::{Behaviour, Client, Ec2, Region};
-use crate::{CloudError, Instance, InstanceState, LaunchRequest, Query, launch};
+use crate::{CloudError, Instance, InstanceState, LaunchRequest, Query};
 
 const ACCOUNT: &str = "111122223333";
 const REGION: &str = "eu-west-1";
 const KEY: &str = "key-1";
 
 /// One account with a VPC, subnets a and c in one zone and b in another, a group and an image.
-struct World {
+struct Fixture {
     ec2: Ec2,
     now: Timestamp,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let mut ec2 = Ec2::new();
         ec2.issue_key(KEY, ACCOUNT);
@@ -93,7 +93,7 @@ fn request(token: &str, subnet: &str) -> LaunchRequest {
             ("MachineName".into(), "team/one".into()),
             ("cost".into(), "high".into()),
         ]),
-        ..launch::tests::request()
+        ..crate::model::launch::tests::request()
     }
 }
 

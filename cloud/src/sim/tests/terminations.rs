@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn terminating_is_idempotent_and_reports_both_states() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     let states = |changes: Vec<crate::sim::StateChange>| {
         let change = changes.into_iter().next().unwrap();
@@ -20,7 +20,7 @@ fn terminating_is_idempotent_and_reports_both_states() {
 
 #[test]
 fn one_unknown_id_refuses_the_whole_call() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     let result = world.terminate(&[&id, "i-0123456789abcdef0"]);
     assert_eq!(code(result), "InvalidInstanceID.NotFound");
@@ -31,7 +31,7 @@ fn one_unknown_id_refuses_the_whole_call() {
 
 #[test]
 fn a_hidden_instance_cannot_be_terminated_yet() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     world.behaviour().hidden = Duration::from_secs(5);
     let hidden = world.run(&request("hidden", "subnet-a")).unwrap().id;
     assert_eq!(code(world.terminate(&[&hidden])), "InvalidInstanceID.NotFound");
@@ -41,7 +41,7 @@ fn a_hidden_instance_cannot_be_terminated_yet() {
 
 #[test]
 fn an_instance_that_vanished_cannot_be_terminated() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     world.terminate(&[&id]).unwrap();
     world.pass(2 * 3600);
@@ -50,7 +50,7 @@ fn an_instance_that_vanished_cannot_be_terminated() {
 
 #[test]
 fn a_protected_instance_saves_those_in_its_zone_only() {
-    let mut world = World::new();
+    let mut world = Fixture::new();
     let protected = world.run(&request("one", "subnet-a")).unwrap().id;
     let beside = world.run(&request("two", "subnet-c")).unwrap().id;
     let elsewhere = world.run(&request("three", "subnet-b")).unwrap().id;

@@ -43,7 +43,7 @@ impl GroupState {
             };
         };
         let is_final = matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid);
-        // Nothing is registered with what does not exist: as long as whoever was told so was not somebody else.
+        // Nothing is registered with a group that does not exist, as long as the same credentials were told so.
         if is_final && member.is_leaving() && member.since <= *asked_at {
             RegistrationState::Out
         } else if member.is_overdue(timing, now) {
@@ -92,7 +92,8 @@ impl GroupState {
         match health {
             Some(_) if is_claimed => RegistrationState::Out,
             None if member.may_appear(timing, now) && !is_claimed => not_yet(),
-            // Whoever stood still, or another process meanwhile, may have registered it since the last look.
+            // A process that stood still, or another process meanwhile, may have registered the instance since the last
+            // read.
             None if self.looked_at < member.since.max(self.late_until) => not_yet(),
             None => RegistrationState::Out,
             // An instance that is gone has no connections that could end.
@@ -108,8 +109,8 @@ impl GroupState {
         }
     }
 
-    /// How a member stands that drains, where it is known since when. When the delay of its group is over it is drained,
-    /// whatever is shown.
+    /// How a member stands that drains, where it is known since when. When the delay of its group is over it is
+    /// drained, whatever is shown.
     fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         let since = member.leaving_since?;
         Some(match self.delay {
@@ -119,8 +120,8 @@ impl GroupState {
         })
     }
 
-    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was waited
-    /// for the call would cut connections off that the group's own delay of five minutes gives.
+    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was
+    /// waited for the call would cut connections off that the group's own delay of five minutes gives.
     pub(super) fn drains_for(&self, timing: &Timing) -> Duration {
         let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
         delay.min(timing.drain_limit)

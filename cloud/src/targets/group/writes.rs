@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::member::Registration;
-use super::super::model::{GroupFacts, Question, Target, TargetState};
+use super::super::model::{GroupFacts, GroupRequest, Target, TargetState};
 use super::GroupState;
 use crate::Timing;
 
@@ -41,15 +41,15 @@ impl GroupState {
         wanted.collect()
     }
 
-    /// Targets that some machine wants to be registered: nobody else takes them out. An address may have been given to
-    /// another instance since.
+    /// Targets that some machine wants to be registered: no other machine takes them out. An address may have been
+    /// given to another instance since.
     pub(super) fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
         let staying = self.members.values().filter(|member| !member.is_leaving());
         staying.filter_map(|member| member.target(facts)).collect()
     }
 
     /// The write that is due: those that leave go first.
-    pub(super) fn write(&mut self, timing: &Timing, now: Duration) -> Option<Question> {
+    pub(super) fn write(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         let writes = self
             .writes(timing, now)
             .into_iter()
@@ -68,9 +68,9 @@ impl GroupState {
             targets.into_iter().take(self.most).collect()
         };
         Some(if leaving.is_empty() {
-            Question::Register(some(coming))
+            GroupRequest::Register(some(coming))
         } else {
-            Question::Deregister(some(leaving))
+            GroupRequest::Deregister(some(leaving))
         })
     }
 }

@@ -8,10 +8,13 @@ fn an_address_that_is_out_is_let_go_for_good() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
     scene.want("other", Desired::Registered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
+        Ok(GroupAnswer::Done),
+    );
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     for _ in 0..3 {
         scene.quiet_until(scene.now + SECOND * 600);
@@ -25,9 +28,9 @@ fn an_address_that_is_out_is_let_go_for_good() {
 }
 
 #[test]
-fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show() {
-    let register = Question::Register(vec![target("i-one")]);
-    let deregister = Question::Deregister(vec![target("i-one")]);
+fn an_instance_is_not_out_while_its_registration_may_still_show() {
+    let register = GroupRequest::Register(vec![target("i-one")]);
+    let deregister = GroupRequest::Deregister(vec![target("i-one")]);
     for answer in [
         Ok(GroupAnswer::Done),
         Err(CloudError::no_answer("RegisterTargets", "none")),
@@ -36,7 +39,7 @@ fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show(
         let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
         scene.window();
         let call = scene.targets.begin(scene.now).expect("a registration");
-        assert_eq!(call.question, register);
+        assert_eq!(call.request, register);
         assert_eq!(
             scene.want("one", Desired::Deregistered),
             RegistrationState::Leaving,
@@ -50,7 +53,7 @@ fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show(
         );
         scene.window();
         scene.answer(&deregister, Ok(GroupAnswer::Done));
-        scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
+        scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
         scene.quiet_until(scene.now + SECOND * 10);
         scene.shows(&[]);
         assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
@@ -58,25 +61,25 @@ fn an_instance_is_not_out_while_its_registration_is_under_way_or_may_still_show(
 }
 
 #[test]
-fn a_registration_that_is_taken_and_does_not_show_yet_is_undone_all_the_same() {
+fn a_registration_that_does_not_show_yet_is_undone() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.window();
-    scene.answer(&Question::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.quiet_until(scene.now + SECOND * 10);
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
 }
 
 #[test]
-fn five_minutes_count_from_when_aws_began_to_take_the_target_out() {
+fn five_minutes_count_from_when_the_deregistration_was_taken() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
     scene.later(SECOND * 200);
-    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 3600)));
+    scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 3600)));
     let begun = scene.now;
     scene.now = begun + SECOND * 299;
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -85,7 +88,7 @@ fn five_minutes_count_from_when_aws_began_to_take_the_target_out() {
 }
 
 #[test]
-fn an_instance_is_not_out_by_a_look_from_before_it_began_to_leave() {
+fn a_read_from_before_the_departure_does_not_prove_it() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.later(SECOND * 400);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -100,17 +103,20 @@ fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
         let mut scene = Scene::new();
         scene.want("one", desired);
         let call = scene.targets.begin(scene.now).unwrap();
-        assert_eq!((&call.question, call.turn().priority), (&Question::Facts, priority));
+        assert_eq!(
+            (&call.request, call.rate_request().priority),
+            (&GroupRequest::Facts, priority)
+        );
     }
 }
 
 #[test]
-fn a_group_that_cannot_be_read_is_left_alone_until_its_time_also_when_all_time_is_over() {
+fn an_unreadable_group_is_read_at_its_time_even_when_overdue() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Deregistered);
-    scene.answer(&Question::Facts, Err(refused("AccessDenied")));
+    scene.answer(&GroupRequest::Facts, Err(refused("AccessDenied")));
     scene.now = SECOND * 400;
-    scene.answer(&Question::Facts, Err(refused("AccessDenied")));
+    scene.answer(&GroupRequest::Facts, Err(refused("AccessDenied")));
     assert_eq!(scene.begin(), None);
     assert!(scene.targets.next_due().is_some_and(|due| due > scene.now));
 }
@@ -136,24 +142,24 @@ fn what_a_machine_no_longer_names_is_not_registered_again() {
 }
 
 #[test]
-fn what_was_refused_before_an_instance_began_to_leave_says_nothing_of_it() {
+fn a_refusal_from_before_the_departure_proves_nothing() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
-    scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
+    scene.answer(&GroupRequest::Facts, Err(refused("TargetGroupNotFound")));
     scene.later(SECOND * 400);
     assert!(matches!(
         scene.want("one", Desired::Deregistered),
         RegistrationState::Unreadable(_)
     ));
-    scene.answer(&Question::Facts, Err(refused("TargetGroupNotFound")));
+    scene.answer(&GroupRequest::Facts, Err(refused("TargetGroupNotFound")));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]
-fn a_look_that_was_under_way_when_an_instance_began_to_leave_proves_nothing() {
+fn a_read_under_way_when_the_departure_began_proves_nothing() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
     let look = scene.targets.begin(scene.now).expect("a look");
     scene.later(SECOND);
     scene.want("one", Desired::Deregistered);
@@ -170,15 +176,18 @@ fn what_is_written_of_one_instance_is_no_look_at_another() {
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.want("other", Desired::Deregistered);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.5")]), Ok(GroupAnswer::Done));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.5")]),
+        Ok(GroupAnswer::Done),
+    );
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
 #[test]
-fn an_address_that_could_not_be_taken_out_in_time_is_tried_again_once_the_instance_is_gone() {
+fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Deregistered, &seen);
-    let deregister = Question::Deregister(vec![target("10.0.0.3")]);
+    let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
     scene.window();
     scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
     scene.later(SECOND * 300);
@@ -198,10 +207,10 @@ fn an_address_that_could_not_be_taken_out_in_time_is_tried_again_once_the_instan
 fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
-    let deregister = Question::Deregister(vec![target("i-one")]);
+    let deregister = GroupRequest::Deregister(vec![target("i-one")]);
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND * 60)));
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 60)));
     for again in 1..=8 {
         scene.quiet_until(scene.now + SECOND * 10);
         scene.shows(&seen);
@@ -226,7 +235,7 @@ fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
 }
 
 #[test]
-fn what_was_told_to_the_credentials_of_another_account_is_forgotten() {
+fn answers_to_credentials_of_another_account_are_forgotten() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     scene.targets.forget_answers();
@@ -241,17 +250,20 @@ fn what_was_told_to_the_credentials_of_another_account_is_forgotten() {
 }
 
 #[test]
-fn in_the_first_minute_of_a_process_what_its_predecessor_asked_for_may_still_come() {
+fn a_predecessors_registration_may_come_in_the_first_minute() {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Deregistered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(SECOND * 10);
     scene.shows(&[("10.0.0.3", TargetState::Initial)]);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
+        Ok(GroupAnswer::Done),
+    );
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 49);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.shows(&[]);
@@ -259,20 +271,23 @@ fn in_the_first_minute_of_a_process_what_its_predecessor_asked_for_may_still_com
 }
 
 #[test]
-fn a_registration_without_an_answer_may_take_effect_for_a_minute() {
+fn an_unanswered_registration_may_take_effect_for_a_minute() {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Registered);
-    scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[]);
     scene.later(SECOND * 100);
     scene.shows(&[]);
     scene.window();
-    let register = Question::Register(vec![target("10.0.0.3")]);
+    let register = GroupRequest::Register(vec![target("10.0.0.3")]);
     scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
     scene.want("one", Desired::Deregistered);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Ok(GroupAnswer::Delay(SECOND)));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
+        Ok(GroupAnswer::Done),
+    );
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 20);
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -282,19 +297,19 @@ fn a_registration_without_an_answer_may_take_effect_for_a_minute() {
 }
 
 #[test]
-fn a_group_that_stops_showing_holds_a_departure_for_five_minutes_at_most() {
+fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     let drains = [("10.0.0.3", TargetState::Draining)];
     // By somebody else while the instance was to stay, and in the first minute of a process.
     for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
         scene.want("one", desired);
-        scene.answer(&Question::Facts, Ok(facts(TargetKind::Address)));
+        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
         scene.shows(&drains);
         scene.want("one", Desired::Deregistered);
         scene.later(SECOND);
         while let Some(call) = scene.targets.begin(scene.now) {
-            let answer = match call.question {
-                Question::Delay => Ok(GroupAnswer::Delay(SECOND)),
+            let answer = match call.request {
+                GroupRequest::Delay => Ok(GroupAnswer::Delay(SECOND)),
                 _ => Err(refused("AccessDenied")),
             };
             scene.targets.ended(&call, answer, scene.now);
@@ -309,11 +324,11 @@ fn a_group_that_stops_showing_holds_a_departure_for_five_minutes_at_most() {
 }
 
 #[test]
-fn an_address_that_other_credentials_could_not_show_is_still_taken_out() {
+fn an_address_hidden_from_other_credentials_is_deregistered() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Forgotten, &seen);
     scene.targets.forget_answers();
-    scene.answer(&Question::Health, Err(refused("TargetGroupNotFound")));
+    scene.answer(&GroupRequest::Health, Err(refused("TargetGroupNotFound")));
     assert_eq!(
         scene.want("one", Desired::Forgotten),
         RegistrationState::Out,
@@ -323,7 +338,10 @@ fn an_address_that_other_credentials_could_not_show_is_still_taken_out() {
     scene.shows(&seen);
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
+    scene.answer(
+        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
+        Ok(GroupAnswer::Done),
+    );
 }
 
 #[test]
@@ -331,8 +349,8 @@ fn a_delay_that_cannot_be_read_keeps_nobody_from_looking() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
-    scene.answer(&Question::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    scene.answer(&Question::Delay, Err(refused("AccessDenied")));
+    scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
+    scene.answer(&GroupRequest::Delay, Err(refused("AccessDenied")));
     for _ in 0..3 {
         scene.quiet_until(scene.now + SECOND * 10);
         scene.shows(&[("i-one", TargetState::Draining)]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_was_seen_stands_for_one_interval_without_a_look_and_longer_while_aws_is_asked_too_often() {
+fn the_last_read_stands_for_an_interval_longer_under_throttles() {
     for (code, is_stale) in [("AccessDenied", true), ("Throttling", false)] {
         let error = refused(code);
         let mut scene = Scene::looked_at(

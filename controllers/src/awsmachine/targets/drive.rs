@@ -53,7 +53,9 @@ fn desire(
     desired: Desired,
 ) -> Vec<TargetView> {
     let targets: Vec<_> = named.iter().map(|(_, target)| target.clone()).collect();
-    let shown = location.cloud.targets(&scope.key(), instance, &targets, desired);
+    let shown = location
+        .cloud
+        .reconcile_targets(&scope.key(), instance, &targets, desired);
     let view = |(target, shown): (NamedTarget, RegistrationState)| TargetView {
         stored: stored_state(scope, &instance.id, &target),
         group: target.0,
@@ -115,8 +117,8 @@ fn ensure_registered(
     }
 }
 
-/// Has an instance deregistered from its targets, and sets `ControlPlaneTargetsReady`. Answers whether nothing is left to
-/// wait for: the instance has left, or the longest time for that is over.
+/// Has an instance deregistered from its targets, and sets `ControlPlaneTargetsReady`. Answers whether nothing is left
+/// to wait for: the instance has left, or the longest time for that is over.
 pub(in crate::awsmachine) fn ensure_deregistered(
     scope: &mut MachineScope,
     id: &str,

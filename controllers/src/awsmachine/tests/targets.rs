@@ -2,6 +2,7 @@
 
 use capa_api::common::MachineRole;
 use capa_api::core::Machine;
+use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::CloudError;
 use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetState};
@@ -29,7 +30,7 @@ fn scene(targets: &str) -> Scene {
 }
 
 #[test]
-fn the_machine_tells_the_role_and_its_aws_machine_only_once_that_is_gone() {
+fn the_role_is_that_of_the_machine_while_it_exists() {
     let mut marked = Scene::new().machine("m").expect("an AWSMachine");
     let labels = marked.metadata.labels.get_or_insert_default();
     labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
@@ -65,10 +66,10 @@ fn target_group() -> String {
     format!("[{{targetGroupARN: '{GROUP}', port: 6443}}]")
 }
 
-/// The last desired, and the group it is about.
-fn wished(scene: &Scene) -> Option<(Desired, Vec<Group>)> {
-    let wishes = scene.aws.take_wishes();
-    wishes
+/// The last desired state, and the groups that it is about.
+fn last_request(scene: &Scene) -> Option<(Desired, Vec<Group>)> {
+    let requests = scene.aws.take_target_requests();
+    requests
         .into_iter()
         .last()
         .map(|(_, _, groups, desired)| (desired, groups))
@@ -81,12 +82,12 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(pass.says(targets), "False/WaitingForRunning");
-    assert_eq!(wished(&scene), None);
+    assert_eq!(last_request(&scene), None);
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.aws.set_registration_state(Some(RegistrationState::Registering));
     let pass = scene.pass().await;
     let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(wished(&scene), Some((Desired::Registered, vec![group])));
+    assert_eq!(last_request(&scene), Some((Desired::Registered, vec![group])));
     assert_eq!(pass.says(targets), "False/Registering");
     assert_eq!(pass.says(ConditionType::Ready), "False/Registering");
     assert!(
@@ -110,16 +111,16 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
     scene.aws.set_registration_state(Some(RegistrationState::Registering));
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
-    assert_eq!(wished(&scene), None, "once it has ended nobody could take it out");
+    assert_eq!(last_request(&scene), None, "once it has ended nobody could take it out");
     assert_eq!(pass.says(targets), "False/Registering");
     assert_eq!(pass.status().addresses[0].address, "10.0.0.7");
     scene.pass().await;
     let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(wished(&scene), Some((Desired::Registered, vec![group])));
+    assert_eq!(last_request(&scene), Some((Desired::Registered, vec![group])));
 }
 
 #[tokio::test]
-async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere() {
+async fn workers_and_machines_without_targets_are_not_registered() {
     let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
     for scene in [worker, scene("[]")] {
         scene.pass().await;
@@ -129,12 +130,12 @@ async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere()
         assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
         scene.delete();
         assert_eq!(scene.pass().await.calls[0], "TerminateInstances");
-        assert_eq!(wished(&scene), None);
+        assert_eq!(last_request(&scene), None);
     }
 }
 
 #[tokio::test]
-async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
+async fn a_foreign_target_group_is_named_and_not_called() {
     for (arn, told) in [
         (GROUP.replace("eu-west-1", "us-east-1"), "another region"),
         (GROUP.replace("111122223333", "444455556666"), "another account"),
@@ -148,7 +149,7 @@ async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
         assert!(
             scene
                 .aws
-                .take_wishes()
+                .take_target_requests()
                 .iter()
                 .all(|(_, _, groups, _)| groups.is_empty())
         );
@@ -158,7 +159,7 @@ async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
 }
 
 #[tokio::test]
-async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
+async fn an_instance_is_terminated_once_its_targets_have_drained() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
     scene.aws.set_registration_state(Some(RegistrationState::Leaving));
@@ -169,7 +170,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
         pass.calls
     );
     assert_eq!(
-        wished(&scene),
+        last_request(&scene),
         Some((Desired::Deregistered, vec![Group::Classic("api".into())]))
     );
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
@@ -189,7 +190,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_not_let_go_in_time_is_terminated_and_a_warning_says_so() {
+async fn an_overdue_target_does_not_hold_up_termination() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.delete();
     scene.aws.set_registration_state(Some(RegistrationState::Overdue));
@@ -211,14 +212,14 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
         status.addresses = vec![read("{type: InternalIP, address: 10.0.0.7}")];
     });
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    scene.aws.take_wishes();
+    scene.aws.take_target_requests();
     scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
-    let (id, address, _, desired) = scene.aws.take_wishes().remove(0);
+    let (id, address, _, desired) = scene.aws.take_target_requests().remove(0);
     assert_eq!(
         (id.as_str(), address.as_deref(), desired),
         (FIRST, Some("10.0.0.7"), Desired::Forgotten)
@@ -226,26 +227,57 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     scene.aws.set_registration_state(None);
     let pass = scene.pass().await;
     assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
-    scene.aws.take_wishes();
+    scene.aws.take_target_requests();
     // Whoever has the address by now keeps it.
     scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     scene.pass().await;
     scene.delete();
     assert!(scene.pass().await.machine.is_none());
-    assert_eq!(wished(&scene), None);
+    assert_eq!(last_request(&scene), None);
 }
 
 #[tokio::test]
-async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
+async fn the_status_says_where_the_instance_stands_with_each_target() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    let health = |state| RegistrationState::Registered {
+        health: Health { state, reason: None },
+        by_us: true,
+    };
+    for (shown, expected) in [
+        (RegistrationState::Registering, MachineTargetState::Registering),
+        (health(TargetState::Initial), MachineTargetState::Registered),
+        (health(TargetState::Healthy), MachineTargetState::InService),
+        (health(TargetState::Unhealthy), MachineTargetState::InService),
+        (RegistrationState::Unknown, MachineTargetState::InService),
+    ] {
+        scene.aws.set_registration_state(Some(shown.clone()));
+        let pass = scene.pass().await;
+        let [target] = pass.status().targets.as_slice() else {
+            panic!("{:?}", pass.status().targets);
+        };
+        assert_eq!((target.target.as_str(), target.instance_id.as_str()), ("api", FIRST));
+        assert_eq!(target.state, expected, "{shown:?}");
+    }
+    assert_eq!(
+        scene.pass().await.calls,
+        [""; 0],
+        "nothing is written once nothing changes"
+    );
+    scene.aws.set_instance_state(FIRST, InstanceState::Stopped);
+    assert_eq!(scene.pass().await.status().targets, []);
+}
+
+#[tokio::test]
+async fn the_address_of_a_vanished_instance_is_deregistered() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     scene.aws.remove_instance(FIRST);
     scene.kubernetes.advance(Timing::default().visibility_age * 2);
-    scene.aws.take_wishes();
+    scene.aws.take_target_requests();
     let pass = scene.pass().await;
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
     let desired = scene
         .aws
-        .take_wishes()
+        .take_target_requests()
         .into_iter()
         .next_back()
         .map(|(_, _, _, desired)| desired);
@@ -253,7 +285,7 @@ async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
 }
 
 #[tokio::test]
-async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources() {
+async fn lost_targets_are_recovered_from_the_sources() {
     let scene = running(&target_group()).await;
     scene.edit(|machine| machine.status = None);
     let pass = scene.pass().await;
@@ -280,7 +312,7 @@ async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources(
 }
 
 #[tokio::test]
-async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
+async fn a_condition_of_targets_stands_until_they_are_read() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
@@ -319,12 +351,12 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
 }
 
 #[tokio::test]
-async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_worker_does_not() {
+async fn only_control_planes_wait_for_pending_targets() {
     let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
     let worker = Scene::new();
     worker.kubernetes.publish_network("dev", &pending);
     worker.pass().await;
-    assert_eq!(worker.aws.take_wishes(), []);
+    assert_eq!(worker.aws.take_target_requests(), []);
     assert!(
         worker
             .pass()

@@ -1,4 +1,5 @@
-//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it stands.
+//! Load balancers and their targets in memory: what is wanted of an instance is so at once, unless a test says how it
+//! stands.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +31,11 @@ impl FakeAws {
     }
 
     /// What was wanted of instances in targets since this was last asked.
-    pub(crate) fn take_wishes(&self) -> Vec<TargetRequest> {
-        std::mem::take(&mut self.state().wishes)
+    pub(crate) fn take_target_requests(&self) -> Vec<TargetRequest> {
+        std::mem::take(&mut self.state().requests)
     }
 
-    pub(super) fn stand(
+    pub(super) fn registration_states(
         &self,
         instance: &TargetInstance,
         targets: &[ControlPlaneTarget],
@@ -43,7 +44,7 @@ impl FakeAws {
         let mut state = self.state();
         let groups = targets.iter().filter_map(Group::of).collect();
         state
-            .wishes
+            .requests
             .push((instance.id.clone(), instance.address.clone(), groups, desired));
         let healthy = Health {
             state: TargetState::Healthy,

@@ -1,0 +1,54 @@
+//! Instance types.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, InstanceType, Query};
+
+use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    /// An instance type by its name. Filters know wildcards, so an answer may show others too.
+    pub(crate) async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        let shown = self.instance_types(&Query::filter("instance-type", [name])).await?;
+        let shown = shown.into_iter().find(|instance_type| instance_type.name == name);
+        let missing = || CloudError::not_found("DescribeInstanceTypes", format!("there is no instance type {name}"));
+        shown.ok_or_else(missing)
+    }
+
+    async fn instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+        self.caller
+            .describe("DescribeInstanceTypes", query, |permit, token| async move {
+                let request = self.client.describe_instance_types().set_filters(filters(query));
+                let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
+                let answer = self.caller.call(permit, request.send()).await?;
+                Ok(Page {
+                    items: answer.instance_types().iter().map(converted).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn converted(shown: &types::InstanceTypeInfo) -> InstanceType {
+    let processors = shown.v_cpu_info().and_then(types::VCpuInfo::default_v_cpus);
+    let memory = shown.memory_info().and_then(types::MemoryInfo::size_in_mib);
+    let architectures = shown
+        .processor_info()
+        .map_or(&[][..], types::ProcessorInfo::supported_architectures);
+    let mut gpus: BTreeMap<String, i32> = BTreeMap::new();
+    for gpu in shown.gpu_info().map_or(&[][..], types::GpuInfo::gpus) {
+        *gpus.entry(text(gpu.manufacturer())).or_default() += gpu.count().unwrap_or_default();
+    }
+    let neuron_devices = shown.neuron_info().map_or(&[][..], types::NeuronInfo::neuron_devices);
+    InstanceType {
+        name: text(shown.instance_type().map(types::InstanceType::as_str)),
+        processors: processors.unwrap_or_default(),
+        memory: memory.unwrap_or_default(),
+        architectures: architectures.iter().map(|name| name.as_str().to_owned()).collect(),
+        gpus,
+        neuron_devices: neuron_devices.iter().filter_map(types::NeuronDeviceInfo::count).sum(),
+    }
+}

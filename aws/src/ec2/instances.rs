@@ -1,0 +1,234 @@
+//! Instances.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use aws_sdk_ec2::types;
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::session::Permit;
+use capa_cloud::{
+    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, Query, StateReason, identifying_tag,
+};
+use jiff::Timestamp;
+
+use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text};
+use crate::sdk::pages::Page;
+
+const DESCRIBE_INSTANCES: &str = "DescribeInstances";
+
+impl Ec2Calls {
+    /// Looks instances up for a machine that is to be launched or deleted.
+    pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let permit = self.caller.limiter().acquire_lookup(query)?;
+        let fetch = |permit, token| self.instances_page(permit, query, token);
+        self.caller.pages(permit, fetch).await
+    }
+
+    /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.
+    pub(crate) async fn list_instances(&self, query: &Query, pause: Duration) -> Result<Vec<Instance>, CloudError> {
+        let request = CallRequest::describe(DESCRIBE_INSTANCES, query, Priority::Describe);
+        let fetch = |permit, token| self.instances_page(permit, query, token);
+        self.caller.paced_pages(&request, pause, fetch).await
+    }
+
+    async fn instances_page(
+        &self,
+        permit: Permit,
+        query: &Query,
+        token: Option<String>,
+    ) -> Result<Page<Instance>, CloudError> {
+        let request = self
+            .client
+            .describe_instances()
+            .set_filters(filters(query))
+            .max_results(PAGE_SIZE);
+        let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+        let shown = answer.reservations().iter().flat_map(types::Reservation::instances);
+        let instances = shown.map(|shown| instance(DESCRIBE_INSTANCES, shown));
+        Ok(Page {
+            items: instances.collect::<Result<_, _>>()?,
+            next: answer.next_token,
+        })
+    }
+
+    /// Terminates instances once their turn has come and the process leads; gives their new states as far as the answer
+    /// shows them.
+    pub(crate) async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let permit = self.caller.limiter().wait(&CallRequest::terminate(ids)).await;
+        self.caller.wait_until_leading().await;
+        let request = self.client.terminate_instances().set_instance_ids(Some(ids.to_vec()));
+        let answer = self.caller.call(permit, request.send()).await?;
+        let changes = answer.terminating_instances().iter();
+        let states = changes.filter_map(|change| {
+            let state = state_name(change.current_state()?.name()?)?;
+            Some((change.instance_id()?.to_owned(), state))
+        });
+        Ok(states.collect())
+    }
+}
+
+/// An instance. One whose id or state cannot be read is an error and never left out: what is left out of a listing
+/// would look gone.
+pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> Result<Instance, CloudError> {
+    let id = instance.instance_id().filter(|id| !id.is_empty());
+    let state = instance.state().and_then(|state| state.name()).and_then(state_name);
+    let (Some(id), Some(state)) = (id, state) else {
+        return Err(CloudError::no_answer(
+            operation,
+            "the answer holds an instance without id or known state",
+        ));
+    };
+    Ok(Instance {
+        id: id.to_owned(),
+        state,
+        state_reason: instance.state_reason().and_then(state_reason),
+        availability_zone: text(instance.placement().and_then(|placement| placement.availability_zone())),
+        subnet_id: some_text(instance.subnet_id()),
+        client_token: some_text(instance.client_token()),
+        launch_time: instance.launch_time().and_then(timestamp),
+        addresses: addresses(instance.network_interfaces()),
+        tags: tags(instance.tags()),
+    })
+}
+
+fn state_name(name: &types::InstanceStateName) -> Option<InstanceState> {
+    name.as_str().parse().ok()
+}
+
+fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
+    Some(StateReason {
+        code: some_text(reason.code())?,
+        message: text(reason.message()),
+    })
+}
+
+/// Per interface, in the order of their devices: names and addresses as Cluster API lists them.
+fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
+    let mut ordered: Vec<_> = interfaces.iter().collect();
+    ordered.sort_by_key(|interface| {
+        let device = interface
+            .attachment()
+            .and_then(types::InstanceNetworkInterfaceAttachment::device_index);
+        (device.unwrap_or(i32::MAX), interface.network_interface_id())
+    });
+    ordered.into_iter().flat_map(interface_addresses).collect()
+}
+
+fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<MachineAddress> {
+    let public = interface.association();
+    let mut addresses: Vec<_> = [
+        (MachineAddressType::InternalDNS, interface.private_dns_name()),
+        (MachineAddressType::InternalIP, interface.private_ip_address()),
+        (
+            MachineAddressType::ExternalDNS,
+            public.and_then(|public| public.public_dns_name()),
+        ),
+        (
+            MachineAddressType::ExternalIP,
+            public.and_then(|public| public.public_ip()),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(kind, address)| {
+        Some(MachineAddress {
+            address_type: kind,
+            address: some_text(address)?,
+        })
+    })
+    .collect();
+    let mut ipv6: Vec<_> = interface
+        .ipv6_addresses()
+        .iter()
+        .filter_map(|address| address.ipv6_address())
+        .collect();
+    ipv6.sort_unstable();
+    addresses.extend(
+        ipv6.into_iter()
+            .filter(|address| !is_link_local(address))
+            .map(|address| MachineAddress {
+                address_type: MachineAddressType::InternalIP,
+                address: address.to_owned(),
+            }),
+    );
+    addresses
+}
+
+fn is_link_local(address: &str) -> bool {
+    address
+        .parse::<Ipv6Addr>()
+        .is_ok_and(|address| address.is_unicast_link_local())
+}
+
+fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
+    let identifying = tags.iter().filter(|tag| tag.key().is_some_and(identifying_tag));
+    identifying.map(|tag| (text(tag.key()), text(tag.value()))).collect()
+}
+
+fn timestamp(time: &aws_smithy_types::DateTime) -> Option<Timestamp> {
+    let nanoseconds = i32::try_from(time.subsec_nanos()).ok()?;
+    Timestamp::new(time.secs(), nanoseconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(device: i32, ip: &str) -> types::builders::InstanceNetworkInterfaceBuilder {
+        let attachment = types::InstanceNetworkInterfaceAttachment::builder()
+            .device_index(device)
+            .build();
+        types::InstanceNetworkInterface::builder()
+            .attachment(attachment)
+            .private_dns_name(format!("ip-{ip}.internal"))
+            .private_ip_address(ip)
+    }
+
+    #[test]
+    fn addresses_follow_the_devices_and_leave_out_link_local_ones() {
+        let public = types::InstanceNetworkInterfaceAssociation::builder()
+            .public_ip("203.0.113.5")
+            .public_dns_name("")
+            .build();
+        let ipv6 = |address: &str| types::InstanceIpv6Address::builder().ipv6_address(address).build();
+        let first = interface(0, "10.0.0.1")
+            .association(public)
+            .ipv6_addresses(ipv6("2001:db8::2"))
+            .ipv6_addresses(ipv6("fe80::1"))
+            .ipv6_addresses(ipv6("2001:db8::1"))
+            .build();
+        let second = interface(1, "10.0.0.2").build();
+        let shown: Vec<_> = addresses(&[second, first])
+            .into_iter()
+            .map(|address| (address.address_type, address.address))
+            .collect();
+        let expected = [
+            (MachineAddressType::InternalDNS, "ip-10.0.0.1.internal"),
+            (MachineAddressType::InternalIP, "10.0.0.1"),
+            (MachineAddressType::ExternalIP, "203.0.113.5"),
+            (MachineAddressType::InternalIP, "2001:db8::1"),
+            (MachineAddressType::InternalIP, "2001:db8::2"),
+            (MachineAddressType::InternalDNS, "ip-10.0.0.2.internal"),
+            (MachineAddressType::InternalIP, "10.0.0.2"),
+        ];
+        assert_eq!(shown, expected.map(|(kind, address)| (kind, address.to_owned())));
+    }
+
+    #[test]
+    fn an_instance_in_an_unknown_state_is_an_error() {
+        let state = |word: &str| types::InstanceState::builder().name(word.into()).build();
+        let shown = |word: &str| types::Instance::builder().instance_id("i-1").state(state(word)).build();
+        assert_eq!(
+            instance("DescribeInstances", &shown("stopped")).unwrap().state,
+            InstanceState::Stopped
+        );
+        assert!(instance("DescribeInstances", &shown("hibernating")).is_err());
+        assert!(
+            instance(
+                "DescribeInstances",
+                &types::Instance::builder().instance_id("i-1").build()
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! RunInstances.
+
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
+use aws_sdk_ec2::types::{
+    BlockDeviceMapping, EbsBlockDevice, IamInstanceProfileSpecification, InstanceMetadataOptionsRequest,
+    InstanceNetworkInterfaceSpecification, ResourceType, Tag, TagSpecification,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use capa_cloud::limits::CallRequest;
+use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions};
+
+use super::Ec2Calls;
+use super::instances::instance;
+
+impl Ec2Calls {
+    /// Reserves the turn that [`Ec2Calls::launch`] uses.
+    pub(crate) fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
+        self.caller.limiter().reserve(&CallRequest::launch(machine))
+    }
+
+    /// Launches one instance. The SDK does not repeat this call: after an attempt that got lost, a refusal of the next
+    /// one would read as if nothing had been launched. The holder of the launch record repeats it.
+    pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
+        let input = run_instances(self.client.run_instances(), request)?;
+        let permit = self.caller.limiter().acquire(&CallRequest::launch(machine))?;
+        let action = permit.action;
+        let call = input.customize().config_override(once).send();
+        let answer = self.caller.call(permit, call).await?;
+        let shown = answer.instances().first();
+        let shown = shown.ok_or_else(|| CloudError::no_answer(action, "the answer shows no instance"))?;
+        instance(action, shown)
+    }
+}
+
+/// Fills RunInstances for exactly one instance. Fails, before any call, on numbers that EC2's API cannot carry.
+fn run_instances(
+    input: RunInstancesFluentBuilder,
+    request: &LaunchRequest,
+) -> Result<RunInstancesFluentBuilder, CloudError> {
+    let volumes = request.root_volume.iter().chain(&request.data_volumes);
+    let volumes = volumes.map(block_device).collect::<Result<Vec<_>, _>>()?;
+    let profile = request.iam_instance_profile.as_ref();
+    let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
+    let user_data = request.user_data.expose();
+    Ok(input
+        .min_count(1)
+        .max_count(1)
+        .client_token(&request.client_token)
+        .image_id(&request.image_id)
+        .instance_type(request.instance_type.as_str().into())
+        .set_key_name(request.key_name.clone())
+        .set_iam_instance_profile(profile)
+        .network_interfaces(primary_interface(request))
+        .set_block_device_mappings(Some(volumes).filter(|volumes| !volumes.is_empty()))
+        .metadata_options(metadata_options(&request.metadata_options))
+        .set_tag_specifications(tag_specifications(request))
+        .set_user_data((!user_data.is_empty()).then(|| STANDARD.encode(user_data))))
+}
+
+/// Subnet, groups and public address belong to the interface as soon as one of them is set there.
+fn primary_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecification {
+    InstanceNetworkInterfaceSpecification::builder()
+        .device_index(0)
+        .delete_on_termination(true)
+        .subnet_id(&request.subnet_id)
+        .set_groups(Some(request.security_group_ids.clone()))
+        .set_associate_public_ip_address(request.public_ip)
+        .build()
+}
+
+/// Volumes go with their instance: EC2 would keep data volumes.
+fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError> {
+    let disk = EbsBlockDevice::builder()
+        .delete_on_termination(true)
+        .volume_size(number(volume, "size", volume.size)?)
+        .set_volume_type(volume.volume_type.as_deref().map(Into::into))
+        .set_iops(volume.iops.map(|iops| number(volume, "iops", iops)).transpose()?)
+        .set_throughput(
+            volume
+                .throughput
+                .map(|rate| number(volume, "throughput", rate))
+                .transpose()?,
+        )
+        .set_encrypted(volume.encrypted)
+        .set_kms_key_id(volume.encryption_key.clone())
+        .build();
+    Ok(BlockDeviceMapping::builder()
+        .device_name(&volume.device_name)
+        .ebs(disk)
+        .build())
+}
+
+fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudError> {
+    i32::try_from(value).map_err(|_| CloudError {
+        operation: "RunInstances",
+        code: None,
+        class: ErrorClass::Invalid,
+        message: format!("volume {}: {field} {value} is out of range", volume.device_name),
+        retry_after: None,
+    })
+}
+
+fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest {
+    InstanceMetadataOptionsRequest::builder()
+        .http_endpoint(options.http_endpoint.as_str().into())
+        .http_tokens(options.http_tokens.as_str().into())
+        .http_put_response_hop_limit(options.http_put_response_hop_limit)
+        .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
+        .instance_metadata_tags(options.instance_metadata_tags.as_str().into())
+        .build()
+}
+
+/// The same tags for the instance, its volumes and its interface. EC2 refuses a specification without tags.
+fn tag_specifications(request: &LaunchRequest) -> Option<Vec<TagSpecification>> {
+    let tags: Vec<_> = request
+        .tags
+        .iter()
+        .map(|(key, value)| Tag::builder().key(key).value(value).build())
+        .collect();
+    let kinds = [
+        ResourceType::Instance,
+        ResourceType::Volume,
+        ResourceType::NetworkInterface,
+    ];
+    let specifications = kinds.map(|kind| {
+        TagSpecification::builder()
+            .resource_type(kind)
+            .set_tags(Some(tags.clone()))
+            .build()
+    });
+    (!tags.is_empty()).then(|| specifications.to_vec())
+}

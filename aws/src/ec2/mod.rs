@@ -1,0 +1,65 @@
+//! Calls of EC2: one file a resource, each with the call and what its answer means in the words of `cloud`.
+
+mod images;
+mod instance_types;
+mod instances;
+mod launch;
+mod route_tables;
+mod security_groups;
+mod subnets;
+mod vpcs;
+
+use aws_sdk_ec2::types;
+use capa_cloud::Query;
+
+use crate::sdk::caller::Caller;
+
+/// Things a page. Unpaginated calls draw on a poorer limit of the account.
+const PAGE_SIZE: i32 = 1000;
+/// DescribeRouteTables and DescribeInstanceTypes answer at most this many a page.
+const SMALL_PAGE_SIZE: i32 = 100;
+
+/// EC2 with one identity in one region.
+#[derive(Clone)]
+pub(crate) struct Ec2Calls {
+    client: aws_sdk_ec2::Client,
+    caller: Caller,
+}
+
+impl Ec2Calls {
+    pub(crate) fn new(client: aws_sdk_ec2::Client, caller: Caller) -> Self {
+        Self { client, caller }
+    }
+}
+
+/// The filters of a query; none at all where it has none.
+fn filters(query: &Query) -> Option<Vec<types::Filter>> {
+    let filters = query.filters.iter().map(|(name, values)| {
+        types::Filter::builder()
+            .name(name)
+            .set_values(Some(values.clone()))
+            .build()
+    });
+    Some(filters.collect::<Vec<_>>()).filter(|filters| !filters.is_empty())
+}
+
+fn text(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
+}
+
+/// EC2 writes some absent values as empty texts.
+fn some_text(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_query_sends_no_filter() {
+        assert_eq!(filters(&Query::default()), None);
+        let query = Query::filter("vpc-id", ["vpc-1"]).and("tag-key", ["a", "b"]);
+        assert_eq!(filters(&query).map(|filters| filters.len()), Some(2));
+    }
+}

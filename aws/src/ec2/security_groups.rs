@@ -1,0 +1,33 @@
+//! Security groups.
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, Query, SecurityGroup};
+
+use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.caller
+            .describe("DescribeSecurityGroups", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_security_groups()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.security_groups().iter().map(security_group).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
+    SecurityGroup {
+        id: text(group.group_id()),
+        vpc_id: text(group.vpc_id()),
+    }
+}

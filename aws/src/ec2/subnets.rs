@@ -1,0 +1,38 @@
+//! Subnets.
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, Query, Subnet};
+
+use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.caller
+            .describe("DescribeSubnets", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_subnets()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.subnets().iter().map(subnet).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn subnet(subnet: &types::Subnet) -> Subnet {
+    Subnet {
+        id: text(subnet.subnet_id()),
+        vpc_id: text(subnet.vpc_id()),
+        availability_zone: text(subnet.availability_zone()),
+        ipv6: subnet.ipv6_cidr_block_association_set().iter().any(|block| {
+            let state = block.ipv6_cidr_block_state().and_then(|state| state.state());
+            state == Some(&types::SubnetCidrBlockStateCode::Associated)
+        }),
+    }
+}

@@ -1,0 +1,65 @@
+//! VPCs.
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, Query, Vpc};
+
+use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.caller
+            .describe("DescribeVpcs", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_vpcs()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.vpcs().iter().map(vpc).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn vpc(vpc: &types::Vpc) -> Vpc {
+    let blocks = vpc.cidr_block_association_set().iter();
+    let blocks = blocks.filter(|block| {
+        let state = block.cidr_block_state().and_then(|state| state.state());
+        state == Some(&types::VpcCidrBlockStateCode::Associated)
+    });
+    let ipv6_blocks = vpc.ipv6_cidr_block_association_set().iter();
+    let ipv6_blocks = ipv6_blocks.filter(|block| {
+        let state = block.ipv6_cidr_block_state().and_then(|state| state.state());
+        state == Some(&types::VpcCidrBlockStateCode::Associated)
+    });
+    Vpc {
+        id: text(vpc.vpc_id()),
+        cidr_blocks: blocks.map(|block| text(block.cidr_block())).collect(),
+        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_associated_blocks_count() {
+        let block = |cidr: &str, state: types::VpcCidrBlockStateCode| {
+            types::VpcCidrBlockAssociation::builder()
+                .cidr_block(cidr)
+                .cidr_block_state(types::VpcCidrBlockState::builder().state(state).build())
+                .build()
+        };
+        let shown = types::Vpc::builder()
+            .vpc_id("vpc-1")
+            .cidr_block_association_set(block("10.0.0.0/16", types::VpcCidrBlockStateCode::Associated))
+            .cidr_block_association_set(block("10.1.0.0/16", types::VpcCidrBlockStateCode::Disassociated))
+            .build();
+        assert_eq!(vpc(&shown).cidr_blocks, ["10.0.0.0/16"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Classic load balancers and their instances.
+
+use std::time::Duration;
+
+use aws_sdk_elasticloadbalancing as classic;
+use aws_sdk_elasticloadbalancing::config::retry::RetryConfig;
+use capa_cloud::limits::CallRequest;
+use capa_cloud::session::Permit;
+use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState};
+use capa_cloud::{CloudError, ErrorClass};
+
+use super::{ElbCalls, USUAL_DELAY};
+
+/// How a classic load balancer describes an instance that drains; its state is that of one in service.
+const CLASSIC_DRAINING: &str = "deregistration currently in progress";
+
+impl ElbCalls {
+    pub(super) async fn classic_call(
+        &self,
+        permit: Permit,
+        name: &str,
+        request: &GroupRequest,
+    ) -> Result<GroupAnswer, CloudError> {
+        let client = &self.classic;
+        match request {
+            GroupRequest::Facts => Ok(GroupAnswer::Facts(GroupFacts {
+                kind: TargetKind::Instance,
+                port: None,
+            })),
+            GroupRequest::Health => {
+                let request = client.describe_instance_health().load_balancer_name(name);
+                let answer = self.caller.call(permit, request.send()).await?;
+                let states = answer.instance_states().iter().filter_map(instance_health);
+                Ok(GroupAnswer::Health(states.collect()))
+            }
+            GroupRequest::Delay => {
+                let request = client.describe_load_balancer_attributes().load_balancer_name(name);
+                let answer = self.caller.call(permit, request.send()).await?;
+                let attributes = answer.load_balancer_attributes();
+                let draining = attributes.and_then(|attributes| attributes.connection_draining());
+                let draining = draining.filter(|draining| draining.enabled());
+                let seconds = draining.map_or(Some(0), classic::types::ConnectionDraining::timeout);
+                let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+                Ok(GroupAnswer::Delay(seconds.map_or(USUAL_DELAY, Duration::from_secs)))
+            }
+            GroupRequest::Register(targets) => {
+                let once = classic::config::Config::builder().retry_config(RetryConfig::disabled());
+                let request = client.register_instances_with_load_balancer().load_balancer_name(name);
+                let request = request.set_instances(Some(instances(targets)));
+                let request = request.customize().config_override(once);
+                self.caller
+                    .call(permit, request.send())
+                    .await
+                    .map(|_| GroupAnswer::Done)
+            }
+            GroupRequest::Deregister(targets) => {
+                let request = client
+                    .deregister_instances_from_load_balancer()
+                    .load_balancer_name(name);
+                let request = request.set_instances(Some(instances(targets)));
+                self.caller
+                    .call(permit, request.send())
+                    .await
+                    .map(|_| GroupAnswer::Done)
+            }
+        }
+    }
+
+    /// Whether there is a classic load balancer of this name.
+    pub(crate) async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
+        let permit = self.caller.limiter().acquire(&CallRequest::load_balancer(name))?;
+        let request = self.classic.describe_load_balancers();
+        let answer = self.caller.call(permit, request.load_balancer_names(name).send()).await;
+        match answer {
+            Err(error) if error.class == ErrorClass::NotFound => Ok(false),
+            answer => Ok(!answer?.load_balancer_descriptions().is_empty()),
+        }
+    }
+}
+
+fn instances(targets: &[Target]) -> Vec<classic::types::Instance> {
+    let instance = |target: &Target| classic::types::Instance::builder().instance_id(&target.id).build();
+    targets.iter().map(instance).collect()
+}
+
+/// In classic words `OutOfService` has several causes, told apart by the code of the reason.
+fn instance_health(shown: &classic::types::InstanceState) -> Option<(Target, Health)> {
+    let target = Target {
+        id: shown.instance_id()?.to_owned(),
+        port: None,
+    };
+    let drains = shown
+        .description()
+        .is_some_and(|description| description.contains(CLASSIC_DRAINING));
+    let reason = shown.reason_code().filter(|code| *code != "N/A");
+    let state = match (shown.state()?, reason) {
+        _ if drains => TargetState::Draining,
+        ("InService", _) => TargetState::Healthy,
+        ("OutOfService", Some("ELB")) => TargetState::Initial,
+        _ => TargetState::Unhealthy,
+    };
+    let reason = reason.filter(|_| state != TargetState::Healthy).map(str::to_owned);
+    Some((target, Health { state, reason }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_classic_instance_state_is_read_from_its_description() {
+        let registering = "Instance registration is still in progress.";
+        let draining = "Instance deregistration currently in progress.";
+        let table = [
+            ("InService", "N/A", "N/A", TargetState::Healthy, None),
+            ("InService", "N/A", draining, TargetState::Draining, None),
+            ("OutOfService", "ELB", registering, TargetState::Initial, Some("ELB")),
+            (
+                "OutOfService",
+                "Instance",
+                "failed",
+                TargetState::Unhealthy,
+                Some("Instance"),
+            ),
+            ("Unknown", "ELB", "transient error", TargetState::Unhealthy, Some("ELB")),
+        ];
+        for (state, code, description, expected, reason) in table {
+            let shown = classic::types::InstanceState::builder()
+                .instance_id("i-1")
+                .state(state)
+                .reason_code(code)
+                .description(description)
+                .build();
+            let (target, health) = instance_health(&shown).unwrap();
+            assert_eq!((target.id.as_str(), target.port), ("i-1", None));
+            assert_eq!(
+                (health.state, health.reason.as_deref()),
+                (expected, reason),
+                "{state} {description}"
+            );
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Calls of Elastic Load Balancing, both generations: each call with what its answer means in the words of `cloud`.
+
+mod classic;
+mod load_balancers;
+mod target_groups;
+
+use std::time::Duration;
+
+use capa_cloud::CloudError;
+use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
+
+use crate::sdk::caller::Caller;
+
+/// How long the targets of a group drain that says nothing of it.
+const USUAL_DELAY: Duration = Duration::from_secs(300);
+
+/// Elastic Load Balancing with one identity in one region.
+#[derive(Clone)]
+pub(crate) struct ElbCalls {
+    classic: aws_sdk_elasticloadbalancing::Client,
+    client: aws_sdk_elasticloadbalancingv2::Client,
+    caller: Caller,
+}
+
+impl ElbCalls {
+    pub(crate) fn new(
+        classic: aws_sdk_elasticloadbalancing::Client,
+        client: aws_sdk_elasticloadbalancingv2::Client,
+        caller: Caller,
+    ) -> Self {
+        Self {
+            classic,
+            client,
+            caller,
+        }
+    }
+
+    /// Makes a call about targets, which waits for its turn. The SDK does not repeat writes: after a while they may be
+    /// wrong, because an address may belong to another instance by then, and the session repeats them.
+    pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        let permit = self.caller.limiter().wait(&call.rate_request()).await;
+        if matches!(call.request, GroupRequest::Register(_) | GroupRequest::Deregister(_)) {
+            self.caller.wait_until_leading().await;
+        }
+        match &call.group {
+            Group::TargetGroup(arn) => self.target_group_call(permit, arn, &call.request).await,
+            Group::Classic(name) => self.classic_call(permit, name, &call.request).await,
+        }
+    }
+}

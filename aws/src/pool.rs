@@ -1,0 +1,237 @@
+//! All sessions of the process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_cloud::informer::InformerSnapshot;
+use capa_cloud::limits::Shares;
+use capa_cloud::session::SessionKey;
+use capa_cloud::{
+    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, TemplateCloud,
+    TemplateClouds, Timing,
+};
+use futures::Stream;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use crate::informer_metrics::{InformerGauges, InformerMetrics};
+use crate::sdk::caller::{Caller, LeadsUntil};
+use crate::sdk::config::{AccessKey, SdkConfig};
+use crate::sdk::endpoints::ServiceEndpoints;
+use crate::sdk::limits::{CallLimiter, Limits};
+use crate::sdk::metrics::{CallMetrics, ThrottleWaits};
+use crate::session::{Session, Shared};
+
+/// A session that was not used for this long is dropped.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// How the process reaches AWS.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Endpoints in place of AWS's own. Where none is given, the SDK's environment variables (`AWS_ENDPOINT_URL` and
+    /// those of a service) apply.
+    pub service_endpoints: ServiceEndpoints,
+    /// Periods and ages.
+    pub timing: Timing,
+    /// How much of AWS's published request rates is ours.
+    pub shares: Shares,
+    /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
+    /// different accounts in one process.
+    pub controller_key: Option<AccessKey>,
+    /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing
+    /// that machines have submitted is begun: what a process that stood still knows of them may be long past.
+    pub leads_until: Option<LeadsUntil>,
+}
+
+/// An informer whose task ended by itself: machines of this region are no longer watched, and the process should end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the instance informer of region {region} died")]
+pub struct InformerDied {
+    /// Its region.
+    pub region: String,
+}
+
+/// Gives the sessions that clusters and machines are reconciled with: one for each identity and region, made without a
+/// call, dropped an hour after its last use. Cheap to clone; dropping the last clone ends all background work.
+#[derive(Clone)]
+pub struct SessionPool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: SdkConfig,
+    limits: Arc<Limits>,
+    leads_until: Option<LeadsUntil>,
+    shared: Arc<Shared>,
+    sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl SessionPool {
+    /// Reads the SDK's configuration from environment and profile and registers the metrics. Makes no AWS call.
+    pub async fn new(options: Options, registry: &mut Registry) -> Self {
+        let metrics = CallMetrics::register(registry);
+        let waits = ThrottleWaits::register(registry);
+        let limits = Limits::new(options.shares, options.timing.rate_second, waits);
+        let config = SdkConfig::load(options.service_endpoints, metrics, options.controller_key).await;
+        let inner = Arc::new(Inner {
+            config,
+            limits: Arc::new(limits),
+            leads_until: options.leads_until,
+            shared: Arc::new(Shared::new(options.timing)),
+            sessions: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        let gauges = move || weak.upgrade().map(|inner| inner.gauges()).unwrap_or_default();
+        registry.register_collector(Box::new(InformerMetrics::new(gauges)));
+        Self { inner }
+    }
+
+    /// The machines whose instances changed, from now on, of all sessions. Subscribe before machines are reconciled.
+    pub fn changes(&self) -> impl Stream<Item = MachineKey> + Send + 'static + use<> {
+        self.inner.shared.wakes.subscribe()
+    }
+
+    /// Waits until an informer's task dies; for ever if none does.
+    pub async fn informer_died(&self) -> InformerDied {
+        let mut died = self.inner.shared.died.subscribe();
+        match died.wait_for(Option::is_some).await.map(|region| region.clone()) {
+            Ok(Some(region)) => InformerDied { region },
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Every informer that follows a machine, with its region.
+    pub fn informers(&self) -> Vec<(String, InformerSnapshot)> {
+        let sessions = self.inner.sessions();
+        let snapshots = sessions.iter().map(|session| {
+            let snapshot = session.state().act(|state, _| state.informer().snapshot());
+            (session.region.clone(), snapshot)
+        });
+        snapshots
+            .filter(|(_, snapshot)| !snapshot.machines.is_empty())
+            .collect()
+    }
+
+    /// Ends all background work. Sessions still answer, but informers learn nothing more.
+    pub fn shut_down(&self) {
+        self.inner.shared.stop.cancel();
+    }
+
+    pub(crate) fn session(&self, identity: &ResolvedIdentity, region: &str) -> Arc<Session> {
+        let mut sessions = self.inner.sessions.lock();
+        sessions.retain(|_, session| Arc::strong_count(session) > 1 || !session.is_idle(IDLE));
+        let key = SessionKey {
+            identity: identity.key.clone(),
+            region: region.to_owned(),
+        };
+        let session = sessions.entry(key).or_insert_with(|| {
+            let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
+            let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
+            let caller = Caller::new(Arc::new(limiter), self.inner.leads_until.clone());
+            let shared = self.inner.shared.clone();
+            Arc::new(Session::new(region, clients, caller, replacements, shared))
+        });
+        session.touch();
+        session.clone()
+    }
+}
+
+impl Inner {
+    fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().cloned().collect()
+    }
+
+    /// Gauges of every informer that follows a machine, with its region.
+    fn gauges(&self) -> Vec<(String, InformerGauges)> {
+        let sessions = self.sessions();
+        let gauges = sessions.iter().filter_map(|session| {
+            let gauges = session
+                .state()
+                .act(|state, at| InformerGauges::of(state.informer(), at.now));
+            Some((session.region.clone(), gauges?))
+        });
+        gauges.collect()
+    }
+}
+
+impl ClusterClouds for SessionPool {
+    fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
+        Arc::new(self.session(identity, region).on_behalf_of("awscluster"))
+    }
+}
+
+impl MachineClouds for SessionPool {
+    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
+        Arc::new(self.session(identity, region).on_behalf_of("awsmachine").for_machine())
+    }
+
+    fn forget(&self, machine: &MachineKey) {
+        self.inner.shared.release(machine);
+        for session in self.inner.sessions() {
+            session.forget_turns(machine);
+        }
+    }
+}
+
+impl TemplateClouds for SessionPool {
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud> {
+        Arc::new(self.session(identity, region).on_behalf_of("awsmachinetemplate"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_cloud::CredentialSource;
+
+    use super::*;
+
+    fn identity(key: &str) -> ResolvedIdentity {
+        ResolvedIdentity {
+            key: key.to_owned(),
+            source: CredentialSource::Controller,
+        }
+    }
+
+    async fn pool() -> SessionPool {
+        let options = Options {
+            controller_key: Some(AccessKey {
+                id: "AKIA".into(),
+                secret: "secret".to_owned().into(),
+            }),
+            ..Options::default()
+        };
+        SessionPool::new(options, &mut Registry::default()).await
+    }
+
+    fn count(pool: &SessionPool) -> usize {
+        pool.inner.sessions.lock().len()
+    }
+
+    #[tokio::test]
+    async fn a_session_is_made_once_for_an_identity_and_region() {
+        let pool = pool().await;
+        let first = pool.session(&identity("a"), "eu-west-1");
+        assert!(Arc::ptr_eq(&first, &pool.session(&identity("a"), "eu-west-1")));
+        assert!(!Arc::ptr_eq(&first, &pool.session(&identity("b"), "eu-west-1")));
+        assert!(!Arc::ptr_eq(&first, &pool.session(&identity("a"), "us-east-1")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_that_nobody_asks_for_are_dropped() {
+        let pool = pool().await;
+        pool.session(&identity("old"), "eu-west-1");
+        tokio::time::advance(Duration::from_secs(3599)).await;
+        pool.session(&identity("used"), "eu-west-1");
+        assert_eq!(count(&pool), 2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        pool.session(&identity("used"), "eu-west-1");
+        assert_eq!(count(&pool), 1);
+    }
+}

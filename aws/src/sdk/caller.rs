@@ -1,0 +1,163 @@
+//! The one way of every call to AWS: a permit of the request rate, the label of its controller, its error in our words.
+
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, Query};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::error::from_sdk;
+use super::limits::CallLimiter;
+use super::metrics::CONTROLLER;
+use super::pages::{Page, all_pages};
+
+/// Until when this process leads for certain.
+pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
+
+/// Makes calls of one identity in one region, on behalf of one controller.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    limiter: Arc<CallLimiter>,
+    leads_until: Option<LeadsUntil>,
+    controller: &'static str,
+}
+
+impl Caller {
+    /// A caller without a controller yet. `leads_until`: absent where there is no leader election.
+    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>) -> Self {
+        Self {
+            limiter,
+            leads_until,
+            controller: "",
+        }
+    }
+
+    /// The same on behalf of another controller.
+    pub(crate) fn on_behalf_of(&self, controller: &'static str) -> Self {
+        Self {
+            controller,
+            ..self.clone()
+        }
+    }
+
+    /// The request rates of the calls.
+    pub(crate) fn limiter(&self) -> &CallLimiter {
+        &self.limiter
+    }
+
+    /// The one place that every call, and every page of one, passes.
+    pub(crate) async fn call<T, E>(
+        &self,
+        permit: Permit,
+        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> Result<T, CloudError>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let answer = CONTROLLER.scope(self.controller, Box::pin(request)).await;
+        answer.map_err(|error| {
+            let error = from_sdk(permit.action, &error);
+            permit.failed(&error, self.limiter.now());
+            error
+        })
+    }
+
+    /// All pages of a describe whose turn has come.
+    pub(crate) async fn describe<T, F>(
+        &self,
+        action: &'static str,
+        query: &Query,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
+    where
+        F: Future<Output = Result<Page<T>, CloudError>>,
+    {
+        let request = CallRequest::describe(action, query, Priority::Describe);
+        let permit = self.limiter.acquire(&request)?;
+        self.pages(permit, fetch).await
+    }
+
+    /// All pages of an answer, one after the other.
+    pub(crate) async fn pages<T, F>(
+        &self,
+        permit: Permit,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
+    where
+        F: Future<Output = Result<Page<T>, CloudError>>,
+    {
+        let action = permit.action;
+        let next_permit = || std::future::ready(self.limiter.charge(action));
+        all_pages(permit, next_permit, fetch).await
+    }
+
+    /// All pages of an answer that is not urgent: each page waits for its turn, and `pause` after the page before.
+    pub(crate) async fn paced_pages<T, F>(
+        &self,
+        request: &CallRequest,
+        pause: Duration,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
+    where
+        F: Future<Output = Result<Page<T>, CloudError>>,
+    {
+        let first = self.limiter.wait(request).await;
+        let next_permit = || async move {
+            tokio::time::sleep(pause).await;
+            self.limiter.wait(request).await
+        };
+        all_pages(first, next_permit, fetch).await
+    }
+
+    /// Waits until this process leads for certain, which is at once unless it has stood still. Where another process
+    /// leads by now, that never comes, and this process ends. Nobody but the leader begins a write that was submitted a
+    /// while ago.
+    pub(crate) async fn wait_until_leading(&self) {
+        let Some(until) = &self.leads_until else {
+            return;
+        };
+        let leads = |until: &Option<Instant>| until.is_some_and(|until| Instant::now() < until);
+        if until.clone().wait_for(leads).await.is_err() {
+            // The task that renewed the lease is gone.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_cloud::limits::Shares;
+    use prometheus_client::registry::Registry;
+
+    use super::super::limits::Limits;
+    use super::super::metrics::ThrottleWaits;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn paced_pages_are_a_pause_apart() {
+        let waits = ThrottleWaits::register(&mut Registry::default());
+        let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
+        let caller = Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None);
+        let query = Query::filter("tag-key", ["role"]);
+        let request = CallRequest::describe("DescribeInstances", &query, Priority::Describe);
+        let fetch = |_, token: Option<String>| {
+            let page: usize = token.map_or(0, |token| token.parse().unwrap());
+            std::future::ready(Ok(Page {
+                items: vec![page],
+                next: (page < 2).then(|| (page + 1).to_string()),
+            }))
+        };
+        let began = Instant::now();
+        let pages = caller.paced_pages(&request, Duration::from_secs(1), fetch).await;
+        assert_eq!(pages, Ok(vec![0, 1, 2]));
+        assert_eq!(began.elapsed(), Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,80 @@
+//! Answers of several pages.
+
+use std::future::Future;
+
+use capa_cloud::CloudError;
+use capa_cloud::session::Permit;
+
+/// A page of an answer.
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    /// The token of the next page; none, or an empty one, on the last.
+    pub(crate) next: Option<String>,
+}
+
+/// All pages of an answer. `next_permit` gives the permit of each page after the first. A page that comes twice is an
+/// error: the list would not be whole.
+pub(crate) async fn all_pages<T, P, F>(
+    first: Permit,
+    next_permit: impl Fn() -> P,
+    fetch: impl Fn(Permit, Option<String>) -> F,
+) -> Result<Vec<T>, CloudError>
+where
+    P: Future<Output = Permit>,
+    F: Future<Output = Result<Page<T>, CloudError>>,
+{
+    let action = first.action;
+    let mut permit = first;
+    let mut items = Vec::new();
+    let mut token = None;
+    loop {
+        let page = fetch(permit, token.clone()).await?;
+        items.extend(page.items);
+        let next = page.next.filter(|next| !next.is_empty());
+        if next.is_none() {
+            return Ok(items);
+        }
+        if next == token {
+            return Err(CloudError::no_answer(action, "the same page was answered twice"));
+        }
+        token = next;
+        permit = next_permit().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+
+    use super::*;
+
+    fn permit() -> Permit {
+        Permit::unlimited("DescribeInstances")
+    }
+
+    /// The page of this token, each with one item, up to the third. `fails_at`: the page that is not answered.
+    fn page(token: Option<String>, fails_at: usize) -> Ready<Result<Page<usize>, CloudError>> {
+        let page: usize = token.map_or(0, |token| token.parse().unwrap());
+        let shown = Page {
+            items: vec![page],
+            next: (page < 2).then(|| (page + 1).to_string()),
+        };
+        let missing = || CloudError::no_answer("DescribeInstances", "no answer in time");
+        ready((page != fails_at).then_some(shown).ok_or_else(missing))
+    }
+
+    #[tokio::test]
+    async fn all_pages_are_one_answer() {
+        let items = all_pages(permit(), async || permit(), |_, token| page(token, 9)).await;
+        assert_eq!(items, Ok(vec![0, 1, 2]));
+    }
+
+    #[tokio::test]
+    async fn a_page_that_fails_fails_the_answer() {
+        assert!(
+            all_pages(permit(), async || permit(), |_, token| page(token, 2))
+                .await
+                .is_err()
+        );
+    }
+}

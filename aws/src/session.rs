@@ -1,0 +1,335 @@
+//! One identity in one region: its calls, the answers that its callers share, its state.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_cloud::limits::Caller as RateCaller;
+use capa_cloud::session::{
+    InformerCalls, MachineSession, Moment, Owners, RateLimiter, SessionDriver, SessionState, confirmed_account,
+};
+use capa_cloud::targets::{GroupAnswer, GroupCall};
+use capa_cloud::{
+    ApiLoadBalancer, CloudError, ClusterCloud, Image, Instance, InstanceState, InstanceType, LaunchRequest,
+    MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::ec2::Ec2Calls;
+use crate::elb::ElbCalls;
+use crate::informer::{InformerTask, SharedState, Wakes};
+use crate::lookups::SharedAnswers;
+use crate::sdk::caller::Caller;
+use crate::sdk::config::SdkClients;
+use crate::sdk::replacements::Replacements;
+use crate::sts::StsCalls;
+
+/// How long an instance type is believed to be as it was described. What it offers never changes.
+const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
+
+/// The calls of all services, on behalf of one controller.
+#[derive(Clone)]
+struct Calls {
+    ec2: Ec2Calls,
+    elb: ElbCalls,
+    sts: StsCalls,
+}
+
+impl Calls {
+    fn new(clients: &SdkClients, caller: &Caller) -> Self {
+        Self {
+            ec2: Ec2Calls::new(clients.ec2.clone(), caller.clone()),
+            elb: ElbCalls::new(clients.classic_elb.clone(), clients.elb.clone(), caller.clone()),
+            sts: StsCalls::new(clients.sts.clone(), caller.clone()),
+        }
+    }
+}
+
+/// The session that follows a machine.
+struct Owner(Weak<SharedState>);
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+/// What all sessions of a process share.
+pub(crate) struct Shared {
+    pub(crate) timing: Timing,
+    pub(crate) wakes: Arc<Wakes>,
+    owners: Mutex<Owners<Owner>>,
+    /// Ends every informer.
+    pub(crate) stop: CancellationToken,
+    /// Receives the region of an informer that died.
+    pub(crate) died: watch::Sender<Option<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            wakes: Arc::default(),
+            owners: Mutex::default(),
+            stop: CancellationToken::new(),
+            died: watch::Sender::new(None),
+        }
+    }
+
+    fn claim(&self, machine: &MachineKey, state: &Arc<SharedState>) {
+        let before = self.owners.lock().claim(machine, Owner(Arc::downgrade(state)));
+        forget(before, machine);
+    }
+
+    /// Nobody follows the machine any more.
+    pub(crate) fn release(&self, machine: &MachineKey) {
+        let before = self.owners.lock().release(machine);
+        forget(before, machine);
+    }
+}
+
+fn forget(owner: Option<Owner>, machine: &MachineKey) {
+    if let Some(state) = owner.and_then(|owner| owner.0.upgrade()) {
+        state.act(|session, _| session.forget(machine));
+    }
+}
+
+/// One identity in one region.
+pub(crate) struct Session {
+    pub(crate) region: String,
+    clients: SdkClients,
+    caller: Caller,
+    shared: Arc<Shared>,
+    replacements: Arc<Replacements>,
+    state: Arc<SharedState>,
+    informer: OnceLock<InformerTask>,
+    /// Calls under way, by how often the credentials have been replaced. How long their answers count is the state's
+    /// matter.
+    account: SharedAnswers<u64, String>,
+    subnets: SharedAnswers<Query, Vec<Subnet>>,
+    security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
+    images: SharedAnswers<Query, Vec<Image>>,
+    instance_types: SharedAnswers<String, InstanceType>,
+    used: Mutex<Instant>,
+}
+
+impl Session {
+    /// `replacements`: of the credentials that `clients` sign with.
+    pub(crate) fn new(
+        region: &str,
+        clients: SdkClients,
+        caller: Caller,
+        replacements: Arc<Replacements>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let timing = shared.timing;
+        let state = SharedState::new(timing, shared.wakes.clone(), replacements.clone());
+        Self {
+            region: region.to_owned(),
+            clients,
+            caller,
+            shared,
+            replacements,
+            state: Arc::new(state),
+            informer: OnceLock::new(),
+            account: SharedAnswers::new(Duration::ZERO, Duration::ZERO),
+            subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
+            used: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Notes that somebody asked for this session.
+    pub(crate) fn touch(&self) {
+        *self.used.lock() = Instant::now();
+    }
+
+    /// Whether this session was not used for `age` and follows no machine.
+    pub(crate) fn is_idle(&self, age: Duration) -> bool {
+        self.used.lock().elapsed() >= age && !self.state.act(|state, _| state.informer().is_watched())
+    }
+
+    /// The state of the session.
+    pub(crate) fn state(&self) -> &Arc<SharedState> {
+        &self.state
+    }
+
+    /// Gives up the turns of a machine that will not come.
+    pub(crate) fn forget_turns(&self, machine: &MachineKey) {
+        let rates = self.caller.limiter().rates();
+        rates.forget(&RateCaller::Machine(machine.clone()));
+    }
+
+    /// The session as a controller uses it.
+    pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str) -> ControllerSession {
+        let calls = Calls::new(&self.clients, &self.caller.on_behalf_of(controller));
+        ControllerSession { session: self, calls }
+    }
+}
+
+/// A session as one controller uses it.
+pub(crate) struct ControllerSession {
+    session: Arc<Session>,
+    calls: Calls,
+}
+
+impl ControllerSession {
+    /// For one pass over a machine. The first one starts the session's informer.
+    pub(crate) fn for_machine(self) -> impl MachineCloud {
+        let session = &self.session;
+        session.informer.get_or_init(|| {
+            let calls = PacedCalls {
+                calls: self.calls.clone(),
+                pause: session.shared.timing.rate_second,
+            };
+            InformerTask::start(
+                session.state.clone(),
+                Arc::new(calls),
+                session.region.clone(),
+                session.shared.stop.child_token(),
+                session.shared.died.clone(),
+            )
+        });
+        MachineSession::new(self)
+    }
+
+    /// The shared answer to a call of EC2.
+    async fn shared<K, V, F>(
+        &self,
+        answers: &SharedAnswers<K, V>,
+        key: &K,
+        ask: impl FnOnce(Ec2Calls, K) -> F,
+    ) -> Result<V, CloudError>
+    where
+        K: Eq + std::hash::Hash + Clone,
+        V: Clone,
+        F: Future<Output = Result<V, CloudError>> + Send + 'static,
+    {
+        let ask = || -> BoxFuture<'static, _> { ask(self.calls.ec2.clone(), key.clone()).boxed() };
+        answers.get(key.clone(), ask).await
+    }
+}
+
+#[async_trait]
+impl SessionDriver for ControllerSession {
+    fn act<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T {
+        self.session.state.act(act)
+    }
+
+    fn claim(&self, machine: &MachineKey) {
+        self.session.shared.claim(machine, &self.session.state);
+    }
+
+    fn rates(&self) -> &RateLimiter {
+        self.session.caller.limiter().rates()
+    }
+
+    async fn ask_account(&self) -> Result<String, CloudError> {
+        let sts = self.calls.sts.clone();
+        let ask = || async move { sts.account_id().await }.boxed();
+        self.session.account.get(self.session.replacements.count(), ask).await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        let ask = async |ec2: Ec2Calls, query: Query| ec2.subnets(&query).await;
+        self.shared(&self.session.subnets, query, ask).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        let ask = async |ec2: Ec2Calls, query: Query| ec2.security_groups(&query).await;
+        self.shared(&self.session.security_groups, query, ask).await
+    }
+
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        let ask = async |ec2: Ec2Calls, query: Query| ec2.images(&query).await;
+        self.shared(&self.session.images, query, ask).await
+    }
+
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        self.calls.ec2.instances(query).await
+    }
+
+    fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
+        self.calls.ec2.reserve_launch(machine)
+    }
+
+    async fn run_instance(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        self.calls.ec2.launch(machine, request).await
+    }
+}
+
+/// Clusters share no answer: what a user has just mended shows at once.
+#[async_trait]
+impl ClusterCloud for ControllerSession {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        let (account, _) = confirmed_account(self).await?;
+        Ok(account)
+    }
+
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.calls.ec2.vpcs(query).await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.calls.ec2.subnets(query).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.calls.ec2.security_groups(query).await
+    }
+
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        self.calls.ec2.route_tables(query).await
+    }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        self.calls.elb.load_balancer(name).await
+    }
+
+    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
+        self.calls.elb.classic_load_balancer(name).await
+    }
+}
+
+#[async_trait]
+impl TemplateCloud for ControllerSession {
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
+        self.shared(&self.session.instance_types, &name.to_owned(), ask).await
+    }
+
+    async fn image(&self, id: &str) -> Result<Image, CloudError> {
+        let images = SessionDriver::images(self, &Query::filter("image-id", [id])).await?;
+        let image = images.into_iter().find(|image| image.id == id);
+        image.ok_or_else(|| CloudError::not_found("DescribeImages", format!("there is no image {id}")))
+    }
+}
+
+/// The informer's calls, which wait for their turn.
+struct PacedCalls {
+    calls: Calls,
+    /// Between the pages of a listing: a listing is not urgent, and other callers share the account's limits.
+    pause: Duration,
+}
+
+#[async_trait]
+impl InformerCalls for PacedCalls {
+    async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        self.calls.ec2.list_instances(query, self.pause).await
+    }
+
+    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        self.calls.ec2.terminate(ids).await
+    }
+
+    async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        self.calls.elb.group_call(call).await
+    }
+}

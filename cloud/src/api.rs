@@ -1,0 +1,119 @@
+//! What a reconciler may ask of AWS. Each kind is handed the narrowest trait that serves it: an unmanaged cluster never
+//! holds anything that can write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::targets::{Desired, RegistrationState, TargetInstance};
+use crate::{
+    ApiLoadBalancer, CloudError, ControlPlaneTarget, Image, Instance, InstanceType, LaunchRequest, MachineKey,
+    Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
+};
+
+/// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
+#[async_trait]
+pub trait ClusterCloud: Send + Sync {
+    /// The account the credentials belong to; asked once per client.
+    async fn account_id(&self) -> Result<String, CloudError>;
+    /// VPCs.
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError>;
+    /// Subnets.
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
+    /// Security groups.
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+    /// Route tables.
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError>;
+    /// The load balancer of this name that is no classic one; none where there is none.
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
+    /// Whether there is a classic load balancer of this name.
+    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError>;
+}
+
+/// Gives the clients that clusters are reconciled with.
+#[async_trait]
+pub trait ClusterClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud>;
+}
+
+/// One account and region as machines use it: lookups shared between machines, the instance informer, and the writes.
+#[async_trait]
+pub trait MachineCloud: Send + Sync {
+    /// The account the credentials belong to; asked once per client.
+    async fn account_id(&self) -> Result<String, CloudError>;
+    /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
+    /// Security groups; shared like subnets.
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+    /// Images; shared like subnets.
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+    /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
+    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes the
+    /// machine whenever the answer changes, until [`MachineClouds::forget`].
+    fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
+    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where it does not
+    /// say so.
+    fn absence_age(&self, id: &str) -> Duration;
+    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in transition
+    /// fail.
+    fn reading_failure(&self) -> Option<CloudError>;
+    /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
+    /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
+    /// uses it. Default: it is always the machine's turn.
+    ///
+    /// # Errors
+    /// [`CloudError::deferred`], which says when the turn comes.
+    fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
+        Ok(())
+    }
+    /// Launches one instance. The answer enters the informer.
+    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
+    /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state
+    /// enters the informer, which wakes the machine; so does a failure, which the next submission gives.
+    ///
+    /// # Errors
+    /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
+    /// the instance again.
+    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
+    /// Says what is wanted of an instance in load balancer targets, and gives how it stands with each, in their order.
+    /// What is missing is submitted, together with others and soon, but not within this call. From the first call on
+    /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
+    /// [`MachineCloud::forget_targets`].
+    fn reconcile_targets(
+        &self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        desired: Desired,
+    ) -> Vec<RegistrationState>;
+    /// Ends a machine's interest in targets. What is registered stays so.
+    fn forget_targets(&self, machine: &MachineKey);
+}
+
+/// Gives the clients that machines are reconciled with.
+#[async_trait]
+pub trait MachineClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
+    /// Ends every session's interest for a machine.
+    fn forget(&self, machine: &MachineKey);
+}
+
+/// One account and region as machine templates use it: reads only, shared between templates. What is not there is an
+/// error of class `NotFound`.
+#[async_trait]
+pub trait TemplateCloud: Send + Sync {
+    /// An instance type by its name; asked once a day.
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
+    /// An image by its id; equal questions within `Timing::lookup_cache` share one answer, with those of machines too.
+    async fn image(&self, id: &str) -> Result<Image, CloudError>;
+}
+
+/// Gives the clients that machine templates are described with.
+pub trait TemplateClouds: Send + Sync {
+    /// The client for an identity in a region. Makes no call.
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud>;
+}

@@ -1,0 +1,185 @@
+//! An instance as the informer keeps it. A fleet is many instances, and as they are they would cost two kilobytes each:
+//! a dozen small allocations and maps of their own. CompactInstance, an instance is one text.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::{Instance, InstanceState, MachineAddress, StateReason};
+
+/// Between parts, and within a part. EC2 answers in XML, which cannot contain either.
+const PART: char = '\u{1}';
+const FIELD: char = '\0';
+/// Begins a value that is there, be it empty.
+const PRESENT: char = '=';
+
+/// Everything of an instance but its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CompactInstance {
+    pub(super) state: InstanceState,
+    launch_time: Option<Timestamp>,
+    text: Box<str>,
+}
+
+impl CompactInstance {
+    pub(super) fn new(instance: &Instance) -> Self {
+        let reason = instance.state_reason.as_ref();
+        let mut text = Text::default();
+        text.field(&instance.availability_zone);
+        text.optional(instance.subnet_id.as_deref());
+        text.optional(instance.client_token.as_deref());
+        text.optional(reason.map(|reason| reason.code.as_str()));
+        text.field(reason.map_or("", |reason| reason.message.as_str()));
+        text.part();
+        for address in &instance.addresses {
+            text.field(address.address_type.into());
+            text.field(&address.address);
+        }
+        text.part();
+        for (key, value) in &instance.tags {
+            text.field(key);
+            text.field(value);
+        }
+        Self {
+            state: instance.state,
+            launch_time: instance.launch_time,
+            text: text.0.into(),
+        }
+    }
+
+    /// The same in another state.
+    pub(super) fn in_state(self, state: InstanceState) -> Self {
+        Self { state, ..self }
+    }
+
+    pub(super) fn availability_zone(&self) -> &str {
+        self.text.split(FIELD).next().unwrap_or_default()
+    }
+
+    /// The instance with this id.
+    pub(super) fn instance(&self, id: &str) -> Instance {
+        let mut parts = self.text.split(PART).map(|part| part.split_terminator(FIELD));
+        let mut first = parts.next().into_iter().flatten();
+        let mut field = || first.next().unwrap_or_default();
+        let optional = |text: &str| text.strip_prefix(PRESENT).map(str::to_owned);
+        let availability_zone = field().to_owned();
+        let (subnet_id, client_token) = (optional(field()), optional(field()));
+        let (code, message) = (optional(field()), field());
+        let addresses = pairs(parts.next().into_iter().flatten());
+        let tags = pairs(parts.next().into_iter().flatten());
+        Instance {
+            id: id.to_owned(),
+            state: self.state,
+            state_reason: code.map(|code| StateReason {
+                code,
+                message: message.to_owned(),
+            }),
+            availability_zone,
+            subnet_id,
+            client_token,
+            launch_time: self.launch_time,
+            addresses: addresses.filter_map(address).collect(),
+            tags: tags
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+fn address((kind, address): (&str, &str)) -> Option<MachineAddress> {
+    Some(MachineAddress {
+        address_type: kind.parse().ok()?,
+        address: address.to_owned(),
+    })
+}
+
+/// Every two fields together.
+fn pairs<'a>(mut fields: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    std::iter::from_fn(move || Some((fields.next()?, fields.next()?)))
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn field(&mut self, value: &str) {
+        for part in value.split([PART, FIELD]) {
+            self.0.push_str(part);
+        }
+        self.0.push(FIELD);
+    }
+
+    fn optional(&mut self, value: Option<&str>) {
+        if let Some(value) = value {
+            self.0.push(PRESENT);
+            self.field(value);
+        } else {
+            self.field("");
+        }
+    }
+
+    fn part(&mut self) {
+        self.0.push(PART);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::{btree_map, vec};
+    use proptest::option::of;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use crate::MachineAddressType;
+
+    fn text() -> impl Strategy<Value = String> {
+        // Whatever XML can carry.
+        vec(any::<char>(), 0..12).prop_map(|text| text.into_iter().filter(|char| !char.is_control()).collect())
+    }
+
+    fn addresses() -> impl Strategy<Value = Vec<MachineAddress>> {
+        let kinds = vec![
+            MachineAddressType::Hostname,
+            MachineAddressType::ExternalIP,
+            MachineAddressType::InternalIP,
+            MachineAddressType::ExternalDNS,
+            MachineAddressType::InternalDNS,
+        ];
+        let address =
+            (select(kinds), text()).prop_map(|(address_type, address)| MachineAddress { address_type, address });
+        vec(address, 0..5)
+    }
+
+    prop_compose! {
+        fn instance()(
+            state in select(vec![InstanceState::Pending, InstanceState::Running, InstanceState::Terminated]),
+            state_reason in of((text(), text()).prop_map(|(code, message)| StateReason { code, message })),
+            availability_zone in text(),
+            subnet_id in of(text()),
+            client_token in of(text()),
+            launch_time in of((0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap())),
+            addresses in addresses(),
+            tags in btree_map(text(), text(), 0..5),
+        ) -> Instance {
+            let id = "i-1".to_owned();
+            Instance {
+                id, state, state_reason, availability_zone, subnet_id, client_token, launch_time, addresses, tags,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_instance_is_given_as_it_was_kept(instance in instance()) {
+            let kept = CompactInstance::new(&instance);
+            prop_assert_eq!(kept.availability_zone(), instance.availability_zone.as_str());
+            prop_assert_eq!(kept.instance("i-1"), instance);
+        }
+
+        #[test]
+        fn what_is_kept_differs_as_instances_do(one in instance(), other in instance()) {
+            prop_assert_eq!(CompactInstance::new(&one) == CompactInstance::new(&other), one == other);
+        }
+    }
+}

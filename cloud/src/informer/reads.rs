@@ -1,0 +1,225 @@
+//! The reads of an informer: when they are due, and what follows from their answers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{CloudError, ErrorClass, Instance, MachineKey};
+
+use super::disappearance::{ListingTrust, Loss};
+use super::record::{Record, Told};
+use super::{Epoch, InstanceInformer, Listing};
+
+/// Ids in one lookup: EC2's limit on the values of one filter
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).
+pub const IDS_PER_LOOKUP: usize = 200;
+
+/// A call that the informer wants to be made. Its answer goes to [`InstanceInformer::read_ended`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceRead {
+    /// All instances that carry the provider's role tag.
+    List {
+        /// When it began.
+        began: Epoch,
+    },
+    /// Instances by id, at most [`IDS_PER_LOOKUP`].
+    Lookup {
+        /// When it began.
+        began: Epoch,
+        /// The ids to filter by.
+        ids: Vec<String>,
+    },
+}
+
+/// A change worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InformerReport {
+    /// Calls of one kind began to fail, or fail with another error than before.
+    Failing(CloudError),
+    /// Calls of one kind work again.
+    Recovered,
+    /// A listing lost more at once than is believed of one: the informer keeps what it knows until two more listings,
+    /// and lookups of their own, agree.
+    ListingIncomplete(Loss),
+    /// That doubt is over: the instances show again, or are believed to be gone.
+    ListingComplete,
+}
+
+impl InstanceInformer {
+    /// The next call that is due, if any; the informer counts it as under way until [`InstanceInformer::read_ended`].
+    /// Call it until it gives none.
+    pub fn next_read(&mut self, now: Duration) -> Option<InstanceRead> {
+        if self.watches.is_empty() {
+            return None;
+        }
+        if self.listing_began.is_none() && self.next_listing <= now {
+            self.listing_began = Some(now);
+            self.next_listing = now + self.timing.listing_interval;
+            return Some(InstanceRead::List { began: self.tick() });
+        }
+        self.collect_transitions(now);
+        if self.looking.is_empty() && !self.wanted.is_empty() {
+            while self.looking.len() < IDS_PER_LOOKUP
+                && let Some(id) = self.wanted.pop_first()
+            {
+                self.looking.insert(id);
+            }
+            self.look_began = whole_seconds(now);
+            let ids = self.looking.iter().cloned().collect();
+            return Some(InstanceRead::Lookup {
+                began: self.tick(),
+                ids,
+            });
+        }
+        None
+    }
+
+    /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
+    pub fn read_ended(
+        &mut self,
+        call: InstanceRead,
+        answer: Result<Vec<Instance>, CloudError>,
+        now: Duration,
+    ) -> Vec<InformerReport> {
+        match call {
+            InstanceRead::List { began } => self.listing_ended(began, answer, now),
+            InstanceRead::Lookup { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
+        }
+    }
+
+    fn collect_transitions(&mut self, now: Duration) {
+        if self.in_transition.is_empty() {
+            self.next_look = None;
+            return;
+        }
+        let due = *self.next_look.get_or_insert(now + self.timing.transition_interval);
+        if due <= now {
+            let ids = self.in_transition.difference(&self.looking).cloned();
+            self.wanted.extend(ids);
+            self.next_look = Some(now + self.timing.transition_interval);
+        }
+    }
+
+    fn listing_ended(
+        &mut self,
+        began: Epoch,
+        answer: Result<Vec<Instance>, CloudError>,
+        now: Duration,
+    ) -> Vec<InformerReport> {
+        let since = self.listing_began.take().unwrap_or(now);
+        let instances = match answer {
+            Ok(instances) => instances,
+            Err(error) => {
+                let was = self.listing_failure.as_ref().map(|failure| failure.class);
+                if error.class == ErrorClass::Unauthorized && was != Some(ErrorClass::Unauthorized) {
+                    // The identity may have changed: its machines find out by resolving it anew.
+                    self.woken
+                        .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
+                }
+                return failing(&mut self.listing_failure, error).into_iter().collect();
+            }
+        };
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
+            self.saw(instance, began);
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
+                record.listed = true;
+            }
+        }
+        let proves_absence = self.proves_absence(began);
+        let missed: Vec<Arc<str>> = self
+            .records
+            .keys()
+            .filter(|id| proves_absence && !shown.contains(&***id))
+            .cloned()
+            .collect();
+        let (loss, doubted) = (self.loss(began), self.guard.is_cast());
+        let verdict = self.guard.listed(loss);
+        for id in missed {
+            if let Some(record) = self.records.get_mut(&id) {
+                match verdict {
+                    ListingTrust::Doubted if record.is_lost_to(began) => record.doubted = began,
+                    ListingTrust::Doubted | ListingTrust::Believed => {
+                        record.listing_missed = began;
+                        record.listing_missed_at = whole_seconds(since);
+                    }
+                }
+            }
+            self.settle(&id);
+        }
+        self.last_listing = Some(Listing {
+            ended: now,
+            took: now.saturating_sub(since),
+        });
+        let recovered = self.listing_failure.take().map(|_| InformerReport::Recovered);
+        let doubt = match (doubted, self.guard.is_cast()) {
+            (false, true) => Some(InformerReport::ListingIncomplete(loss)),
+            (true, false) => Some(InformerReport::ListingComplete),
+            _ => None,
+        };
+        recovered.into_iter().chain(doubt).collect()
+    }
+
+    /// What a listing that began then should have shown, and did not.
+    fn loss(&self, began: Epoch) -> Loss {
+        let expected = self.records.values().filter(|record| self.is_expected(record));
+        let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
+            (known + 1, lost + usize::from(record.is_lost_to(began)))
+        });
+        Loss { known, lost }
+    }
+
+    /// Whether listings have shown the instance and it lives as far as is known, or a machine says that it has it and
+    /// nothing says yet that it is there or gone.
+    fn is_expected(&self, record: &Record) -> bool {
+        let undecided = |machine: &Arc<MachineKey>| {
+            let watch = self.watches.get(machine);
+            watch.is_some_and(|watch| record.tells(watch.since) == Told::Unknown)
+        };
+        (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
+    }
+
+    fn look_ended(
+        &mut self,
+        began: Epoch,
+        ids: &[String],
+        answer: Result<Vec<Instance>, CloudError>,
+    ) -> Option<InformerReport> {
+        self.looking.clear();
+        let began_at = self.look_began;
+        let instances = match answer {
+            Ok(instances) => instances,
+            Err(error) => return failing(&mut self.look_failure, error),
+        };
+        let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        for instance in &instances {
+            if let Some(record) = self.records.get_mut(instance.id.as_str()) {
+                record.contradicts_listings();
+            }
+            self.saw(instance, began);
+        }
+        let proves_absence = self.proves_absence(began);
+        for id in ids.iter().filter(|id| !shown.contains(id.as_str())) {
+            if proves_absence && let Some(record) = self.records.get_mut(id.as_str()) {
+                record.lookup_missed = began;
+                record.lookup_missed_at = began_at;
+            }
+            self.settle(id);
+        }
+        self.look_failure.take().map(|_| InformerReport::Recovered)
+    }
+}
+
+/// Rounded down, and exact enough: ages are minutes.
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// Records an error; a report only where it differs from the last one.
+fn failing(last: &mut Option<CloudError>, error: CloudError) -> Option<InformerReport> {
+    if last.as_ref() == Some(&error) {
+        return None;
+    }
+    *last = Some(error.clone());
+    Some(InformerReport::Failing(error))
+}

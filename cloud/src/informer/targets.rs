@@ -1,0 +1,43 @@
+//! The load balancer targets of the machines of an informer, which share its life and its wake-ups.
+
+use std::time::Duration;
+
+use capa_api::common::ControlPlaneTarget;
+
+use super::InstanceInformer;
+use crate::targets::{Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance};
+use crate::{CloudError, MachineKey};
+
+impl InstanceInformer {
+    /// As [`Targets::want`](crate::targets::Targets::want).
+    pub fn want_targets(
+        &mut self,
+        machine: &MachineKey,
+        instance: &TargetInstance,
+        targets: &[ControlPlaneTarget],
+        desired: Desired,
+        now: Duration,
+    ) -> Vec<RegistrationState> {
+        self.targets.want(machine, instance, targets, desired, now)
+    }
+
+    /// Ends a machine's interest in targets alone. What is registered stays so.
+    pub fn forget_targets(&mut self, machine: &MachineKey) {
+        self.targets.forget(machine);
+    }
+
+    /// The next call about targets that is due. Call it until it gives none.
+    pub fn next_target_call(&mut self, now: Duration) -> Option<GroupCall> {
+        self.targets.begin(now)
+    }
+
+    /// The answer to a call about targets, and what is to be logged of it.
+    pub fn target_call_ended(
+        &mut self,
+        call: &GroupCall,
+        answer: Result<GroupAnswer, CloudError>,
+        now: Duration,
+    ) -> Option<GroupReport> {
+        self.targets.ended(call, answer, now)
+    }
+}

@@ -1,0 +1,105 @@
+//! What is proven with some credentials is not proven with others.
+
+use super::*;
+
+impl Rig {
+    /// One listing and whatever lookups follow from it, all of which show these instances.
+    fn shown(&mut self, instances: &[Instance]) {
+        self.pass(60);
+        for _ in 0..2 {
+            for call in self.due() {
+                self.end(call, instances);
+            }
+        }
+    }
+}
+
+#[test]
+fn misses_of_replaced_credentials_are_looked_for_anew() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.shown(&[]);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
+    rig.informer.credentials_replaced(1);
+    assert_eq!(rig.watch("i-1"), Observation::Unknown);
+    rig.shown(&[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+    rig.informer.credentials_replaced(1);
+    rig.shown(&[]);
+    assert_eq!(
+        rig.watch("i-1"),
+        Observation::Absent,
+        "the credentials are the same as before"
+    );
+}
+
+#[test]
+fn an_instance_missed_with_the_new_credentials_too_is_absent() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.shown(&[]);
+    rig.informer.credentials_replaced(1);
+    rig.woken();
+    rig.shown(&[]);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
+    assert_eq!(rig.woken(), ["i-1"]);
+    assert_eq!(rig.informer.absence_age("i-1", rig.now), Duration::ZERO);
+}
+
+#[test]
+fn reads_with_different_credentials_prove_nothing_together() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    rig.informer.credentials_replaced(1);
+    assert_eq!(rig.due(), [], "nothing is looked up before the new credentials list");
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}
+
+#[test]
+fn instances_of_one_account_are_unknown_in_another() {
+    let mut rig = rig();
+    rig.informer.belongs_to("111111111111");
+    rig.watch("i-1");
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    rig.informer.belongs_to("111111111111");
+    assert_eq!(
+        state(&rig.watch("i-1")),
+        Some(InstanceState::Running),
+        "the same account"
+    );
+    rig.pass(60);
+    let of_the_first = rig.call();
+    rig.woken();
+    rig.informer.belongs_to("222222222222");
+    assert_eq!(rig.watch("i-1"), Observation::Unknown);
+    assert_eq!(rig.woken(), ["i-1"]);
+    rig.end(of_the_first, &[running("i-1")]);
+    assert_eq!(rig.watch("i-1"), Observation::Unknown, "the call began before");
+    rig.shown(&[]);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
+    rig.informer.belongs_to("111111111111");
+    rig.shown(&[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}
+
+#[test]
+fn calls_under_way_during_a_replacement_prove_no_absence() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.informer.credentials_replaced(1);
+    rig.end(listing, &[]);
+    assert_eq!(rig.due(), []);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    let look = rig.call();
+    rig.informer.credentials_replaced(2);
+    rig.end(look, &[]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}

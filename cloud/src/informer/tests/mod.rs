@@ -1,0 +1,449 @@
+mod credentials;
+mod disappearance;
+mod terminations;
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A informer, its clock, and what it asks for.
+struct Rig {
+    informer: InstanceInformer,
+    now: Duration,
+}
+
+fn rig() -> Rig {
+    Rig {
+        informer: InstanceInformer::new(Timing::default()),
+        now: Duration::ZERO,
+    }
+}
+
+fn machine(name: &str) -> MachineKey {
+    MachineKey {
+        namespace: "default".into(),
+        name: name.into(),
+    }
+}
+
+fn instance(id: &str, state: InstanceState) -> Instance {
+    Instance {
+        id: id.into(),
+        state,
+        state_reason: None,
+        availability_zone: "eu-west-1a".into(),
+        subnet_id: None,
+        client_token: None,
+        launch_time: None,
+        addresses: vec![],
+        tags: BTreeMap::new(),
+    }
+}
+
+fn running(id: &str) -> Instance {
+    instance(id, InstanceState::Running)
+}
+
+fn unauthorized() -> CloudError {
+    CloudError::answered("DescribeInstances", "AuthFailure", "refused")
+}
+
+fn unreachable() -> CloudError {
+    CloudError::no_answer("DescribeInstances", "no answer in time")
+}
+
+impl Rig {
+    fn watch(&mut self, id: &str) -> Observation {
+        self.informer.watch(&machine(id), id)
+    }
+
+    /// The calls that are due now.
+    fn due(&mut self) -> Vec<InstanceRead> {
+        std::iter::from_fn(|| self.informer.next_read(self.now)).collect()
+    }
+
+    /// The one call that is due now.
+    fn call(&mut self) -> InstanceRead {
+        let mut calls = self.due();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        calls.remove(0)
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    fn end(&mut self, call: InstanceRead, instances: &[Instance]) {
+        self.informer.read_ended(call, Ok(instances.to_vec()), self.now);
+    }
+
+    fn fail(&mut self, call: InstanceRead, error: CloudError) -> Vec<InformerReport> {
+        self.informer.read_ended(call, Err(error), self.now)
+    }
+
+    fn woken(&mut self) -> Vec<String> {
+        self.informer
+            .take_woken()
+            .into_iter()
+            .map(|machine| machine.name)
+            .collect()
+    }
+
+    /// A informer that watches the given instances and has listed them once, at time zero.
+    fn listed(instances: &[Instance]) -> Self {
+        let mut rig = rig();
+        for instance in instances {
+            rig.watch(&instance.id);
+        }
+        let call = rig.call();
+        rig.end(call, instances);
+        rig.woken();
+        rig
+    }
+}
+
+fn ids(call: &InstanceRead) -> Vec<String> {
+    match call {
+        InstanceRead::Lookup { ids, .. } => ids.clone(),
+        InstanceRead::List { .. } => panic!("a listing"),
+    }
+}
+
+fn state(observation: &Observation) -> Option<InstanceState> {
+    match observation {
+        Observation::Seen(instance) => Some(instance.state),
+        _ => None,
+    }
+}
+
+#[test]
+fn without_machines_there_are_no_calls() {
+    let mut rig = rig();
+    assert_eq!(rig.informer.next_due(), None);
+    assert_eq!(rig.due(), []);
+    rig.watch("i-1");
+    assert!(matches!(rig.call(), InstanceRead::List { .. }));
+    rig.informer.forget(&machine("i-1"));
+    rig.pass(3600);
+    assert_eq!(rig.informer.next_due(), None);
+    assert_eq!(rig.due(), []);
+}
+
+#[test]
+fn the_first_machine_starts_a_listing_the_interval_the_next() {
+    let mut rig = rig();
+    rig.pass(7);
+    rig.watch("i-1");
+    assert!(rig.informer.next_due() <= Some(rig.now));
+    let call = rig.call();
+    rig.pass(10);
+    rig.watch("i-2");
+    assert_eq!(rig.due(), [], "one listing at a time");
+    rig.end(call, &[running("i-1"), running("i-2")]);
+    assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(67)));
+    rig.pass(49);
+    assert_eq!(rig.due(), []);
+    rig.pass(1);
+    assert!(matches!(rig.call(), InstanceRead::List { .. }));
+}
+
+#[test]
+fn exactly_the_machines_whose_instance_changed_are_woken() {
+    let mut rig = rig();
+    for id in ["i-1", "i-2", "i-3"] {
+        assert_eq!(rig.watch(id), Observation::Unknown);
+    }
+    let call = rig.call();
+    rig.end(call, &[running("i-1"), running("i-2"), running("i-unwatched")]);
+    assert_eq!(rig.woken(), ["i-1", "i-2"]);
+    rig.pass(60);
+    let calls = rig.due();
+    rig.end(
+        calls[0].clone(),
+        &[
+            running("i-1"),
+            instance("i-2", InstanceState::Stopped),
+            running("i-unwatched"),
+        ],
+    );
+    assert_eq!(rig.woken(), ["i-2"]);
+    assert_eq!(rig.informer.instances(), 3);
+    assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Stopped));
+}
+
+#[test]
+fn a_machine_that_comes_late_is_told_what_is_known() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.informer.launched(&running("i-2"));
+    assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
+    assert_eq!(rig.woken(), [""; 0]);
+}
+
+#[test]
+fn absence_takes_a_listing_and_a_lookup_begun_after_the_watch() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let early = rig.call();
+    assert_eq!(rig.watch("i-2"), Observation::Unknown);
+    rig.end(early, &[running("i-1")]);
+    assert_eq!(rig.due(), [], "a listing that began before says nothing");
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(rig.watch("i-2"), Observation::Unknown, "the listing alone says nothing");
+    let look = rig.call();
+    assert_eq!(ids(&look), ["i-2"]);
+    rig.end(look, &[]);
+    assert_eq!(rig.watch("i-2"), Observation::Absent);
+    assert_eq!(rig.woken(), ["i-2"]);
+    assert_eq!(rig.informer.absence_age("i-2", rig.now), Duration::ZERO);
+    let later = rig.now + Duration::from_secs(400);
+    assert_eq!(rig.informer.absence_age("i-2", later), Duration::from_secs(400));
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(rig.due(), [], "what is absent is not looked up again");
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1"), running("i-2")]);
+    assert_eq!(rig.woken(), ["i-2"], "it may still turn up");
+}
+
+#[test]
+fn a_lookup_finds_what_the_listing_cannot_show() {
+    let mut rig = rig();
+    rig.watch("i-untagged");
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    let look = rig.call();
+    rig.end(look, &[running("i-untagged")]);
+    assert_eq!(state(&rig.watch("i-untagged")), Some(InstanceState::Running));
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(ids(&rig.call()), ["i-untagged"], "it is looked up after each listing");
+}
+
+#[test]
+fn a_listing_that_began_before_a_write_cannot_undo_it() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.informer.launched(&instance("i-2", InstanceState::Pending));
+    rig.watch("i-2");
+    rig.informer.changed_state("i-1", InstanceState::ShuttingDown);
+    rig.woken();
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::ShuttingDown));
+    assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Pending));
+    assert_eq!(rig.woken(), [""; 0]);
+    assert_eq!(rig.due(), [], "nor does it make a lookup necessary");
+}
+
+#[test]
+fn a_launched_instance_is_absent_only_after_later_reads() {
+    let mut rig = rig();
+    rig.informer.launched(&running("i-1"));
+    rig.watch("i-1");
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+    let look = rig.call();
+    rig.end(look, &[]);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
+}
+
+#[test]
+fn a_lookup_older_than_a_listing_brings_no_old_state_back() {
+    let mut rig = Rig::listed(&[instance("i-1", InstanceState::Pending)]);
+    rig.pass(5);
+    assert_eq!(rig.due(), [], "the clock of the polls starts with the transition");
+    rig.pass(5);
+    let look = rig.call();
+    rig.pass(50);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    rig.end(look, &[instance("i-1", InstanceState::Pending)]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}
+
+#[test]
+fn only_watched_instances_in_transition_are_polled() {
+    let mut rig = Rig::listed(&[
+        running("i-1"),
+        instance("i-2", InstanceState::Pending),
+        instance("i-3", InstanceState::Terminated),
+        instance("i-4", InstanceState::Stopping),
+    ]);
+    rig.informer.launched(&instance("i-unwatched", InstanceState::Pending));
+    assert_eq!(rig.due(), []);
+    assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(5)));
+    rig.pass(5);
+    let look = rig.call();
+    assert_eq!(ids(&look), ["i-2", "i-4"]);
+    rig.end(look, &[running("i-2"), instance("i-4", InstanceState::Stopping)]);
+    assert_eq!(rig.woken(), ["i-2"]);
+    assert_eq!(rig.due(), []);
+    rig.pass(5);
+    let look = rig.call();
+    assert_eq!(ids(&look), ["i-4"]);
+    rig.end(look, &[instance("i-4", InstanceState::Stopped)]);
+    rig.pass(5);
+    assert_eq!(rig.due(), []);
+    assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn more_ids_than_a_filter_takes_are_split() {
+    let pending: Vec<_> = (0..450)
+        .map(|index| instance(&format!("i-{index:03}"), InstanceState::Pending))
+        .collect();
+    let mut rig = Rig::listed(&pending);
+    assert_eq!(rig.due(), []);
+    rig.pass(5);
+    let mut sizes = vec![];
+    loop {
+        let calls = rig.due();
+        let Some(call) = calls.into_iter().next() else { break };
+        sizes.push(ids(&call).len());
+        rig.end(call, &pending);
+    }
+    assert_eq!(sizes, [200, 200, 50]);
+}
+
+#[test]
+fn calls_that_fail_conclude_nothing() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let listing = rig.call();
+    assert_eq!(rig.fail(listing, unreachable()).len(), 1);
+    assert_eq!(rig.due(), []);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    let look = rig.call();
+    assert_eq!(rig.fail(look, unreachable()).len(), 1);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+    assert_eq!(rig.woken(), [""; 0]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(
+        ids(&rig.call()),
+        ["i-1"],
+        "the lookup is repeated after the next listing"
+    );
+}
+
+#[test]
+fn a_terminated_instance_stays_terminated_after_ec2_forgets_it() {
+    let mut rig = Rig::listed(&[instance("i-1", InstanceState::Terminated)]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(rig.due(), []);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Terminated));
+    rig.informer.forget(&machine("i-1"));
+    assert_eq!(rig.informer.instances(), 0);
+}
+
+#[test]
+fn a_stale_read_does_not_revive_what_was_terminated() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.informer.changed_state("i-1", InstanceState::ShuttingDown);
+    assert_eq!(rig.woken(), ["i-1"]);
+    rig.pass(60);
+    let listing = rig.due().remove(0);
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::ShuttingDown));
+    assert_eq!(rig.woken(), [""; 0]);
+}
+
+#[test]
+fn a_failure_is_reported_once_per_error_and_its_end_once() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    let mut report = |answer: Result<Vec<Instance>, CloudError>| {
+        rig.pass(60);
+        let call = rig.due().remove(0);
+        rig.informer.read_ended(call, answer, rig.now)
+    };
+    assert_eq!(report(Err(unreachable())), [InformerReport::Failing(unreachable())]);
+    assert_eq!(report(Err(unreachable())), []);
+    assert_eq!(report(Err(unauthorized())), [InformerReport::Failing(unauthorized())]);
+    assert_eq!(report(Ok(vec![running("i-1")])), [InformerReport::Recovered]);
+    assert_eq!(report(Ok(vec![running("i-1")])), []);
+}
+
+#[test]
+fn refused_credentials_wake_every_machine_once() {
+    let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
+    let mut woken = |error: CloudError| {
+        rig.pass(60);
+        let call = rig.due().remove(0);
+        rig.fail(call, error);
+        rig.woken()
+    };
+    assert_eq!(woken(unreachable()), [""; 0]);
+    assert_eq!(woken(unauthorized()), ["i-1", "i-2"]);
+    assert_eq!(woken(unauthorized()), [""; 0]);
+}
+
+#[test]
+fn unwatched_instances_are_dropped_when_a_listing_misses_them() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.informer.launched(&running("i-2"));
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(rig.informer.instances(), 1);
+}
+
+#[test]
+fn a_machine_watches_one_instance_at_a_time() {
+    let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
+    let mover = machine("i-1");
+    assert_eq!(state(&rig.informer.watch(&mover, "i-2")), Some(InstanceState::Running));
+    rig.informer.changed_state("i-1", InstanceState::Stopped);
+    assert_eq!(rig.woken(), [""; 0]);
+    rig.informer.changed_state("i-2", InstanceState::Stopped);
+    assert_eq!(rig.woken(), ["i-1", "i-2"]);
+}
+
+#[test]
+fn a_pass_lookup_shows_instances_and_proves_no_absence() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    let began = rig.informer.lookup_began();
+    rig.informer.lookup_ended(began, &[running("i-2")]);
+    assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
+}
+
+#[test]
+fn an_old_pass_lookup_does_not_undo_newer_reads() {
+    let mut rig = rig();
+    rig.watch("i-1");
+    let began = rig.informer.lookup_began();
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    let look = rig.call();
+    rig.end(look, &[]);
+    rig.informer.lookup_ended(began, &[running("i-1")]);
+    assert_eq!(rig.watch("i-1"), Observation::Absent);
+}
+
+#[test]
+fn a_terminated_instance_stays_terminated_when_a_poll_misses_it() {
+    let mut rig = Rig::listed(&[instance("i-1", InstanceState::ShuttingDown)]);
+    assert_eq!(rig.due(), []);
+    rig.pass(60);
+    let calls = rig.due();
+    let [listing, poll] = calls.as_slice() else {
+        panic!("{calls:?}");
+    };
+    rig.end(listing.clone(), &[instance("i-1", InstanceState::Terminated)]);
+    rig.end(poll.clone(), &[]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.end(listing, &[]);
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Terminated));
+}

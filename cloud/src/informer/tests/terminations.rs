@@ -1,0 +1,221 @@
+//! Terminations: collected, split where AWS refuses, told to the machines.
+
+use super::*;
+
+const WINDOW: Duration = Duration::from_millis(200);
+
+fn in_zone(id: &str, zone: &str) -> Instance {
+    Instance {
+        availability_zone: zone.into(),
+        ..running(id)
+    }
+}
+
+fn refused(code: &str) -> CloudError {
+    CloudError::answered("TerminateInstances", code, "no")
+}
+
+impl Rig {
+    fn terminate(&mut self, id: &str) -> Result<(), CloudError> {
+        self.informer.terminate(&machine(id), id, self.now)
+    }
+
+    /// The batches that are due now.
+    fn batches(&mut self) -> Vec<TerminationBatch> {
+        std::iter::from_fn(|| self.informer.next_termination(self.now)).collect()
+    }
+
+    /// Lets the batches close, and makes their calls as `aws` answers them until none is left. Gives the ids of each
+    /// call.
+    fn flush(&mut self, aws: impl Fn(&[String]) -> Result<(), CloudError>) -> Vec<Vec<String>> {
+        self.now += WINDOW;
+        let mut calls = Vec::new();
+        while let Some(batch) = self.informer.next_termination(self.now) {
+            assert!(calls.len() < 1000, "calls without end");
+            let ids = batch.ids().to_vec();
+            let states = |()| ids.iter().map(|id| (id.clone(), InstanceState::ShuttingDown)).collect();
+            let answer = aws(&ids).map(states);
+            calls.push(ids);
+            self.informer.termination_ended(batch, answer);
+        }
+        calls
+    }
+
+    fn states(&mut self, ids: &[&str]) -> Vec<Option<InstanceState>> {
+        ids.iter().map(|id| state(&self.watch(id))).collect()
+    }
+}
+
+const ACCEPT: fn(&[String]) -> Result<(), CloudError> = |_| Ok(());
+
+#[test]
+fn terminations_of_a_moment_are_one_call_for_each_zone() {
+    let mut rig = Rig::listed(&[in_zone("i-1", "a"), in_zone("i-2", "b"), in_zone("i-3", "a")]);
+    let began = rig.now;
+    for id in ["i-1", "i-2", "i-3", "i-1"] {
+        assert_eq!(rig.terminate(id), Ok(()));
+    }
+    assert_eq!(rig.batches(), [], "they are still collected");
+    assert_eq!(rig.informer.next_due(), Some(began + WINDOW));
+    assert_eq!(rig.flush(ACCEPT), [vec!["i-1", "i-3"], vec!["i-2"]]);
+    assert_eq!(
+        rig.states(&["i-1", "i-2", "i-3"]),
+        [Some(InstanceState::ShuttingDown); 3]
+    );
+    assert_eq!(rig.woken(), ["i-1", "i-2", "i-3"]);
+    assert_eq!(rig.flush(ACCEPT).len(), 0);
+}
+
+#[test]
+fn a_batch_that_is_full_does_not_wait() {
+    let instances: Vec<_> = (0..100).map(|index| running(&format!("i-{index:03}"))).collect();
+    let mut rig = Rig::listed(&instances);
+    for instance in &instances {
+        rig.terminate(&instance.id).unwrap();
+    }
+    let sizes: Vec<usize> = rig.batches().iter().map(|batch| batch.ids().len()).collect();
+    assert_eq!(sizes, [40, 40]);
+    assert_eq!(rig.flush(ACCEPT).iter().map(Vec::len).collect::<Vec<_>>(), [20]);
+}
+
+#[test]
+fn a_submitted_instance_waits_for_the_answer_of_aws() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.terminate("i-1").unwrap();
+    rig.now += WINDOW;
+    let under_way = rig.batches().remove(0);
+    assert_eq!(rig.terminate("i-1"), Ok(()));
+    rig.now += WINDOW;
+    assert_eq!(rig.batches(), []);
+    rig.informer.termination_ended(under_way, Ok(vec![]));
+    assert_eq!(
+        state(&rig.watch("i-1")),
+        Some(InstanceState::Running),
+        "the answer did not show it"
+    );
+    rig.terminate("i-1").unwrap();
+    assert_eq!(rig.flush(ACCEPT), [["i-1"]], "it lives on, so it is submitted again");
+}
+
+#[test]
+fn one_bad_instance_never_holds_up_the_others() {
+    for code in [
+        "InvalidInstanceID.NotFound",
+        "OperationNotPermitted",
+        "UnauthorizedOperation",
+    ] {
+        let ids: Vec<String> = (0..16).map(|index| format!("i-{index:02}")).collect();
+        let mut rig = Rig::listed(&ids.iter().map(|id| running(id)).collect::<Vec<_>>());
+        for id in &ids {
+            rig.terminate(id).unwrap();
+        }
+        let bad = |id: &String| id == "i-05" || id == "i-06";
+        let calls = rig.flush(|ids| {
+            if ids.iter().any(bad) {
+                Err(refused(code))
+            } else {
+                Ok(())
+            }
+        });
+        for id in &ids {
+            let expected = if bad(id) {
+                InstanceState::Running
+            } else {
+                InstanceState::ShuttingDown
+            };
+            assert_eq!(state(&rig.watch(id)), Some(expected), "{code}: {id}");
+        }
+        for id in ["i-05", "i-06"] {
+            assert!(
+                calls.contains(&vec![id.to_owned()]),
+                "{code}: {id} alone is refused: {calls:?}"
+            );
+        }
+        assert!(calls.len() <= 13, "{code}: {calls:?}");
+        assert_eq!(rig.woken().len(), 16, "{code}: every machine is told");
+        assert_eq!(rig.terminate("i-05"), Err(refused(code)));
+    }
+}
+
+#[test]
+fn a_failure_is_told_before_the_next_try_until_one_succeeds() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    let protected = || Err(refused("OperationNotPermitted"));
+    rig.terminate("i-1").unwrap();
+    rig.flush(|_| protected());
+    assert_eq!(rig.woken(), ["i-1"]);
+    assert_eq!(rig.terminate("i-1"), protected());
+    assert_eq!(
+        rig.flush(ACCEPT).len(),
+        0,
+        "whoever hears of it waits before it tries again"
+    );
+    assert_eq!(rig.terminate("i-1"), protected());
+    assert_eq!(rig.flush(|_| protected()), [["i-1"]]);
+    assert_eq!(rig.woken(), [""; 0], "that is nothing new");
+    assert_eq!(rig.terminate("i-1"), protected());
+    assert_eq!(rig.flush(|_| Err(unauthorized())), [["i-1"]]);
+    assert_eq!(rig.woken(), ["i-1"], "that is");
+    assert_eq!(rig.terminate("i-1"), Err(unauthorized()));
+    assert_eq!(rig.terminate("i-1"), Err(unauthorized()));
+    assert_eq!(rig.flush(ACCEPT), [["i-1"]]);
+    assert_eq!(rig.states(&["i-1"]), [Some(InstanceState::ShuttingDown)]);
+    assert_eq!(rig.terminate("i-1"), Ok(()), "nothing is left of it");
+}
+
+#[test]
+fn without_an_answer_every_machine_is_told_and_tries_again() {
+    let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
+    for error in [unreachable(), unauthorized()] {
+        for id in ["i-1", "i-2"] {
+            let _ = rig.terminate(id);
+        }
+        assert_eq!(
+            rig.flush(|_| Err(error.clone())).len(),
+            1,
+            "what concerns the call splits nothing"
+        );
+        assert_eq!(rig.woken(), ["i-1", "i-2"]);
+        for id in ["i-1", "i-2"] {
+            assert_eq!(rig.terminate(id), Err(error.clone()));
+        }
+    }
+}
+
+#[test]
+fn a_throttled_batch_is_called_again_as_it_was() {
+    let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
+    for id in ["i-1", "i-2"] {
+        rig.terminate(id).unwrap();
+    }
+    rig.now += WINDOW;
+    let batch = rig.batches().remove(0);
+    rig.informer
+        .termination_ended(batch.clone(), Err(refused("RequestLimitExceeded")));
+    assert_eq!(rig.woken(), [""; 0]);
+    assert_eq!(rig.informer.next_due(), Some(Duration::ZERO));
+    assert_eq!(rig.batches(), [batch]);
+}
+
+#[test]
+fn what_is_submitted_is_called_even_if_nobody_watches_any_more() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.terminate("i-1").unwrap();
+    rig.informer.forget(&machine("i-1"));
+    assert!(rig.informer.next_due().is_some());
+    assert_eq!(rig.flush(|_| Err(refused("OperationNotPermitted"))), [["i-1"]]);
+    rig.watch("i-1");
+    rig.informer.forget(&machine("i-1"));
+    assert_eq!(rig.terminate("i-1"), Ok(()), "a failure is forgotten with its machine");
+}
+
+#[test]
+fn a_listing_that_began_before_a_termination_cannot_undo_it() {
+    let mut rig = Rig::listed(&[instance("i-1", InstanceState::Stopped)]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.terminate("i-1").unwrap();
+    rig.flush(ACCEPT);
+    rig.end(listing, &[instance("i-1", InstanceState::Stopped)]);
+    assert_eq!(rig.states(&["i-1"]), [Some(InstanceState::ShuttingDown)]);
+}

@@ -1,0 +1,164 @@
+//! A launch as data: everything RunInstances is told, and its fingerprint.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// User data as the instance receives it, before the transport encoding. Never shown: it carries join tokens and CA
+/// keys.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct UserData(Vec<u8>);
+
+impl UserData {
+    /// EC2 accepts 16 KiB, counted before base64
+    /// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>).
+    pub const MAX_BYTES: usize = 16 * 1024;
+
+    /// Wraps bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the call itself.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UserData {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "UserData({} bytes)", self.0.len())
+    }
+}
+
+/// A volume of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaunchVolume {
+    /// Device name, for example `/dev/sdb`.
+    pub device_name: String,
+    /// Size in GiB.
+    pub size: i64,
+    /// EBS volume type, for example `gp3`; EC2's default when absent.
+    pub volume_type: Option<String>,
+    /// Provisioned operations a second.
+    pub iops: Option<i64>,
+    /// Provisioned throughput in MiB/s (gp3).
+    pub throughput: Option<i64>,
+    /// Whether it is encrypted; the account's default when absent.
+    pub encrypted: Option<bool>,
+    /// KMS key for the encryption.
+    pub encryption_key: Option<String>,
+}
+
+/// How the instance metadata service answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MetadataOptions {
+    /// `enabled` or `disabled`.
+    pub http_endpoint: String,
+    /// `required` (IMDSv2) or `optional`.
+    pub http_tokens: String,
+    /// Hops an answer may travel, 1 to 64.
+    pub http_put_response_hop_limit: i32,
+    /// IPv6 endpoint: `enabled` or `disabled`.
+    pub http_protocol_ipv6: String,
+    /// Whether tags are readable from inside: `enabled` or `disabled`.
+    pub instance_metadata_tags: String,
+}
+
+/// Everything one RunInstances call is told. Always exactly one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaunchRequest {
+    /// Makes the call idempotent within one zone for at least a day.
+    #[serde(skip)]
+    pub client_token: String,
+    /// AMI.
+    pub image_id: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// Subnet; it decides the zone.
+    pub subnet_id: String,
+    /// Security groups of the primary interface. Never empty: EC2 would take the VPC's default group.
+    pub security_group_ids: Vec<String>,
+    /// Name of the instance profile.
+    pub iam_instance_profile: Option<String>,
+    /// Name of the key pair; no key when absent.
+    pub key_name: Option<String>,
+    /// Whether the primary interface gets a public address; the subnet's setting when absent.
+    pub public_ip: Option<bool>,
+    /// Root volume; the image's when absent.
+    pub root_volume: Option<LaunchVolume>,
+    /// Further volumes.
+    pub data_volumes: Vec<LaunchVolume>,
+    /// Metadata service.
+    pub metadata_options: MetadataOptions,
+    /// Tags of the instance, its volumes and its interface.
+    pub tags: BTreeMap<String, String>,
+    /// User data.
+    pub user_data: UserData,
+}
+
+impl LaunchRequest {
+    /// A fingerprint of every parameter but the token: 16 hex digits that differ when a call would differ. EC2 refuses
+    /// a known token with other parameters, so a retry first compares this with the recorded one.
+    pub fn parameters_hash(&self) -> String {
+        // Debug output would hide the user data, so the JSON form it is. A struct of strings always serializes.
+        let canonical = serde_json::to_vec(self).unwrap_or_default();
+        let digest = Sha256::digest(&canonical);
+        let first = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        format!("{first:016x}")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn request() -> LaunchRequest {
+        LaunchRequest {
+            client_token: "uid-1".into(),
+            image_id: "ami-1".into(),
+            instance_type: "t3.large".into(),
+            subnet_id: "subnet-1".into(),
+            security_group_ids: vec!["sg-1".into()],
+            iam_instance_profile: None,
+            key_name: None,
+            public_ip: None,
+            root_volume: None,
+            data_volumes: vec![],
+            metadata_options: MetadataOptions {
+                http_endpoint: "enabled".into(),
+                http_tokens: "required".into(),
+                http_put_response_hop_limit: 2,
+                http_protocol_ipv6: "disabled".into(),
+                instance_metadata_tags: "disabled".into(),
+            },
+            tags: BTreeMap::new(),
+            user_data: UserData::new(b"secret".to_vec()),
+        }
+    }
+
+    #[test]
+    fn the_hash_changes_with_any_parameter_but_not_with_the_token() {
+        let base = request();
+        let other_token = LaunchRequest {
+            client_token: "uid-2".into(),
+            ..request()
+        };
+        let other_data = LaunchRequest {
+            user_data: UserData::new(b"other".to_vec()),
+            ..request()
+        };
+        assert_eq!(base.parameters_hash(), other_token.parameters_hash());
+        assert_ne!(base.parameters_hash(), other_data.parameters_hash());
+        assert_eq!(base.parameters_hash().len(), 16);
+    }
+
+    #[test]
+    fn user_data_never_shows_in_debug_output() {
+        assert!(!format!("{:?}", request()).contains("secret"));
+        assert!(format!("{:?}", request()).contains("UserData(6 bytes)"));
+    }
+}

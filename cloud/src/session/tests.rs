@@ -1,0 +1,428 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::limits::{CallRequest, Caller, Priority, Shares};
+use crate::model::launch::tests::request;
+use crate::sim::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
+use crate::targets::{Desired, Group, TargetInstance, TargetKind};
+use crate::{CloudError, ControlPlaneTarget, ErrorClass, InstanceState, MachineCloud, MachineKey, Query, Timing};
+
+const ACCOUNT: &str = "111122223333";
+const OTHER_ACCOUNT: &str = "444455556666";
+const REGION: &str = "eu-west-1";
+const TARGET_GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/1";
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn at(now: u64, replacements: u64) -> Moment {
+    Moment {
+        now: seconds(now),
+        replacements,
+    }
+}
+
+fn account() -> String {
+    ACCOUNT.to_owned()
+}
+
+fn refused() -> Result<String, CloudError> {
+    Err(CloudError::answered("GetCallerIdentity", "InvalidClientTokenId", ""))
+}
+
+fn replaced_meanwhile() -> AccountStep {
+    AccountStep::Done(Err(CloudError::credentials_replaced("GetCallerIdentity")))
+}
+
+#[test]
+fn an_account_counts_ten_minutes_and_a_failure_five_seconds() {
+    let known = AccountStep::Done(Ok((ACCOUNT.to_owned(), 0)));
+    let failed = AccountStep::Done(refused().map(|account| (account, 0)));
+    let table = [
+        (Ok(account()), at(599, 0), known),
+        (Ok(account()), at(600, 0), AccountStep::Ask),
+        (Ok(account()), at(1, 1), AccountStep::Ask),
+        (refused(), at(4, 0), failed),
+        (refused(), at(5, 0), AccountStep::Ask),
+        (refused(), at(1, 1), AccountStep::Ask),
+    ];
+    for (answer, later, expected) in table {
+        let mut cache = AccountCache::new(&Timing::default());
+        cache.record(at(0, 0), &answer);
+        let step = AccountQuery::default().begin(&cache, later);
+        assert_eq!(step, expected, "{answer:?} at {later:?}");
+    }
+}
+
+#[test]
+fn the_age_of_an_answer_counts_from_the_call() {
+    let mut cache = AccountCache::new(&Timing::default());
+    let mut query = AccountQuery::default();
+    assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
+    // However old the answer is by now, whoever has waited for it takes it.
+    let step = query.answered(refused(), &mut cache, at(30, 0));
+    assert_eq!(step, AccountStep::Done(refused().map(|account| (account, 0))));
+    assert_eq!(AccountQuery::default().begin(&cache, at(30, 0)), AccountStep::Ask);
+}
+
+#[test]
+fn an_answer_to_replaced_credentials_is_asked_for_again() {
+    let mut cache = AccountCache::new(&Timing::default());
+    let mut query = AccountQuery::default();
+    assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(1, 1)), AccountStep::Ask);
+    let step = query.answered(Ok(OTHER_ACCOUNT.to_owned()), &mut cache, at(2, 1));
+    assert_eq!(step, AccountStep::Done(Ok((OTHER_ACCOUNT.to_owned(), 1))));
+}
+
+#[test]
+fn the_account_is_asked_for_three_times_at_most() {
+    let mut cache = AccountCache::new(&Timing::default());
+    let mut query = AccountQuery::default();
+    assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(1, 1)), AccountStep::Ask);
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(2, 2)), AccountStep::Ask);
+    assert_eq!(
+        query.answered(Ok(account()), &mut cache, at(3, 3)),
+        replaced_meanwhile()
+    );
+}
+
+#[test]
+fn a_machine_has_one_session_and_the_one_before_is_told() {
+    let mut owners = Owners::default();
+    let (one, two) = (machine("one"), machine("two"));
+    assert_eq!(owners.claim(&one, "a"), None);
+    assert_eq!(owners.claim(&one, "a"), None, "the same again");
+    assert_eq!(owners.claim(&two, "a"), None);
+    assert_eq!(owners.claim(&one, "b"), Some("a"));
+    assert_eq!(owners.release(&one), Some("b"));
+    assert_eq!(owners.release(&one), None);
+    assert_eq!(owners.release(&two), Some("a"));
+}
+
+fn rates() -> Arc<RateLimits> {
+    Arc::new(RateLimits::new(Shares::default(), seconds(1)))
+}
+
+fn launch(name: &str) -> CallRequest {
+    CallRequest {
+        action: "RunInstances",
+        caller: Caller::Task(name.to_owned()),
+        priority: Priority::Launch,
+        instances: 1,
+    }
+}
+
+#[test]
+fn sessions_of_one_account_share_its_rates_once_it_is_known() {
+    let limits = rates();
+    let sessions = ["a", "b"].map(|identity| RateLimiter::new(limits.clone(), identity, REGION));
+    let launches = |session: &RateLimiter, names: [&str; 3]| {
+        names.map(|name| {
+            let request = launch(name);
+            let granted = session.acquire(&request, Duration::ZERO).is_ok();
+            session.forget(&request.caller);
+            granted
+        })
+    };
+    assert_eq!(launches(&sessions[0], ["1", "2", "3"]), [true, true, false]);
+    assert_eq!(launches(&sessions[1], ["4", "5", "6"]), [true, true, false]);
+    for session in &sessions {
+        session.belongs_to(ACCOUNT);
+    }
+    assert_eq!(launches(&sessions[0], ["7", "8", "9"]), [true, true, false]);
+    assert_eq!(launches(&sessions[1], ["a", "b", "c"]), [false; 3]);
+}
+
+#[test]
+fn a_lookup_by_token_continues_the_lookup_by_tags() {
+    let session = RateLimiter::new(rates(), "a", REGION);
+    let by_tags = |name: String| Query::filter("tag:MachineName", [name]);
+    let turned_away = (0..100).find(|index| {
+        let asked = session.acquire_lookup(&by_tags(index.to_string()), Duration::ZERO);
+        asked.is_err()
+    });
+    assert!(turned_away.is_some(), "the rate is used up");
+    let by_token = Query::filter("client-token", ["uid-1"]);
+    assert!(session.acquire_lookup(&by_token, Duration::ZERO).is_ok());
+}
+
+/// AWS that answers at once, and the sessions of one process.
+#[derive(Clone)]
+struct Double {
+    world: Arc<Mutex<Simulated>>,
+}
+
+struct Simulated {
+    ec2: Ec2,
+    sessions: Sessions,
+    at: Moment,
+    key: &'static str,
+    calls: Vec<&'static str>,
+    /// The key that is in use once the next call of this action has been answered.
+    replaced_by: Option<(&'static str, &'static str)>,
+}
+
+impl Transport for Double {
+    async fn call<T: Send + 'static>(
+        &self,
+        call: CallDescription,
+        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<T, CloudError> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let mut world = self.world.lock();
+        world.calls.push(call.action);
+        let now = Timestamp::UNIX_EPOCH + world.at.now;
+        let key = world.key;
+        let answer = effect(&mut world.ec2.client(key, REGION), now);
+        if let Some((_, key)) = world.replaced_by.take_if(|(action, _)| *action == call.action) {
+            world.key = key;
+            world.at.replacements += 1;
+        }
+        answer
+    }
+
+    fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T {
+        let world = &mut *self.world.lock();
+        act(&mut world.sessions, world.at)
+    }
+
+    async fn sleep(&self, wait: Duration) {
+        self.world.lock().at.now += wait;
+    }
+}
+
+impl Double {
+    fn new() -> Self {
+        let mut ec2 = Ec2::new();
+        ec2.issue_key("mine", ACCOUNT);
+        ec2.issue_key("mistaken", OTHER_ACCOUNT);
+        ec2.account(OTHER_ACCOUNT).region(REGION);
+        let region = ec2.account(ACCOUNT).region(REGION);
+        region.vpc("vpc-1", "10.0.0.0/16");
+        region.subnet("subnet-1", "vpc-1", "eu-west-1a");
+        region.security_group("sg-1", "vpc-1", "nodes");
+        region.image("ami-1", "/dev/xvda");
+        let group = Group::TargetGroup(TARGET_GROUP.to_owned());
+        region.target_group(group, TargetKind::Instance, seconds(60));
+        let world = Simulated {
+            ec2,
+            sessions: Sessions::default(),
+            at: Moment::default(),
+            key: "mine",
+            calls: Vec::new(),
+            replaced_by: None,
+        };
+        Self {
+            world: Arc::new(Mutex::new(world)),
+        }
+    }
+
+    fn driver(&self, identity: &str) -> SimSession<Self> {
+        let key = SessionKey {
+            identity: identity.to_owned(),
+            region: REGION.to_owned(),
+        };
+        SimSession::new(self.clone(), key)
+    }
+
+    fn session(&self, identity: &str) -> MachineSession<SimSession<Self>> {
+        MachineSession::new(self.driver(identity))
+    }
+
+    /// Makes all calls that are due, as time goes by.
+    fn run(&self, long: Duration) {
+        let end = self.world.lock().at.now + long;
+        while self.world.lock().at.now < end {
+            let due = self.sessions(|sessions, at| sessions.next_calls(at.now));
+            for (key, call) in due {
+                let session = SimSession::new(self.clone(), key.clone());
+                let ended = perform(&session, call).now_or_never().unwrap();
+                self.sessions(|sessions, at| sessions.call_ended(&key, ended, at.now));
+            }
+            self.world.lock().at.now += Duration::from_millis(100);
+        }
+    }
+
+    fn replace_key(&self, after: &'static str, key: &'static str) {
+        self.world.lock().replaced_by = Some((after, key));
+    }
+
+    fn calls_of(&self, action: &str) -> usize {
+        self.world.lock().calls.iter().filter(|call| **call == action).count()
+    }
+}
+
+fn machine(name: &str) -> MachineKey {
+    MachineKey {
+        namespace: "default".into(),
+        name: name.into(),
+    }
+}
+
+fn target() -> ControlPlaneTarget {
+    ControlPlaneTarget {
+        target_group_arn: Some(TARGET_GROUP.into()),
+        ..ControlPlaneTarget::default()
+    }
+}
+
+/// A running instance of a machine that is registered with the target group by the session of an identity.
+fn registered(double: &Double, identity: &str) -> TargetInstance {
+    let session = double.session(identity);
+    let launched = session
+        .launch(&machine("one"), &request())
+        .now_or_never()
+        .unwrap()
+        .unwrap();
+    double.run(seconds(60));
+    let instance = TargetInstance {
+        id: launched.id,
+        address: None,
+    };
+    session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
+    double.run(seconds(60));
+    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
+    assert!(
+        states.iter().all(crate::targets::RegistrationState::is_healthy),
+        "{states:?}"
+    );
+    instance
+}
+
+fn registrations(double: &Double) -> usize {
+    let mut world = double.world.lock();
+    let now = Timestamp::UNIX_EPOCH + world.at.now;
+    let group = Group::TargetGroup(TARGET_GROUP.to_owned());
+    world.ec2.account(ACCOUNT).region(REGION).targets_of(now, &group).len()
+}
+
+fn take_out(double: &Double, id: &str) {
+    let mut world = double.world.lock();
+    let now = Timestamp::UNIX_EPOCH + world.at.now;
+    let call = crate::targets::GroupCall {
+        group: Group::TargetGroup(TARGET_GROUP.to_owned()),
+        request: crate::targets::GroupRequest::Deregister(vec![crate::targets::Target {
+            id: id.to_owned(),
+            port: Some(6443),
+        }]),
+        urgent: false,
+    };
+    world.ec2.client("mine", REGION).group_call(now, &call).unwrap();
+}
+
+#[test]
+fn a_target_that_is_lost_is_registered_again() {
+    let double = Double::new();
+    let instance = registered(&double, "a");
+    take_out(&double, &instance.id);
+    double.run(seconds(700));
+    assert_eq!(registrations(&double), 1);
+}
+
+/// A session that the machine has left would otherwise register the instance for ever.
+#[test]
+fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
+    let double = Double::new();
+    let instance = registered(&double, "a");
+    double.session("b").forget_targets(&machine("one"));
+    take_out(&double, &instance.id);
+    double.run(seconds(1_400));
+    assert_eq!(registrations(&double), 0);
+}
+
+#[test]
+fn a_machine_that_changes_its_identity_is_followed_once() {
+    let double = Double::new();
+    let session = double.session("a");
+    let id = session
+        .launch(&machine("one"), &request())
+        .now_or_never()
+        .unwrap()
+        .unwrap()
+        .id;
+    double.run(seconds(200));
+    double.session("b").observe_instance(&machine("one"), &id);
+    let watched = |identity: &str| double.driver(identity).act(|state, _| state.informer().is_watched());
+    assert_eq!((watched("a"), watched("b")), (false, true));
+}
+
+#[test]
+fn nothing_is_launched_with_credentials_of_an_unknown_account() {
+    let double = Double::new();
+    let session = double.session("a");
+    assert_eq!(session.account_id().now_or_never().unwrap().as_deref(), Ok(ACCOUNT));
+    double.world.lock().at.replacements += 1;
+    let refused = session.launch(&machine("one"), &request()).now_or_never().unwrap();
+    assert_eq!(refused, Err(CloudError::credentials_replaced("RunInstances")));
+    assert_eq!(double.calls_of("RunInstances"), 0);
+    assert!(session.account_id().now_or_never().unwrap().is_ok());
+    assert!(
+        session
+            .launch(&machine("one"), &request())
+            .now_or_never()
+            .unwrap()
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_lookup_that_replaced_the_credentials_proves_nothing() {
+    let double = Double::new();
+    let session = double.session("a");
+    assert!(session.account_id().now_or_never().unwrap().is_ok());
+    double.replace_key("DescribeInstances", "mistaken");
+    let found = session.find_instances(&Query::default()).now_or_never().unwrap();
+    assert_eq!(found.map_err(|error| error.class), Err(ErrorClass::Throttled));
+}
+
+/// The simulation's own writing of the session lacked this: what another account shows says nothing of our targets.
+#[test]
+fn replaced_credentials_have_targets_looked_at_anew() {
+    let double = Double::new();
+    let instance = registered(&double, "a");
+    let before = double.calls_of("DescribeTargetHealth");
+    double.world.lock().at.replacements += 1;
+    let session = double.session("a");
+    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Deregistered);
+    assert_eq!(states, [crate::targets::RegistrationState::Unknown]);
+    double.run(seconds(3));
+    assert!(double.calls_of("DescribeTargetHealth") > before);
+}
+
+#[test]
+fn what_a_lookup_finds_is_known_at_once() {
+    let double = Double::new();
+    let session = double.session("a");
+    let id = session
+        .launch(&machine("one"), &request())
+        .now_or_never()
+        .unwrap()
+        .unwrap()
+        .id;
+    double.world.lock().at.now += seconds(60);
+    let other = double.session("b");
+    assert_eq!(
+        other.observe_instance(&machine("two"), &id),
+        crate::Observation::Unknown
+    );
+    assert_eq!(
+        other
+            .find_instances(&Query::default())
+            .now_or_never()
+            .unwrap()
+            .unwrap()
+            .len(),
+        1
+    );
+    let crate::Observation::Seen(instance) = other.observe_instance(&machine("two"), &id) else {
+        panic!("it was found");
+    };
+    assert_eq!(instance.state, InstanceState::Running);
+}

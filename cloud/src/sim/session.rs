@@ -1,0 +1,353 @@
+//! Sessions over the simulated EC2: the traits of the reconcilers, for the simulation and for doubles in tests.
+//!
+//! A [`Transport`] decides what becomes of a call on its way: the double of a test answers at once, the simulation
+//! hands the call to its scheduler, which may lose, delay or refuse it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::limits::{CallRequest, Caller, Priority, Shares};
+use crate::session::{
+    EndedCall, InformerCalls, Moment, Owners, Permit, RateLimiter, RateLimits, SessionCall, SessionDriver, SessionKey,
+    SessionState, confirmed_account,
+};
+use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
+use crate::{
+    ApiLoadBalancer, CloudError, ClusterCloud, Image, Instance, InstanceState, LaunchRequest, MachineKey, Query,
+    RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+};
+
+use super::client::Client;
+
+/// A call on its way to the simulated EC2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallDescription {
+    /// The API action.
+    pub action: &'static str,
+    /// Whether it changes something.
+    pub writes: bool,
+    /// What it concerns, for a trace.
+    pub about: String,
+}
+
+/// The way from a session to the simulated EC2.
+pub trait Transport: Clone + Send + Sync + 'static {
+    /// Makes a call: `effect` runs when the call reaches EC2.
+    fn call<T: Send + 'static>(
+        &self,
+        call: CallDescription,
+        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<T, CloudError> + Send + 'static,
+    ) -> impl Future<Output = Result<T, CloudError>> + Send;
+
+    /// Acts on the sessions of the process now.
+    fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T;
+
+    /// Waits.
+    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Waits until this process leads for certain; for ever where another one leads.
+    fn wait_until_leading(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// All sessions of a process. A session is made when it is used first.
+pub struct Sessions {
+    timing: Timing,
+    limits: Arc<RateLimits>,
+    by_key: BTreeMap<SessionKey, (SessionState, Arc<RateLimiter>)>,
+    owners: Owners<SessionKey>,
+}
+
+impl Default for Sessions {
+    /// With the timing and the shares that are shipped.
+    fn default() -> Self {
+        let timing = Timing::default();
+        Self {
+            timing,
+            limits: Arc::new(RateLimits::new(Shares::default(), timing.rate_second)),
+            by_key: BTreeMap::new(),
+            owners: Owners::default(),
+        }
+    }
+}
+
+impl Sessions {
+    /// The calls that are due now.
+    pub fn next_calls(&mut self, now: Duration) -> Vec<(SessionKey, SessionCall)> {
+        let mut calls = Vec::new();
+        for (key, (state, _)) in &mut self.by_key {
+            while let Some(call) = state.next_call(now) {
+                calls.push((key.clone(), call));
+            }
+        }
+        calls
+    }
+
+    /// When [`Sessions::next_calls`] will have a call if nothing happens before; a time in the past means now.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.by_key.values().filter_map(|(state, _)| state.next_due()).min()
+    }
+
+    /// The answer to a call.
+    pub fn call_ended(&mut self, key: &SessionKey, ended: EndedCall, now: Duration) {
+        self.state(key).call_ended(ended, now);
+    }
+
+    /// The machines to wake since the last call of this function.
+    pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
+        let mut woken = BTreeSet::new();
+        for (state, _) in self.by_key.values_mut() {
+            woken.append(&mut state.take_woken());
+        }
+        woken
+    }
+
+    /// Ends every session's interest for a machine.
+    pub fn forget(&mut self, machine: &MachineKey) {
+        if let Some(owner) = self.owners.release(machine) {
+            self.state(&owner).forget(machine);
+        }
+        let caller = Caller::Machine(machine.clone());
+        for (_, rates) in self.by_key.values() {
+            rates.forget(&caller);
+        }
+    }
+
+    /// The state of a session.
+    pub fn state(&mut self, key: &SessionKey) -> &mut SessionState {
+        &mut self.session(key).0
+    }
+
+    fn session(&mut self, key: &SessionKey) -> &mut (SessionState, Arc<RateLimiter>) {
+        let (timing, limits) = (self.timing, &self.limits);
+        self.by_key.entry(key.clone()).or_insert_with(|| {
+            let rates = RateLimiter::new(limits.clone(), &key.identity, &key.region);
+            (SessionState::new(timing), Arc::new(rates))
+        })
+    }
+
+    fn claim(&mut self, key: &SessionKey, machine: &MachineKey) {
+        if let Some(before) = self.owners.claim(machine, key.clone()) {
+            self.state(&before).forget(machine);
+        }
+    }
+}
+
+/// A session over a transport, as one pass uses it.
+pub struct SimSession<T> {
+    transport: T,
+    key: SessionKey,
+    rates: Arc<RateLimiter>,
+}
+
+impl<T: Transport> SimSession<T> {
+    /// The session of an identity in a region.
+    pub fn new(transport: T, key: SessionKey) -> Self {
+        let rates = transport.sessions(|sessions, _| sessions.session(&key).1.clone());
+        Self { transport, key, rates }
+    }
+
+    fn now(&self) -> Duration {
+        self.transport.sessions(|_, at| at.now)
+    }
+
+    async fn wait(&self, request: &CallRequest) -> Permit {
+        loop {
+            match self.rates.acquire(request, self.now()) {
+                Ok(permit) => return permit,
+                Err(deferred) => self.transport.sleep(deferred.retry_after.unwrap_or_default()).await,
+            }
+        }
+    }
+
+    async fn call<A: Send + 'static>(
+        &self,
+        permit: Permit,
+        writes: bool,
+        about: String,
+        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<A, CloudError> + Send + 'static,
+    ) -> Result<A, CloudError> {
+        let action = permit.action;
+        let call = CallDescription { action, writes, about };
+        let answer = self.transport.call(call, effect).await;
+        if let Err(error) = &answer {
+            permit.failed(error, self.now());
+        }
+        answer
+    }
+
+    /// A describe of infrastructure.
+    async fn describe<A: Send + 'static>(
+        &self,
+        action: &'static str,
+        query: &Query,
+        ask: fn(&mut Client<'_>, Timestamp, &Query) -> Result<Vec<A>, CloudError>,
+    ) -> Result<Vec<A>, CloudError> {
+        let request = CallRequest::describe(action, query, Priority::Describe);
+        let permit = self.rates.acquire(&request, self.now())?;
+        let (about, query) = (describe_query(query), query.clone());
+        self.call(permit, false, about, move |client, now| ask(client, now, &query))
+            .await
+    }
+
+    async fn describe_instances(&self, permit: Permit, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let (about, query) = (describe_query(query), query.clone());
+        let effect = move |client: &mut Client<'_>, now| client.describe_instances(now, &query);
+        self.call(permit, false, about, effect).await
+    }
+}
+
+fn describe_query(query: &Query) -> String {
+    let filters = query.filters.iter();
+    let filters = filters.map(|(name, values)| format!("{name}={}", values.join(",")));
+    filters.collect::<Vec<_>>().join(" ")
+}
+
+#[async_trait]
+impl<T: Transport> SessionDriver for SimSession<T> {
+    fn act<A>(&self, act: impl FnOnce(&mut SessionState, Moment) -> A) -> A {
+        self.transport
+            .sessions(|sessions, at| act(sessions.state(&self.key), at))
+    }
+
+    fn claim(&self, machine: &MachineKey) {
+        self.transport
+            .sessions(|sessions, _| sessions.claim(&self.key, machine));
+    }
+
+    fn rates(&self) -> &RateLimiter {
+        &self.rates
+    }
+
+    async fn ask_account(&self) -> Result<String, CloudError> {
+        let permit = Permit::unlimited("GetCallerIdentity");
+        self.call(permit, false, String::new(), |client, _| client.account_id())
+            .await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.describe("DescribeSubnets", query, |client, now, query| {
+            client.describe_subnets(now, query)
+        })
+        .await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.describe("DescribeSecurityGroups", query, |client, now, query| {
+            client.describe_security_groups(now, query)
+        })
+        .await
+    }
+
+    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        self.describe("DescribeImages", query, |client, now, query| {
+            client.describe_images(now, query)
+        })
+        .await
+    }
+
+    async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let permit = self.rates.acquire_lookup(query, self.now())?;
+        self.describe_instances(permit, query).await
+    }
+
+    fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
+        self.rates.reserve(&CallRequest::launch(machine), self.now())
+    }
+
+    async fn run_instance(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let permit = self.rates.acquire(&CallRequest::launch(machine), self.now())?;
+        let request = request.clone();
+        let about = format!("token={} subnet={}", request.client_token, request.subnet_id);
+        let effect = move |client: &mut Client<'_>, now| client.run_instances(now, &request);
+        self.call(permit, true, about, effect).await
+    }
+}
+
+#[async_trait]
+impl<T: Transport> InformerCalls for SimSession<T> {
+    async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let request = CallRequest::describe("DescribeInstances", query, Priority::Describe);
+        let permit = self.wait(&request).await;
+        self.describe_instances(permit, query).await
+    }
+
+    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let permit = self.wait(&CallRequest::terminate(ids)).await;
+        self.transport.wait_until_leading().await;
+        let (about, ids) = (ids.join(" "), ids.to_vec());
+        let effect = move |client: &mut Client<'_>, now| client.terminate_instances(now, &ids);
+        let changes = self.call(permit, true, about, effect).await?;
+        let states = changes.into_iter().map(|change| (change.instance_id, change.current));
+        Ok(states.collect())
+    }
+
+    async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        let permit = self.wait(&call.rate_request()).await;
+        let (writes, about) = match &call.request {
+            GroupRequest::Register(targets) | GroupRequest::Deregister(targets) => {
+                let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
+                (true, format!("{} {}", call.group, ids.join(" ")))
+            }
+            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => (false, call.group.to_string()),
+        };
+        if writes {
+            self.transport.wait_until_leading().await;
+        }
+        let call = call.clone();
+        let effect = move |client: &mut Client<'_>, now| client.group_call(now, &call);
+        self.call(permit, writes, about, effect).await
+    }
+}
+
+#[async_trait]
+impl<T: Transport> ClusterCloud for SimSession<T> {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        let (account, _) = confirmed_account(self).await?;
+        Ok(account)
+    }
+
+    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.describe("DescribeVpcs", query, |client, now, query| {
+            client.describe_vpcs(now, query)
+        })
+        .await
+    }
+
+    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        SessionDriver::subnets(self, query).await
+    }
+
+    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        SessionDriver::security_groups(self, query).await
+    }
+
+    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        self.describe("DescribeRouteTables", query, |client, now, query| {
+            client.describe_route_tables(now, query)
+        })
+        .await
+    }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let permit = self.rates.acquire(&CallRequest::load_balancer(name), self.now())?;
+        let about = name.to_owned();
+        let name = name.to_owned();
+        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
+        self.call(permit, false, about, effect).await
+    }
+
+    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
+        let permit = self.rates.acquire(&CallRequest::load_balancer(name), self.now())?;
+        let about = name.to_owned();
+        let name = name.to_owned();
+        let effect = move |client: &mut Client<'_>, now| client.classic_load_balancer(now, &name);
+        self.call(permit, false, about, effect).await
+    }
+}

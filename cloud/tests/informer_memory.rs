@@ -1,0 +1,98 @@
+//! What a informer costs. A binary of its own: the growth of the process is the informer's alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_cloud::informer::{InstanceInformer, InstanceRead};
+use capa_cloud::{Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, Timing};
+
+const INSTANCES: usize = 20_000;
+/// What one instance may cost, with the machine that has it.
+const BYTES: usize = 1024;
+
+/// Memory of this process in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("the line is there");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+}
+
+fn machine(index: usize) -> MachineKey {
+    MachineKey {
+        namespace: "team-with-a-name".into(),
+        name: format!("production-workers-7d9f8b6c5-{index:05}"),
+    }
+}
+
+/// An instance as EC2 shows it, with the tags that are kept.
+fn instance(index: usize) -> Instance {
+    let address = |kind, address: String| MachineAddress {
+        address_type: kind,
+        address,
+    };
+    let host = format!("ip-10-{}-{}-{}", index >> 16, (index >> 8) & 255, index & 255);
+    let key = machine(index);
+    Instance {
+        id: format!("i-{index:017x}"),
+        state: InstanceState::Running,
+        state_reason: None,
+        availability_zone: "eu-central-1a".into(),
+        subnet_id: Some("subnet-0123456789abcdef0".into()),
+        client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
+        launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),
+        addresses: vec![
+            address(
+                MachineAddressType::InternalIP,
+                host.trim_start_matches("ip-").replace('-', "."),
+            ),
+            address(
+                MachineAddressType::InternalDNS,
+                format!("{host}.eu-central-1.compute.internal"),
+            ),
+        ],
+        tags: BTreeMap::from([
+            ("MachineName".to_owned(), format!("{}/{}", key.namespace, key.name)),
+            (
+                "sigs.k8s.io/cluster-api-provider-aws/cluster/production".to_owned(),
+                "owned".to_owned(),
+            ),
+            (
+                "sigs.k8s.io/cluster-api-provider-aws/role".to_owned(),
+                "node".to_owned(),
+            ),
+        ]),
+    }
+}
+
+#[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "the number is worth knowing while it is small enough"
+)]
+fn an_instance_costs_at_most_a_kibibyte() {
+    let before = resident();
+    let mut informer = InstanceInformer::new(Timing::default());
+    for index in 0..INSTANCES {
+        informer.watch(&machine(index), &format!("i-{index:017x}"));
+    }
+    let listing = informer.next_read(Duration::ZERO).expect("a listing");
+    assert!(matches!(listing, InstanceRead::List { .. }));
+    // Moved in one by one: a listing as a whole would count as well.
+    for index in 0..INSTANCES {
+        informer.launched(&instance(index));
+        // Whoever drives the informer takes them after each of its calls.
+        informer.take_woken();
+    }
+    let grown = resident() - before;
+    assert_eq!(informer.instances(), INSTANCES);
+    let each = grown / INSTANCES;
+    assert!(
+        each > 200,
+        "{each} bytes cannot be all: is the informer measured at all?"
+    );
+    assert!(each <= BYTES, "{each} bytes for each instance");
+    println!("{each} bytes for each instance");
+}
