@@ -87,8 +87,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
-    /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if it
-    /// is absent; other gates are ignored with a warning.
+    /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
+    /// it is absent; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
