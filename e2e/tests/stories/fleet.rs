@@ -7,7 +7,7 @@ use capa_e2e::{Manager, Story, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::machines::{at, condition_of, counts, passes};
+use super::machines::{at, condition_of, passes};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, settled, tell};
 
 /// Calls that all machines share, however many there are: whose account it is, what the cluster's network and the

@@ -120,7 +120,7 @@ const OF_A_LOAD_BALANCER: [&str; 10] = [
     "targetGroupIPType: ipv4",
 ];
 
-const LOAD_BALANCERS: &str = r#"
+const LOAD_BALANCERS: &str = r"
 none | {controlPlaneLoadBalancer: {loadBalancerType: disabled, subnets: [], preserveClientIP: false}} |
 a scheme of its own | {controlPlaneLoadBalancer: {scheme: public}} | controlPlaneLoadBalancer.scheme
 IPv4 targets | {controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv4}} |
@@ -146,7 +146,7 @@ a second classic one | {secondaryControlPlaneLoadBalancer: {name: b, scheme: int
     | secondaryControlPlaneLoadBalancer needs loadBalancerType nlb
 a second one for the same | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb}}
     | need different schemes
-"#;
+";
 
 /// The rules of the policy about clusters.
 const RULES_OF_CLUSTERS: usize = 16;

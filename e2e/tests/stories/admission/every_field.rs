@@ -10,7 +10,7 @@ const CLUSTER: &str = "{region: eu-west-1, unmanaged: true}";
 const MACHINE: &str = "{instanceType: t3.large, ami: {id: ami-1}}";
 
 /// For each row a spec that sets it, and besides it only what the other policies ask for with it.
-const SAMPLES: &str = r#"
+const SAMPLES: &str = r"
 AWSCluster | preflight.mode | {preflight: {mode: Require}}
 AWSCluster | preflight.skipRules | {preflight: {skipRules: [S7]}}
 AWSCluster | preflight.cni | {preflight: {cni: Cilium}}
@@ -101,7 +101,7 @@ AWSMachine | placementGroupPartition | {placementGroupPartition: 1, placementGro
 AWSMachine | cpuOptions | {cpuOptions: {confidentialCompute: Disabled}}
 AWSMachine | additionalTags | {additionalTags: {team: a}}
 AWSMachine | additionalSecurityGroups | {additionalSecurityGroups: [{id: sg-1}]}
-"#;
+";
 
 fn fields(kind: &str) -> impl Iterator<Item = &'static Field> {
     unsupported::fields().iter().filter(move |field| field.kind == kind)

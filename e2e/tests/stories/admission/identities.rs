@@ -16,13 +16,12 @@ fn a_role_is_always_assumed_by_somebody() -> anyhow::Result<()> {
         async |table| {
             table
                 .created(
-                    r#"
+                    r"
 no source | {} | spec.sourceIdentityRef is required: name the identity
 a source | {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}} |
-"#,
+",
                 )
                 .await?;
-            let before = "{spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}";
             table
                 .changed(
                     r#"
@@ -46,10 +45,10 @@ fn a_static_identity_keeps_its_secret_and_has_a_valid_selector() -> anyhow::Resu
     table("AWSClusterStaticIdentity", "{secretRef: key}", async |table| {
         table
             .changed(
-                r#"
+                r"
 another Secret | {} | {spec: {secretRef: another}} | spec.secretRef is immutable: to rotate a key change the Secret
 other namespaces | {} | {spec: {allowedNamespaces: {list: [team-a]}}} |
-"#,
+",
             )
             .await?;
         table.covers(IMMUTABLE, 1, 3).await?;
@@ -87,9 +86,9 @@ fn there_is_one_controller_identity_and_it_stays_as_it_is() -> anyhow::Result<()
         async |table| {
             table
                 .created(
-                    r#"
+                    r"
 another name | {} | the only AWSClusterControllerIdentity is named default
-"#,
+",
                 )
                 .await?;
             table.covers(CREATION, 1, RULES_AT_CREATION).await?;

@@ -51,11 +51,11 @@ fn clusters_of_one_template_are_alike() -> anyhow::Result<()> {
         async |table| {
             table
                 .changed(
-                    r#"
+                    r"
 metadata of its clusters | {} | {spec: {template: {metadata: {labels: {a: b}}}}} |
 a field | {} | {spec: {template: {spec: {region: eu-west-2}}}}
     | would change region: create a template of another name, and let the ClusterClass refer to that one
-"#,
+",
                 )
                 .await?;
             table.covers(POLICY, 1, 1).await

@@ -57,10 +57,9 @@ fn a_template_is_told_where_in_it_the_field_is() -> anyhow::Result<()> {
 #[test]
 fn a_field_that_counts_at_launch_only_is_not_changed_later() -> anyhow::Result<()> {
     table_of_users("AWSMachine", MACHINE, async |table| {
-        let before = "{spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1}]}}";
         table
             .changed(
-                r#"
+                r"
 the same | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1}]}}
     | {spec: {additionalTags: {a: b}}, metadata: {labels: {c: d}}} |
 other tags | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1}]}} | {spec: {additionalTags: {a: c}}}
@@ -69,7 +68,7 @@ no groups | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1
     | {spec: {additionalSecurityGroups: null}} | spec.additionalSecurityGroups (replace the Machine)
 a field that was not there | {} | {spec: {privateDnsName: {enableResourceNameDnsARecord: true}}}
     | spec.privateDnsName (leave it out)
-"#,
+",
             )
             .await?;
         Ok(())
@@ -81,13 +80,13 @@ fn a_cluster_introduces_no_field_without_effect_but_keeps_old() -> anyhow::Resul
     table_of_users("AWSCluster", CLUSTER, async |table| {
         table
             .created(
-                r#"
+                r"
 the mode | {preflight: {mode: Report, cni: None, skipRules: []}} |
 no looks at all | {preflight: {mode: Disabled}} |
 checks | {preflight: {mode: Require}} | spec.preflight.mode (use Report)
 what belongs to the managed mode
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb}, network: {vpc: {cidrBlock: 10.0.0.0/16}}} |
-"#,
+",
             )
             .await?;
         // The only way to store such a field under the policy: an object that is said to be on the move is not looked
