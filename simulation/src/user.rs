@@ -212,7 +212,9 @@ fn give_up(simulation: &mut Simulation) {
             let token = launch
                 .and_then(LaunchRecord::request)
                 .map(|request| &request.client_token);
-            let known = launch.and_then(LaunchRecord::instance_id).or(token.map(String::as_str));
+            let known = launch
+                .and_then(LaunchRecord::instance_id)
+                .or_else(|| token.map(String::as_str));
             server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
                 annotate(machine, ABANDON_INSTANCE_ANNOTATION, known);
             });
