@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
 
-pub(crate) use aws::{FakeAws, instance, refused, unanswered};
+pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
 pub(crate) use kubernetes::{FakeKubernetes, unreadable};
 
 /// Calls to Kubernetes and AWS in the order in which they were made.

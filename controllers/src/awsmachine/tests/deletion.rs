@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, Scene};
 use crate::kubernetes_api::Infrastructure;
-use crate::testing::{instance, refused, unanswered, unreadable};
+use crate::testing::{refused, unanswered, unreadable};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -164,10 +164,12 @@ async fn a_termination_whose_end_aws_does_not_show_says_why() {
 #[tokio::test]
 async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_none() {
     let scene = never_launched().await;
-    let stray = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(stray);
-    let other = instance("i-0000000000000000b", InstanceState::Running, "dev", "team-a/other");
-    scene.aws.put_instance(other);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+    scene
+        .aws
+        .instance("i-0000000000000000b", InstanceState::Running, "team-a/other");
     let pass = scene.pass().await;
     assert_eq!(
         pass.calls,
@@ -175,8 +177,8 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
             "GetCallerIdentity",
             "DescribeInstances",
             "confirm",
-            "TerminateInstances",
-            "write_status"
+            "write_status",
+            "TerminateInstances"
         ]
     );
     assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
@@ -258,8 +260,9 @@ async fn the_instance_of_another_object_of_the_same_name_is_not_terminated() {
         machine.metadata.uid = Some("uid-of-another".into());
         machine.metadata.deletion_timestamp = None;
     });
-    let of_another = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(of_another);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     // The cache of a process that was frozen still shows the former object.
     assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
@@ -302,7 +305,7 @@ async fn a_known_instance_is_terminated_in_every_state_in_which_it_may_live() {
         scene.aws.set_instance_state(FIRST, state);
         scene.delete();
         let pass = scene.pass().await;
-        assert_eq!(pass.calls, ["TerminateInstances", "write_status"], "{state}");
+        assert_eq!(pass.calls, ["write_status", "TerminateInstances"], "{state}");
         assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
         assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
         assert_eq!(pass.events, [], "{state}: nothing has happened yet");
@@ -324,6 +327,7 @@ async fn a_refused_termination_is_a_condition_and_is_tried_again() {
     scene.delete();
     let error = refused("TerminateInstances", "UnauthorizedOperation");
     scene.aws.fail_next("TerminateInstances", error);
+    assert!(terminated(&scene.pass().await));
     let refused = scene.pass().await;
     assert_eq!(refused.says(INSTANCE_READY), "False/Unauthorized");
     assert_eq!(refused.next, Next::Retry);
@@ -350,10 +354,11 @@ async fn an_absent_instance_releases_its_machine_only_when_it_is_old_enough() {
 #[tokio::test]
 async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
     let scene = Scene::running().await;
-    scene.aws.set_listed(false);
+    scene.aws.restart();
+    scene.aws.slow_down_reading();
     scene.delete();
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(pass.calls, ["write_status"]);
+    assert_eq!(pass.calls, ["GetCallerIdentity", "write_status"]);
     assert_eq!(pass.next, Next::Retry);
 }
 
@@ -361,8 +366,9 @@ async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
 async fn an_instance_that_the_spec_names_and_that_is_not_ours_is_never_terminated() {
     let scene = never_launched().await;
     scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
-    let foreign = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/other");
-    scene.aws.put_instance(foreign);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
     assert!(!terminated(&pass));
@@ -469,10 +475,12 @@ async fn a_source_that_cannot_be_read_is_named_as_what_blocks_the_deletion_of_a_
 #[tokio::test]
 async fn a_listing_that_aws_refuses_is_named_as_what_blocks_the_deletion() {
     let scene = Scene::running().await;
+    scene.aws.restart();
     scene
         .aws
-        .refuse_listings(refused("DescribeInstances", "UnauthorizedOperation"));
+        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     scene.delete();
+    scene.pass().await;
     let deleted = scene.pass().await;
     assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
     assert!(

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{FIRST, LAUNCH, NETWORK, SPEC, Scene};
-use crate::testing::{instance, refused, unanswered};
+use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -309,13 +309,14 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
 #[tokio::test]
 async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
     let scene = Scene::new();
-    let old = instance("i-0000000000000000a", InstanceState::Stopped, "dev", "team-a/m");
-    scene.aws.put_instance(old);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m");
     for (id, state, owner) in [
         ("i-0000000000000000b", InstanceState::Terminated, "team-a/m"),
         ("i-0000000000000000c", InstanceState::Running, "team-b/m"),
     ] {
-        scene.aws.put_instance(instance(id, state, "dev", owner));
+        scene.aws.instance(id, state, owner);
     }
     let pass = scene.pass().await;
     assert!(scene.aws.launches().is_empty());
@@ -327,8 +328,9 @@ async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
 async fn a_restored_object_without_a_record_is_looked_up_as_well() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
-    let old = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(old);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     scene.pass().await;
     assert!(scene.aws.launches().is_empty());
 }
@@ -342,8 +344,9 @@ async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_t
     assert!(pass.message(INSTANCE_READY).contains("without its launch record"));
     scene.after(Duration::from_secs(599)).await;
     assert!(scene.aws.launches().is_empty());
-    let shown = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(shown);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     scene.after(Duration::from_secs(1)).await;
     assert!(scene.aws.launches().is_empty(), "adopted");
 }
@@ -364,9 +367,7 @@ async fn a_machine_that_lost_its_record_is_launched_with_a_token_that_it_cannot_
 async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
-        scene
-            .aws
-            .put_instance(instance(id, InstanceState::Running, "dev", "team-a/m"));
+        scene.aws.instance(id, InstanceState::Running, "team-a/m");
     }
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
