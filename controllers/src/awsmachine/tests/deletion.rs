@@ -110,7 +110,7 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
     let deferred = scene.pass().await;
     assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(deferred.next, Next::RateLimited(turn));
-    let pass = scene.pass().await;
+    let pass = scene.after(turn).await;
     assert_released(&scene, &pass);
 }
 
@@ -121,7 +121,7 @@ async fn a_lookup_that_comes_too_soon_for_aws_is_made_again() {
         scene.aws.fail_next(call, refused(call, "RequestLimitExceeded"));
         let throttled = scene.pass().await;
         assert_eq!(throttled.says(INSTANCE_READY), "False/DeletionBlocked", "{call}");
-        let pass = scene.pass().await;
+        let pass = scene.after(Timing::default().resolve_retry).await;
         assert_released(&scene, &pass);
     }
 }

@@ -291,6 +291,7 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
 #[tokio::test]
 async fn changed_additional_security_groups_are_reported_and_touch_nothing() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]"));
+    scene.aws.security_group("sg-0000000d", "vpc-00000001");
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let running = scene.pass().await;
