@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use capa_api::{schema, unsupported};
+use capa_api::{crd, unsupported};
 use clap::Args;
 
 /// Flags of `capa-rs crds`.
@@ -24,8 +24,8 @@ const POLICY_FILE: &str = "unsupported_fields.yaml";
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    for definition in schema::crds()? {
-        let yaml = serde_saphyr::to_string(&schema::manifest(&definition)?)?;
+    for definition in crd::crds()? {
+        let yaml = serde_saphyr::to_string(&crd::manifest(&definition)?)?;
         match &flags.output_dir {
             None => write!(stdout, "---\n{yaml}")?,
             Some(folder) => {

@@ -67,8 +67,8 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at the
-/// first connection; a second call finds the first one's choice and may be ignored.
+/// Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at
+/// the first connection; a second call finds the first one's choice and may be ignored.
 fn install_cryptography() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -3,16 +3,15 @@
 //! Everything here is pure: no client, no runtime, no AWS. Doc comments on the fields of CRD types are what
 //! `kubectl explain` shows to users.
 
-pub mod cluster;
-pub mod common;
 pub mod conditions;
-pub mod core;
-pub mod identity;
+pub mod contract;
+pub mod crd;
 pub mod lenient;
-pub mod machine;
-pub mod machine_template;
 pub mod meta;
 pub mod network;
-pub mod schema;
 pub mod selector;
+mod types;
 pub mod unsupported;
+
+pub use contract as core;
+pub use types::{cluster, common, identity, machine};

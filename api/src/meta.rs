@@ -1,4 +1,5 @@
-//! Names that many places agree on: API group, finalizers, labels, annotations, tag keys; and what they say about an object.
+//! Names that many places agree on: API group, finalizers, labels, annotations, tag keys; and what they say about an
+//! object.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,6 @@ pub const MACHINE_FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io"
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label whose presence marks control plane machines.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-/// Label that assigns objects to one of several managers (`--watch-filter`).
-pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Label of a CRD that says which provider it belongs to.
 pub const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider";
 /// Value of [`PROVIDER_LABEL`] for this provider.
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_found_by_kind_and_group_whatever_version_and_controller_flag() {
+    fn owner_is_found_by_kind_and_group_alone() {
         assert_eq!(
             owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Cluster", Some(false))),
             Some("dev")

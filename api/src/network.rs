@@ -18,7 +18,8 @@ pub struct MachineNetwork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub region: Option<String>,
-    /// Subnets that machines may be launched in. A machine's zone, role and wish for a public address select among them.
+    /// Subnets that machines may be launched in. A machine's zone, role and wish for a public address select among
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 200),
@@ -88,8 +89,8 @@ pub fn is_longer(text: &str, limit: usize) -> bool {
 }
 
 impl MachineNetwork {
-    /// Takes out what is longer than the contract allows, and names each field once. A single one that stayed would have
-    /// the API server refuse the whole status that it is published or recorded in.
+    /// Takes out what is longer than the contract allows, and names each field once. A single one that stayed would
+    /// have the API server refuse the whole status that it is published or recorded in.
     pub fn take_oversized(&mut self) -> Vec<Oversized> {
         let mut taken: Vec<Oversized> = Vec::new();
         let mut take = |field, limit, text: &mut Option<String>| {
@@ -239,8 +240,8 @@ pub struct NetworkSecurityGroups {
 
 impl NetworkSecurityGroups {
     /// The groups that `securityGroupOverrides` names, as CAPA attaches them: `node` and `lb` to every machine,
-    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles concern no machine and are left
-    /// out, as are names that are no role: whoever reads a spec has to name them.
+    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles concern no machine and are
+    /// left out, as are names that are no role: whoever reads a spec has to name them.
     pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
         let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
         Self {
@@ -320,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_and_wavelength_zones_are_at_the_edge_and_an_unknown_zone_type_is_not() {
+    fn only_local_and_wavelength_zones_are_edge_zones() {
         let subnet = |zone_type| NetworkSubnet {
             zone_type,
             ..NetworkSubnet::default()
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_the_contract_has_no_room_for_are_taken_out_and_named() {
+    fn oversized_texts_are_removed_and_named() {
         let full = |more: usize| -> MachineNetwork {
             let text = |length: usize| "ü".repeat(length + more);
             let network = serde_json::json!({

@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// What a label key looks like.
-const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?\
+                         [A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// What a label value looks like; it may be empty.
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
 
@@ -22,7 +23,8 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
                 "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
                 "x-kubernetes-validations": [{
                     "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
-                    "message": "a label key is a name of letters, digits, - _ . with an optional DNS prefix before a slash",
+                    "message": "a label key is a name of letters, digits, - _ . with an optional DNS prefix before a \
+                                slash",
                 }],
             },
             "matchExpressions": {
@@ -150,7 +152,10 @@ mod tests {
                 false,
             ),
             (
-                json!({"matchLabels": {"team": "a"}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                json!({
+                    "matchLabels": {"team": "a"},
+                    "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}],
+                }),
                 false,
             ),
         ];
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_without_requirements_is_empty_however_it_is_written() {
+    fn a_selector_without_requirements_is_empty() {
         assert!(is_empty(&selector(json!({}))));
         assert!(is_empty(&selector(json!({"matchLabels": {}, "matchExpressions": []}))));
         assert!(!is_empty(&selector(json!({"matchLabels": {"team": "a"}}))));

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::schema::{crds, manifest};
+use capa_api::crd::{crds, manifest};
 use serde_json::{Map, Value, json};
 
 const CLUSTER: &str = "AWSCluster";
@@ -102,7 +102,7 @@ fn short_names_are_unique() {
 }
 
 #[test]
-fn labels_name_the_contract_and_the_provider_and_nothing_else_of_cluster_api() {
+fn crd_labels_name_the_contract_and_the_provider_only() {
     for (kind, crd) in manifests() {
         let mut labels = crd["metadata"]["labels"].as_object().unwrap().clone();
         assert_eq!(

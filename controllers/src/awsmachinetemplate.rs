@@ -1,4 +1,5 @@
-//! AWSMachineTemplate: tells what a node made from it offers, so that the cluster autoscaler can start a group from zero.
+//! AWSMachineTemplate: publishes the capacity of a node made from it, so that the cluster autoscaler can scale from
+//! zero.
 
 mod capacity;
 #[cfg(test)]
@@ -10,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::common::IdentityReference;
 use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
-use capa_api::core::Cluster;
-use capa_api::machine_template::{AWSMachineTemplate, AWSMachineTemplateStatus};
+use capa_api::contract::Cluster;
+use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
@@ -38,7 +39,7 @@ pub struct TemplateContext {
 pub struct TemplateReconciler {
     /// What they are reconciled with.
     pub context: TemplateContext,
-    /// The longest an object goes without a look.
+    /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
 }
 
@@ -56,35 +57,39 @@ impl Reconciler for TemplateReconciler {
     }
 }
 
-/// What a pass found out.
-struct Finding {
-    /// What a node offers; `None` where that is not known now and what was known before stays.
-    offer: Option<capacity::Offer>,
+/// The result of a lookup.
+struct LookupResult {
+    /// Capacity of a node; `None` where the lookup failed, and the capacity in the status stays.
+    capacity: Option<capacity::NodeCapacity>,
     update: ConditionUpdate,
     next: Next,
 }
 
-impl Finding {
+impl LookupResult {
     fn unknown(reason: Reason, message: impl Into<String>, next: Next) -> Self {
         Self {
-            offer: None,
+            capacity: None,
             update: ConditionType::CapacityReady.is_unknown(reason, message),
             next,
         }
     }
 
-    /// A call that failed. Most failures may pass; what AWS finds invalid was in the template.
+    /// A call failed. A request that AWS calls invalid is an error of the template; other failures are tried again.
     fn failed(error: &CloudError) -> Self {
         if error.class == ErrorClass::Invalid {
-            return Self::refused(capacity::Offer::default(), Reason::InvalidSpec, error.to_string());
+            return Self::refused(
+                capacity::NodeCapacity::default(),
+                Reason::InvalidSpec,
+                error.to_string(),
+            );
         }
         Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
     }
 
-    /// The template asks for what cannot be. Its spec does not change, so nothing is gained by asking soon again.
-    fn refused(offer: capacity::Offer, reason: Reason, message: String) -> Self {
+    /// The template asks for something impossible. Its spec is immutable, so the lookup is not repeated soon.
+    fn refused(capacity: capacity::NodeCapacity, reason: Reason, message: String) -> Self {
         Self {
-            offer: Some(offer),
+            capacity: Some(capacity),
             update: ConditionType::CapacityReady.is_false(reason, message),
             next: Next::AwaitChange,
         }
@@ -98,25 +103,26 @@ async fn reconcile(
     let metadata = &template.metadata;
     // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
-    let going = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
-    if of_class || going || meta::is_paused(metadata) || is_known(&template) {
+    let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
+    if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
         return Ok(Outcome::done(template));
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let owner = meta::owner_cluster_name(metadata).and_then(|name| context.kubernetes.cluster(namespace, name));
-    let finding = match owner.as_deref() {
+    let result = match owner.as_deref() {
         Some(cluster) if cluster.is_paused() => return Ok(Outcome::done(template)),
-        Some(cluster) => find_out(&template, cluster, context).await?,
-        None => Finding::unknown(
+        Some(cluster) => look_up(&template, cluster, context).await?,
+        None => LookupResult::unknown(
             Reason::WaitingForOwnerCluster,
-            "no Cluster owns this template: it is looked at once a MachineDeployment or control plane refers to it",
+            "no Cluster owns this template: its capacity is looked up once a MachineDeployment or control plane \
+             refers to it",
             Next::AwaitChange,
         ),
     };
-    Ok(outcome(template, finding, context))
+    Ok(outcome(template, result, context))
 }
 
-/// Neither instance types nor templates change: what was found out once stays true, restarts of the manager included.
+/// Whether the capacity is known. Neither instance types nor templates change, so a complete lookup is never repeated.
 fn is_known(template: &AWSMachineTemplate) -> bool {
     let Some(status) = &template.status else {
         return false;
@@ -128,22 +134,22 @@ fn is_known(template: &AWSMachineTemplate) -> bool {
     current && !status.capacity.is_empty()
 }
 
-async fn find_out(
+async fn look_up(
     template: &AWSMachineTemplate,
     cluster: &Cluster,
     context: &TemplateContext,
-) -> Result<Finding, KubernetesError> {
+) -> Result<LookupResult, KubernetesError> {
     let spec = &template.spec.template.spec;
     let name = template.metadata.name.as_deref().unwrap_or_default();
     let source = format!("AWSMachineTemplate/{name}");
     let merged = read_network(source, spec, cluster, context.kubernetes.as_ref()).await;
     if let Some(problem) = merged.problem {
-        return Ok(Finding::unknown(problem.reason, problem.message, Next::Retry));
+        return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
     }
     let Some(region) = merged.network.region else {
         let message = "no source supplies region: set spec.template.spec.region, or let the cluster's infrastructure \
                        object publish it";
-        return Ok(Finding::unknown(Reason::MissingField, message, Next::Retry));
+        return Ok(LookupResult::unknown(Reason::MissingField, message, Next::Retry));
     };
     let reference = merged.network.identity_ref;
     let reference = reference.unwrap_or_else(IdentityReference::controller_default);
@@ -158,12 +164,12 @@ async fn find_out(
             let cloud = context.clouds.templates(&identity, &region);
             describe(template, cloud.as_ref(), &region).await
         }
-        Err(problem) => Finding::unknown(problem.reason, problem.message, Next::Retry),
+        Err(problem) => LookupResult::unknown(problem.reason, problem.message, Next::Retry),
     })
 }
 
 /// Asks AWS for the instance type, and for the image where the template names one.
-async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> Finding {
+async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> LookupResult {
     let spec = &template.spec.template.spec;
     let instance_type = match cloud.instance_type(&spec.instance_type).await {
         Ok(instance_type) => instance_type,
@@ -172,9 +178,9 @@ async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, regi
                 "instance type {:?} does not exist in region {region}: make a template with one that does",
                 spec.instance_type
             );
-            return Finding::refused(capacity::Offer::default(), Reason::InvalidSpec, message);
+            return LookupResult::refused(capacity::NodeCapacity::default(), Reason::InvalidSpec, message);
         }
-        Err(error) => return Finding::failed(&error),
+        Err(error) => return LookupResult::failed(&error),
     };
     let image = match image_id(spec) {
         None => None,
@@ -185,29 +191,33 @@ async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, regi
                     "image {id} does not exist in region {region}, or its owner does not share it: share it, or make a \
                      template with another"
                 );
-                return Finding::refused(capacity::offer(spec, &instance_type, None), Reason::NotFound, message);
+                return LookupResult::refused(capacity::of_node(spec, &instance_type, None), Reason::NotFound, message);
             }
-            Err(error) => return Finding::failed(&error),
+            Err(error) => return LookupResult::failed(&error),
         },
     };
-    let offer = capacity::offer(spec, &instance_type, image.as_ref());
+    let capacity = capacity::of_node(spec, &instance_type, image.as_ref());
     match image.and_then(|image| capacity::mismatch(&instance_type, &image)) {
-        Some(message) => Finding::refused(offer, Reason::InvalidSpec, message),
-        None => Finding {
-            offer: Some(offer),
+        Some(message) => LookupResult::refused(capacity, Reason::InvalidSpec, message),
+        None => LookupResult {
+            capacity: Some(capacity),
             update: ConditionType::CapacityReady.is_true(Reason::Ready),
             next: Next::AwaitChange,
         },
     }
 }
 
-fn outcome(template: AWSMachineTemplate, finding: Finding, context: &TemplateContext) -> Outcome<AWSMachineTemplate> {
+fn outcome(
+    template: AWSMachineTemplate,
+    result: LookupResult,
+    context: &TemplateContext,
+) -> Outcome<AWSMachineTemplate> {
     let before = template.status.clone().unwrap_or_default();
     let now = context.kubernetes.now();
-    let conditions = conditions::merge(&before.conditions, [finding.update], template.metadata.generation, now);
+    let conditions = conditions::merge(&before.conditions, [result.update], template.metadata.generation, now);
     let warnings = transitions::warnings(&before.conditions, &conditions);
-    let (capacity, node_info) = match finding.offer {
-        Some(offer) => (offer.capacity, offer.node_info),
+    let (capacity, node_info) = match result.capacity {
+        Some(node) => (node.capacity, node.node_info),
         None => (before.capacity, before.node_info),
     };
     Outcome::done(template)
@@ -216,6 +226,6 @@ fn outcome(template: AWSMachineTemplate, finding: Finding, context: &TemplateCon
             node_info,
             conditions,
         })
-        .with_next(finding.next)
+        .with_next(result.next)
         .with_events(warnings)
 }

@@ -1,4 +1,4 @@
-//! What a reconciler may ask of Kubernetes, as narrow traits: the same reconcile runs on a real API server and in tests.
+//! The requests to Kubernetes that a reconciler may make, as narrow traits, so that tests can replace the API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::IdentityReference;
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
     AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity, AllowedNamespaces,
 };
@@ -17,7 +17,7 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 use thiserror::Error;
 
-/// A request to the API server that failed in a way that says nothing about the object.
+/// A request to the API server failed without an answer about the object.
 #[derive(Debug, Error)]
 #[error("failed to {attempted}")]
 pub struct KubernetesError {
@@ -28,14 +28,14 @@ pub struct KubernetesError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// An infrastructure object of whatever kind, as far as the network contract reads it.
+/// An infrastructure object of any kind, as far as the network contract reads it.
 #[derive(Clone, Debug)]
 pub enum Infrastructure {
     /// The object of a kind whose CRD carries the network contract's label; its `status.network`.
     Published(Option<Value>),
-    /// An object of a kind that does not speak the contract.
+    /// An object of a kind without the network contract's label.
     Silent,
-    /// The object, or its kind, is not there.
+    /// The object, or its CRD, does not exist.
     NotFound,
     /// The API server serves no such kind.
     NoKindMatch,
@@ -81,7 +81,8 @@ impl Identity {
     }
 }
 
-/// Reads that both reconcilers share. What is not async comes from caches that were filled before the first reconcile.
+/// Reads that all reconcilers share. Functions that are not async read from caches, which are filled before the first
+/// reconcile.
 #[async_trait]
 pub trait Kubernetes: Send + Sync {
     /// The time that conditions and records carry.
@@ -96,15 +97,15 @@ pub trait Kubernetes: Send + Sync {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
 }
 
-/// Where the network of machines is read from.
+/// Reads of network sources.
 #[async_trait]
 pub trait NetworkKubernetes: Kubernetes {
-    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and one
-    /// that fails is an answer as well.
+    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and
+    /// one that fails is an answer as well.
     async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure;
 }
 
-/// What the machine reconciler reads and writes besides.
+/// Further reads and writes of the machine reconciler.
 #[async_trait]
 pub trait MachineKubernetes: NetworkKubernetes {
     /// A Machine.
@@ -113,15 +114,15 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
-    /// Adds our finalizer and answers the object as the server has it then.
+    /// Adds our finalizer and returns the object as the server has it then.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
-    /// Takes our finalizer off.
+    /// Removes our finalizer.
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Asks the API server itself, not a cache, whether the object is still as it was read; refused like a write if it has
-    /// changed.
+    /// Asks the API server, not a cache, whether the object is unchanged since it was read; fails like a refused write
+    /// if it has changed.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Puts the annotation on that holds `clusterctl move` back, or takes it off; refused if the object has changed since
-    /// it was read.
+    /// Adds or removes the annotation that blocks `clusterctl move`; refused if the object has changed since it was
+    /// read.
     async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
     /// Writes the machine's status whole, refused if the object has changed since it was read.
     async fn write_status(
@@ -138,9 +139,9 @@ pub trait MachineKubernetes: NetworkKubernetes {
     ) -> Result<AWSMachine, KubernetesError>;
 }
 
-/// What the cluster reconciler writes besides.
+/// Further writes of the cluster reconciler.
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {
-    /// Takes our finalizer off an AWSCluster that we do not manage.
+    /// Removes our finalizer from an AWSCluster that we do not manage.
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
 }

@@ -1,6 +1,6 @@
-//! The reconcilers, one room a kind, and the Kubernetes side they stand on.
+//! The reconcilers, one module for each kind, and their access to Kubernetes.
 //!
-//! Nothing here names the AWS SDK: reconcilers see AWS through `capa_cloud`'s traits.
+//! Nothing here names the AWS SDK: reconcilers use AWS through the traits of `capa_cloud`.
 
 pub mod awscluster;
 pub mod awsmachine;
@@ -9,7 +9,7 @@ pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
-pub mod oversight;
+pub mod orphans;
 mod resync;
 mod retry;
 mod tags;

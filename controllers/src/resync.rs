@@ -1,11 +1,11 @@
-//! The periodic look at every object (`--sync-period`).
+//! Periodic reconciles of every object (`--sync-period`).
 
 use std::time::Duration;
 
 use capa_runtime::reconcile::{Next, Outcome};
 use kube::core::object::HasStatus;
 
-/// An object that awaits changes is looked at after `period` all the same.
+/// Requeues an object that waits for changes after `period`.
 pub(crate) fn with_resync<K: HasStatus>(outcome: Outcome<K>, period: Duration) -> Outcome<K> {
     match outcome.next {
         Next::AwaitChange => outcome.with_next(Next::Requeue(period)),

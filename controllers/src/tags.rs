@@ -1,4 +1,4 @@
-//! Tags that no user may set. Pure.
+//! Tags that users may not set. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use capa_api::conditions::Reason;
 use capa_cloud::identifying_tag;
 use capa_network::Problem;
 
-/// What is wrong with each of the tags at this path that claims ownership, which decides what is deleted, or that AWS
-/// keeps for itself.
+/// A problem for each tag at this path that is reserved: ownership tags, which decide what is deleted, and tags of AWS.
 pub(crate) fn refused<'a>(path: &'a str, tags: &'a BTreeMap<String, String>) -> impl Iterator<Item = Problem> + 'a {
     tags.keys().filter(|key| is_reserved(key)).map(move |key| {
         Problem::new(

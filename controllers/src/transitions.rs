@@ -1,11 +1,11 @@
-//! Events for conditions that turn bad: one vocabulary for conditions and events.
+//! Warning events for conditions that become False, with the reason of the condition.
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Reasons that are a normal stage of life, not news that deserves a warning.
-const EXPECTED: [Reason; 15] = [
+/// Reasons of normal stages of an object's life, which need no warning.
+const EXPECTED: [Reason; 13] = [
     Reason::WaitingForOwnerCluster,
     Reason::WaitingForClusterInfrastructure,
     Reason::WaitingForBootstrapData,
@@ -14,17 +14,15 @@ const EXPECTED: [Reason; 15] = [
     Reason::Registering,
     Reason::Deregistering,
     Reason::Draining,
-    Reason::Creating,
     Reason::Launching,
     Reason::Pending,
-    Reason::Deleting,
     Reason::Terminating,
     Reason::Paused,
     Reason::NotPaused,
 ];
 
-/// A warning for every condition that has turned False, or False for another reason, since `before`. `Ready` is left
-/// out where it repeats another condition.
+/// A warning for every condition that has become False, or False for another reason, since `before`. `Ready` is left
+/// out where another condition has the same reason.
 pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
     let ready = ConditionType::Ready.as_str();
     let repeats = |reason: &str| {
@@ -58,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_new_kind_of_trouble_is_an_event() {
+    fn only_a_new_reason_is_an_event() {
         let fine = conditions(vec![ConditionType::NetworkReady.is_true(Reason::Ready)]);
         let lost = conditions(vec![
             ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist"),
@@ -76,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_an_event_only_where_no_other_condition_tells_the_same() {
+    fn ready_is_an_event_unless_another_condition_has_its_reason() {
         let summed_up = conditions(vec![
             ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist"),
             ConditionType::Ready.is_false(Reason::NotFound, "subnet-1 does not exist"),

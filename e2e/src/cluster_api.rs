@@ -76,7 +76,8 @@ impl Provider {
     }
 
     /// Installs the manifests and starts the manager under its own ServiceAccount, with further
-    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its webhooks answer.
+    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its
+    /// webhooks answer.
     pub(crate) async fn start(
         &self,
         directory: &Directory,
@@ -151,15 +152,16 @@ pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
         .await
 }
 
-/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing that
-/// would run in a pod.
+/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing
+/// that would run in a pod.
 fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = called_by_url(manifests, webhook_port, ca)?;
     objects.retain(|object| object["kind"] != "Deployment");
     objects.into_iter().map(objects::from_value).collect()
 }
 
-/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and certificate.
+/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and
+/// certificate.
 pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<Value>> {
     let of_webhooks = ["Service", "Certificate", "Issuer"];
     let ca = BASE64_STANDARD.encode(ca);

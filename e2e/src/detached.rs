@@ -40,8 +40,8 @@ pub struct Detached {
     settled_file: PathBuf,
 }
 
-/// Runs this program again with the same arguments; `main` does this before anything else. In the first process this returns when the second has settled or
-/// ended, in the second at once.
+/// Runs this program again with the same arguments; `main` does this before anything else. In the first process this
+/// returns when the second has settled or ended, in the second at once.
 pub fn run() -> anyhow::Result<Part> {
     if let Some(settled_file) = std::env::var_os(SETTLED_FILE) {
         return Ok(Part::Second(Detached::new(settled_file.into())));

@@ -5,8 +5,8 @@ use std::{
     io::Write as _,
     path::PathBuf,
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -22,12 +22,12 @@ use serde_json::json;
 use crate::{
     aws_proxy::Account,
     evidence, left_behind,
-    manager::ManagerBuilder,
+    local_world::LocalWorld,
+    manager::{Manager, ManagerBuilder},
     objects, provider,
     supervised::Supervised,
     turn::{Turn, taken, turn},
     wait::eventually,
-    world::World,
 };
 
 /// Our kinds that our managers write to.
@@ -38,40 +38,65 @@ const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const OUR_FINALIZERS: &str = ".infrastructure.cluster.x-k8s.io";
 
 /// A namespace and an AWS account that belong to one test. A test that succeeded ends with
-/// [`finish`](TestEnvironment::finish); if this is dropped without, evidence is kept in a folder whose name is printed.
+/// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does; if this is dropped without, evidence is
+/// kept in a folder whose name is printed.
 #[must_use = "a test that succeeded ends with finish()"]
 pub struct TestEnvironment {
-    world: Arc<World>,
+    world: Arc<LocalWorld>,
     client: Client,
     namespace: String,
     account: Account,
     folder: PathBuf,
-    managers: AtomicUsize,
-    finished: bool,
+    /// How many programs were started for the test.
+    started: AtomicUsize,
+    /// The managers that became ready, in the order of their starts. Managers that have ended stay in the list.
+    managers: Mutex<Vec<Manager>>,
+    /// The environments that are finished together with this one.
+    companions: Mutex<Vec<Arc<Self>>>,
+    finished: AtomicBool,
     _turn: Turn,
 }
 
 impl TestEnvironment {
-    pub(crate) async fn new(world: Arc<World>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn new(world: Arc<LocalWorld>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
         let account = world.aws().account();
         Self::with_account(world, named_like(name, labels), account).await
     }
 
-    /// Another namespace, whose manager works in the same AWS account.
-    pub async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
-        Self::with_account(self.world.clone(), named_like(name, &[]), self.account.clone()).await
+    /// Another namespace, whose manager works in the same AWS account. It is finished together with this one.
+    pub async fn neighbour(&self, name: &str) -> anyhow::Result<Arc<Self>> {
+        self.companion(&self.world, named_like(name, &[]), self.account.clone())
+            .await
     }
 
-    /// The namespace of the same name in another world, which has the same AWS.
-    pub async fn in_other_world(&self, world: &Arc<World>) -> anyhow::Result<Self> {
+    /// Another namespace with an account of its own. It is finished together with this one.
+    pub async fn stranger(&self, name: &str) -> anyhow::Result<Arc<Self>> {
+        self.companion(&self.world, named_like(name, &[]), self.world.aws().account())
+            .await
+    }
+
+    /// The namespace of the same name in another world, which has the same AWS. It is finished together with this one,
+    /// unless that is done before.
+    pub async fn in_other_world(&self, world: &Arc<LocalWorld>) -> anyhow::Result<Arc<Self>> {
         let metadata = ObjectMeta {
             name: Some(self.namespace.clone()),
             ..ObjectMeta::default()
         };
-        Self::with_account(world.clone(), metadata, self.account.clone()).await
+        self.companion(world, metadata, self.account.clone()).await
     }
 
-    async fn with_account(world: Arc<World>, metadata: ObjectMeta, account: Account) -> anyhow::Result<Self> {
+    async fn companion(
+        &self,
+        world: &Arc<LocalWorld>,
+        metadata: ObjectMeta,
+        account: Account,
+    ) -> anyhow::Result<Arc<Self>> {
+        let companion = Arc::new(Self::with_account(world.clone(), metadata, account).await?);
+        lock(&self.companions).push(companion.clone());
+        Ok(companion)
+    }
+
+    async fn with_account(world: Arc<LocalWorld>, metadata: ObjectMeta, account: Account) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let client = world.admin().await?;
         let namespace = Api::<Namespace>::all(client.clone())
@@ -92,14 +117,16 @@ impl TestEnvironment {
             namespace,
             account,
             folder,
-            managers: AtomicUsize::new(0),
-            finished: false,
+            started: AtomicUsize::new(0),
+            managers: Mutex::default(),
+            companions: Mutex::default(),
+            finished: AtomicBool::new(false),
             _turn: turn,
         })
     }
 
     /// The world around.
-    pub fn world(&self) -> &Arc<World> {
+    pub fn world(&self) -> &Arc<LocalWorld> {
         &self.world
     }
 
@@ -119,8 +146,17 @@ impl TestEnvironment {
     }
 
     /// Our manager for this namespace, to be started.
-    pub fn manager(&self) -> ManagerBuilder<'_> {
+    pub fn new_manager(&self) -> ManagerBuilder<'_> {
         ManagerBuilder::new(self)
+    }
+
+    /// The manager that was started last.
+    pub fn manager(&self) -> anyhow::Result<Manager> {
+        lock(&self.managers).last().cloned().context("no manager was started")
+    }
+
+    pub(crate) fn keep(&self, manager: Manager) {
+        lock(&self.managers).push(manager);
     }
 
     /// Applies YAML of one or several objects, in this order, server-side; those without a namespace go to the test's.
@@ -132,7 +168,8 @@ impl TestEnvironment {
         Ok(applied)
     }
 
-    /// All objects of the namespace, and all cluster-scoped ones of our group, by the name of their kind (`secrets.core`).
+    /// All objects of the namespace, and all cluster-scoped ones of our group, by the name of their kind
+    /// (`secrets.core`).
     pub async fn objects(&self) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {
         evidence::objects(&self.client, &self.namespace).await
     }
@@ -161,24 +198,34 @@ impl TestEnvironment {
         .await
     }
 
-    /// The test succeeded, unless what it leaves behind shows a secret, a condition that is not in the documentation, or
-    /// a call that no policy of ours allows. Nothing is kept: the namespace is on its way out afterwards, and nothing of
-    /// ours holds it.
-    pub async fn finish(mut self) -> anyhow::Result<()> {
+    /// Stops the managers that still run. The test succeeded, unless one of them does not end with success, or what it
+    /// leaves behind shows a secret, a condition that is not in the documentation, or a call that no policy of ours
+    /// allows. Nothing is kept: the namespace is on its way out afterwards, and nothing of ours holds it.
+    pub async fn finish(&self) -> anyhow::Result<()> {
+        if self.finished.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let companions = lock(&self.companions).clone();
+        for companion in companions {
+            Box::pin(companion.finish()).await?;
+        }
+        let managers = lock(&self.managers).clone();
+        for manager in managers {
+            manager.stop_if_running().await?;
+        }
         self.check_what_is_left().await?;
-        self.finished = true;
+        self.finished.store(true, Ordering::Relaxed);
         let deleted = Api::<Namespace>::all(self.client())
             .delete(&self.namespace, &DeleteParams::default())
             .await;
-        deleted
-            .map(drop)
-            .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
+        unless_not_found(deleted)?;
         self.release_objects().await?;
         std::fs::remove_dir_all(&self.folder)?;
         Self::tell_how_long_it_took()
     }
 
-    /// For the summary of `make test`. Written to the stream itself, because what a test that succeeds prints is not shown.
+    /// For the summary of `make test`. Written to the stream itself, because what a test that succeeds prints is not
+    /// shown.
     fn tell_how_long_it_took() -> anyhow::Result<()> {
         let thread = std::thread::current();
         // A test runs on a thread of its name, and a program on one called main.
@@ -201,7 +248,7 @@ impl TestEnvironment {
         }
         let secrets = left_behind::secrets(&self.account.sessions());
         left_behind::ensure_secrets_are_kept(&secrets, &self.folder, texts)?;
-        if self.managers.load(Ordering::Relaxed) > 0 {
+        if self.started.load(Ordering::Relaxed) > 0 {
             left_behind::ensure_conditions_are_explained(&objects)?;
             left_behind::ensure_calls_are_in_the_table(&self.account.manager_journal())?;
         }
@@ -220,10 +267,7 @@ impl TestEnvironment {
             let types = object.types.clone().unwrap_or_default();
             let api = self.api(&types.api_version, &types.kind).await?;
             let patch = Patch::Merge(json!({"metadata": {"finalizers": others}}));
-            let released = api.patch(&object.name_any(), &PatchParams::default(), &patch).await;
-            released
-                .map(drop)
-                .or_else(|error| if is_not_found(&error) { Ok(()) } else { Err(error) })?;
+            unless_not_found(api.patch(&object.name_any(), &PatchParams::default(), &patch).await)?;
         }
         Ok(())
     }
@@ -262,7 +306,7 @@ impl TestEnvironment {
 
     /// Runs a program for this test, with its log among the test's evidence.
     pub(crate) fn start(&self, name: &str, command: &std::process::Command) -> anyhow::Result<Supervised> {
-        let number = self.managers.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         Supervised::start(
             &self.world.directory,
             &self.folder,
@@ -271,8 +315,8 @@ impl TestEnvironment {
         )
     }
 
-    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder and returns that. Done by
-    /// itself for a test that does not finish.
+    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder and returns that. Done
+    /// by itself for a test that does not finish.
     pub fn keep_evidence(&self) -> anyhow::Result<PathBuf> {
         let kept = evidence::folder(&self.namespace)?;
         evidence::copy_logs(&self.folder, &kept)?;
@@ -294,8 +338,15 @@ fn named_like(name: &str, labels: &[&str]) -> ObjectMeta {
     }
 }
 
-fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+fn unless_not_found<T>(answer: kube::Result<T>) -> kube::Result<()> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for TestEnvironment {
@@ -304,7 +355,7 @@ impl Drop for TestEnvironment {
         reason = "whoever reads the test's output needs the folder's name"
     )]
     fn drop(&mut self) {
-        if self.finished {
+        if self.finished.load(Ordering::Relaxed) {
             return;
         }
         match self.keep_evidence() {

@@ -46,8 +46,8 @@ pub(crate) fn copy_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the objects of a namespace and the cluster-scoped ones of our group to `folder`, one file per kind. It runs on
-/// a thread and a runtime of its own, because it is called when those of the test are on their way out.
+/// Writes the objects of a namespace and the cluster-scoped ones of our group to `folder`, one file per kind. It runs
+/// on a thread and a runtime of its own, because it is called when those of the test are on their way out.
 pub(crate) fn write_objects(kubeconfig: String, namespace: String, folder: PathBuf) -> anyhow::Result<()> {
     let collector = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

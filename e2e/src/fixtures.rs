@@ -52,26 +52,38 @@ spec:
 /// A control plane that somebody else runs, as far as Cluster API looks at it, and its kind.
 pub fn control_plane(name: &str) -> String {
     format!(
+        "{}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
+kind: StandIn
+metadata: {{name: {name}}}
+",
+        definition("controlplane.cluster.x-k8s.io", "StandIn", "")
+    )
+}
+
+/// The definition of a namespaced kind of which Cluster API reads the version `v1alpha1`, and whose objects hold
+/// anything.
+/// `label` is a further label in YAML's flow style, or nothing.
+pub fn definition(group: &str, kind: &str, label: &str) -> String {
+    let singular = kind.to_lowercase();
+    format!(
         "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
-  name: standins.controlplane.cluster.x-k8s.io
-  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1}}
+  name: {singular}s.{group}
+  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1, {label}}}
 spec:
-  group: controlplane.cluster.x-k8s.io
+  group: {group}
   scope: Namespaced
-  names: {{kind: StandIn, listKind: StandInList, plural: standins, singular: standin}}
+  names: {{kind: {kind}, listKind: {kind}List, plural: {singular}s, singular: {singular}}}
   versions:
   - name: v1alpha1
     served: true
     storage: true
     subresources: {{status: {{}}}}
     schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
----
-apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
-kind: StandIn
-metadata: {{name: {name}}}
 "
     )
 }

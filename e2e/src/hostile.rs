@@ -298,8 +298,16 @@ mod tests {
             "name": {"type": "string", "minLength": 3, "maxLength": 9},
             "size": {"type": "integer", "format": "int64", "minimum": 8},
             "kind": {"type": "string", "enum": ["a", "b"]},
-            "tags": {"type": "object", "maxProperties": 50, "additionalProperties": {"type": "string", "maxLength": 256}},
-            "parts": {"type": "array", "maxItems": 4, "items": {"type": "object", "properties": {"on": {"type": "boolean"}}}},
+            "tags": {
+                "type": "object",
+                "maxProperties": 50,
+                "additionalProperties": {"type": "string", "maxLength": 256},
+            },
+            "parts": {
+                "type": "array",
+                "maxItems": 4,
+                "items": {"type": "object", "properties": {"on": {"type": "boolean"}}},
+            },
         }})
     }
 

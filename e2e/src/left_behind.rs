@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_or_a_text_that_shows_a_secret_is_an_error_that_names_it() {
+    fn a_log_or_text_that_shows_a_secret_is_named_in_the_error() {
         let logs = tempfile::TempDir::new().unwrap();
         fs::write(logs.path().join("manager-1.log"), "fine").unwrap();
         ensure_secrets_are_kept(&secrets(&[]), logs.path(), [("the events", "fine".to_owned())]).unwrap();

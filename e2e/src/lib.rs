@@ -2,20 +2,21 @@
 //! wire, and our manager as the binary that users run, under its own permissions.
 //!
 //! ```no_run
-//! # async fn story() -> anyhow::Result<()> {
-//! use capa_e2e::World;
+//! use capa_e2e::Story;
 //!
-//! let environment = World::shared().await?.test("machines-come-up").await?;
-//! let manager = environment.manager().start().await?;
-//! environment.apply("…").await?;
-//! // … wait with `eventually`, look at `environment.aws().journal()` …
-//! environment.finish().await
+//! # fn machines_come_up() -> anyhow::Result<()> {
+//! Story::new("machines-come-up").run(async |environment| {
+//!     environment.new_manager().start().await?;
+//!     environment.apply("…").await?;
+//!     // … wait with `eventually`, look at `environment.aws().journal()` …
+//!     Ok(())
+//! })
 //! # }
 //! ```
 //!
 //! The programs come from `make tools`. Everything that is started ends with the process that started it, however that
-//! ends: each program hangs on the input of a small supervisor (`src/bin/supervise.rs`). A test that does not reach
-//! `finish` leaves its logs, AWS calls and objects in a folder that it prints.
+//! ends: each program hangs on the input of a small supervisor (`src/bin/supervise.rs`). A story that fails leaves its
+//! logs, AWS calls and objects in a folder that it prints.
 
 mod api_server;
 pub mod aws_proxy;
@@ -29,6 +30,7 @@ mod evidence;
 pub mod fixtures;
 pub mod hostile;
 mod left_behind;
+mod local_world;
 mod manager;
 mod metrics;
 pub mod moto;
@@ -40,18 +42,19 @@ mod ports;
 mod programs;
 mod provider;
 mod snapshot;
+mod story;
 mod supervised;
 mod turn;
 pub mod user;
 mod wait;
-mod world;
 
 pub use directory::Directory;
 pub use environment::TestEnvironment;
+pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
 pub use snapshot::Snapshot;
+pub use story::{Story, block_on};
 pub use supervised::{Memory, Supervised};
 pub use turn::mostly_waits;
 pub use wait::eventually;
-pub use world::World;

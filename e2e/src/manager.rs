@@ -1,7 +1,13 @@
 //! Our manager as the real binary or inside the test, always under the permissions of its own ServiceAccount.
 
-use std::{process::Command, process::ExitStatus, time::Duration};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitStatus},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use anyhow::{Context as _, ensure};
 use capa_rs::Cli;
 use clap::Parser as _;
 use tokio::task::JoinHandle;
@@ -13,12 +19,15 @@ use crate::{
     metrics::Metrics,
     ports::free_port,
     programs, provider,
-    supervised::{Memory, Supervised},
+    supervised::{Memory, Supervised, last_words},
     wait::{eventually, http_get},
 };
 
 /// How long the manager may take to fill its caches on a busy machine.
 const READY_WITHIN: Duration = Duration::from_mins(3);
+
+/// The error of a call to a manager that has ended.
+const ENDED: &str = "this manager has been ended before";
 
 /// How the manager will be started. Starting it again, after a crash for instance, is a second
 /// [`start`](ManagerBuilder::start).
@@ -143,16 +152,16 @@ impl<'a> ManagerBuilder<'a> {
                 .env("POD_NAMESPACE", namespace);
         }
         let mut process = self.environment.start("manager", &command)?;
-        process
-            .ready(READY_WITHIN, async || {
-                http_get(&format!("http://{health}/readyz")).await.map(drop)
-            })
-            .await?;
-        Ok(Manager {
-            process,
+        let ready = async || http_get(&format!("http://{health}/readyz")).await.map(drop);
+        process.ready(READY_WITHIN, ready).await?;
+        let manager = Manager {
+            log: process.log().to_owned(),
+            process: Arc::new(Mutex::new(Some(process))),
             health,
             diagnostics,
-        })
+        };
+        self.environment.keep(manager.clone());
+        Ok(manager)
     }
 }
 
@@ -170,9 +179,13 @@ impl InProcessManager {
     }
 }
 
-/// A running manager. It ends when this is dropped.
+/// A running manager. Clones are handles of the same manager: the environment keeps one, and stops the manager when the
+/// environment is finished.
+#[derive(Clone)]
 pub struct Manager {
-    process: Supervised,
+    /// None once it has ended.
+    process: Arc<Mutex<Option<Supervised>>>,
+    log: PathBuf,
     health: String,
     diagnostics: String,
 }
@@ -222,41 +235,86 @@ impl Manager {
 
     /// All it has logged so far.
     pub fn log(&self) -> anyhow::Result<String> {
-        Ok(std::fs::read_to_string(self.process.log())?)
+        Ok(std::fs::read_to_string(&self.log)?)
     }
 
     /// How much memory it uses and has used.
     pub fn memory(&self) -> anyhow::Result<Memory> {
-        self.process.memory()
+        self.running(Supervised::memory)
     }
 
     /// The time of a core that it has used.
     pub fn used(&self) -> anyhow::Result<Duration> {
-        self.process.used()
+        self.running(Supervised::used)
     }
 
-    /// Whether it has ended by itself, and how.
-    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.process.try_wait()
+    /// Whether the manager has ended by itself, and how. A caller that learns so judges the exit: finishing the
+    /// environment does not.
+    pub fn ended(&self) -> anyhow::Result<Option<ExitStatus>> {
+        let mut process = self.lock();
+        let ended = process.as_mut().context(ENDED)?.try_wait()?;
+        if ended.is_some() {
+            *process = None;
+        }
+        Ok(ended)
     }
 
     /// Asks it to end, as Kubernetes would, and waits until it has.
-    pub async fn stop(self) -> anyhow::Result<ExitStatus> {
-        self.process.terminate().await
+    pub async fn terminate(&self) -> anyhow::Result<ExitStatus> {
+        self.take()?.terminate().await
+    }
+
+    /// Asks it to end, as Kubernetes would, and fails unless it ends with success.
+    pub async fn stop(&self) -> anyhow::Result<()> {
+        end_with_success(self.take()?).await
+    }
+
+    /// Stops the manager unless [`stop`](Self::stop), [`terminate`](Self::terminate), [`kill`](Self::kill) or
+    /// [`ended`](Self::ended) has ended it before.
+    pub(crate) async fn stop_if_running(&self) -> anyhow::Result<()> {
+        let process = self.lock().take();
+        match process {
+            Some(process) => end_with_success(process).await,
+            None => Ok(()),
+        }
     }
 
     /// Stops it where it is: to others it looks as if its machine hung.
     pub fn pause(&self) -> anyhow::Result<()> {
-        self.process.pause()
+        self.running(Supervised::pause)
     }
 
     /// Lets it go on after [`Manager::pause`].
     pub fn resume(&self) -> anyhow::Result<()> {
-        self.process.resume()
+        self.running(Supervised::resume)
     }
 
     /// Ends it with SIGKILL and waits until it is gone.
-    pub async fn kill(self) -> anyhow::Result<()> {
-        self.process.kill().await
+    pub async fn kill(&self) -> anyhow::Result<()> {
+        self.take()?.kill().await
     }
+
+    fn running<T>(&self, look: impl FnOnce(&Supervised) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        look(self.lock().as_ref().context(ENDED)?)
+    }
+
+    fn take(&self) -> anyhow::Result<Supervised> {
+        self.lock().take().context(ENDED)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Supervised>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn end_with_success(mut process: Supervised) -> anyhow::Result<()> {
+    process.ensure_running()?;
+    let (name, log) = (process.name().to_owned(), process.log().to_owned());
+    let status = process.terminate().await?;
+    ensure!(
+        status.success(),
+        "{name} was asked to end and ended with {status}; {}",
+        last_words(&log)
+    );
+    Ok(())
 }

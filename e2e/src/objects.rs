@@ -70,7 +70,8 @@ async fn api_for(client: &Client, object: &DynamicObject, namespace: &str) -> an
     api_of(client, types, object.metadata.namespace.as_deref().unwrap_or(namespace)).await
 }
 
-/// Server-side apply of one object, in `namespace` unless it names its own. Returns when a kind that it defines is served.
+/// Server-side apply of one object, in `namespace` unless it names its own. Returns when a kind that it defines is
+/// served.
 pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<DynamicObject> {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let applied = api_for(client, object, namespace)

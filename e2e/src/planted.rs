@@ -26,8 +26,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, as a list of bytes, or compressed by
-/// gzip.
+/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, as a list of bytes, or
+/// compressed by gzip.
 pub fn found<'a>(text: &[u8], secrets: &'a [String]) -> Vec<&'a str> {
     let mut unseen: Vec<&str> = secrets.iter().map(String::as_str).collect();
     search(text, &mut unseen, DEPTH);

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use crate::{api_server::DATA_FLAG, cluster_api, supervised::Supervised, world::World};
+use crate::{api_server::DATA_FLAG, cluster_api, local_world::LocalWorld, supervised::Supervised};
 
 const API_SERVER: &str = "kube-apiserver";
 
@@ -20,7 +20,7 @@ pub struct Snapshot {
     data: tempfile::TempDir,
 }
 
-impl World {
+impl LocalWorld {
     /// Copies etcd's data as it is at one moment, as a snapshot of its disk would.
     pub fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let data = tempfile::tempdir_in(self.directory.path())?;

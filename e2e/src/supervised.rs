@@ -239,7 +239,8 @@ pub struct Memory {
     pub peak: u64,
 }
 
-fn last_words(log: &Path) -> String {
+/// The end of a log, for messages.
+pub(crate) fn last_words(log: &Path) -> String {
     let name = log.file_name().unwrap_or_default().to_string_lossy();
     let content = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = content.lines().collect();

@@ -1,5 +1,5 @@
-//! How many tests work in a world at once. A story keeps less than half a core busy, what it talks to included; one about
-//! whole clusters waits most of the time, for Cluster API to look again.
+//! How many tests work in a world at once. A story keeps less than half a core busy, what it talks to included; one
+//! about whole clusters waits most of the time, for Cluster API to look again.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock, Weak};
@@ -39,8 +39,8 @@ pub(crate) fn taken() -> Duration {
     BEGAN.get().map(|began| began.elapsed()).unwrap_or_default()
 }
 
-/// Says that the test on this thread mostly waits, for periods of Cluster API or for a time to pass: it does not take the
-/// turn of one that works. To be said before the test's first world or environment.
+/// Says that the test on this thread mostly waits, for periods of Cluster API or for a time to pass: it does not take
+/// the turn of one that works. To be said before the test's first world or environment.
 pub fn mostly_waits() {
     WAITS.set(true);
 }
@@ -48,8 +48,8 @@ pub fn mostly_waits() {
 /// Leave to work in a world, given back when the last clone is dropped.
 pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
 
-/// Waits for a turn. A test that has one shares it among all its worlds and environments: two that each held one and wanted
-/// another would wait for ever.
+/// Waits for a turn. A test that has one shares it among all its worlds and environments: two that each held one and
+/// wanted another would wait for ever.
 pub(crate) async fn turn() -> anyhow::Result<Turn> {
     let turns = if WAITS.get() { &TURNS_TO_WAIT } else { &TURNS };
     let turn = take(turns).await?;

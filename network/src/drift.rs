@@ -1,12 +1,12 @@
-//! Whether the network a machine was launched into is still what its sources say.
+//! Whether the network that a machine was launched into still equals its network sources.
 
 use capa_api::common::{ControlPlaneTarget, MachineRole, ResourceReference};
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
-/// What differs, or nothing. A machine keeps what it was launched with; a difference is only told. Fields that no
-/// source supplies any more are no difference: a source may go once its machines run. Of the machine's `additional`
-/// security groups those that are given by id count; tags are not on record.
+/// The differences, as a message for `NetworkUpToDate`; `None` where there are none. A machine keeps its network: a
+/// difference is reported and not acted on. Fields without a source are no difference, because a source may be deleted
+/// once its machines run. Of the machine's `additional` security groups those without filters are compared.
 pub fn drift(
     network: &MachineNetwork,
     additional: &[ResourceReference],
@@ -23,7 +23,7 @@ pub fn drift(
         && !network.subnets.is_empty()
         && !network.subnets.iter().any(|subnet| subnet.id == *then)
     {
-        differences.push(format!("its subnet {then} is no more among the subnets"));
+        differences.push(format!("its subnet {then} is no longer among the subnets"));
     }
     differences.extend(group_differences(network, additional, in_use, role));
     if role == MachineRole::ControlPlane {
@@ -32,7 +32,7 @@ pub fn drift(
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-/// How the load balancer targets differ. Their order means nothing.
+/// How the load balancer targets differ. Their order does not matter.
 fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
     let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
     if now.is_empty() {
@@ -41,7 +41,7 @@ fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) ->
     let missing = now.iter().filter(|target| !then.contains(target)).map(described);
     let kept = then.iter().filter(|target| !now.contains(target)).map(described);
     let missing = missing.map(|target| format!("it was launched without {target}"));
-    let kept = kept.map(|target| format!("it keeps {target}, which nothing names any more"));
+    let kept = kept.map(|target| format!("it keeps {target}, which no source names any longer"));
     missing.chain(kept).collect()
 }
 
@@ -58,7 +58,7 @@ fn described(target: &ControlPlaneTarget) -> String {
     }
 }
 
-/// How the security groups differ, as far as the ids on record can tell.
+/// How the security groups differ, as far as the recorded ids show.
 fn group_differences(
     network: &MachineNetwork,
     additional: &[ResourceReference],
@@ -71,26 +71,27 @@ fn group_differences(
     }
     let groups = network.security_groups.iter();
     let named = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    // Beside filters an id is only a condition, so that what they find is no more than the ids that are on record.
+    // An id beside filters is one more condition of the lookup, whose results are not recorded.
     let own = additional.iter().filter(|group| group.filters.is_empty());
     let named: Vec<&String> = named.chain(own.filter_map(|group| group.id.as_ref())).collect();
-    let told = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
+    let message = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
     let missing = named.iter().filter(|id| !id.is_empty() && !then.contains(id));
     let missing = missing.map(|id| id.as_str()).collect();
     let kept = then.iter().filter(|id| !named.contains(id)).map(String::as_str);
-    // Any group that is on record may be one that a filter found, or that a source named which says nothing any more.
-    let told_apart = additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
-    let kept = kept.filter(|_| told_apart).collect();
+    // Otherwise a recorded group may come from a filter, or from a source that names no groups any longer.
+    let origins_known =
+        additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
+    let kept = kept.filter(|_| origins_known).collect();
     [
-        told("it was launched without security group {}", missing),
-        told("it keeps security group {}, which nothing names any more", kept),
+        message("it was launched without security group {}", missing),
+        message("it keeps security group {}, which no source names any longer", kept),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// Whether each field of security groups that the machine was launched with is still supplied by some source.
+/// Whether a source still supplies each field of security groups that the machine was launched with.
 fn still_supplied(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> bool {
     let groups = network.security_groups.clone().unwrap_or_default();
     let field_of_role = match role {
@@ -132,7 +133,8 @@ mod tests {
     fn what_is_still_the_same_or_no_more_supplied_is_no_difference() {
         for yaml in [
             "{}",
-            "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: [sg-0000000a]}}",
+            "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: \
+             [sg-0000000a]}}",
             "{securityGroups: {controlPlane: [sg-0000000c]}}",
         ] {
             assert_eq!(told(yaml, "[]", &in_use()), None, "{yaml}");
@@ -166,7 +168,7 @@ mod tests {
             (
                 &one,
                 &both,
-                Some("it keeps target classic load balancer b, which nothing names any more"),
+                Some("it keeps target classic load balancer b, which no source names any longer"),
             ),
             (
                 &both,
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_security_groups_of_the_machine_itself_are_told_by_their_ids() {
+    fn changed_additional_security_groups_are_told_by_id() {
         let launched_with = MachineNetworkInUse {
             security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
             ..in_use()
@@ -200,7 +202,7 @@ mod tests {
             ),
             (
                 "[]",
-                Some("it keeps security group sg-0000000d, which nothing names any more"),
+                Some("it keeps security group sg-0000000d, which no source names any longer"),
             ),
             // Which groups a filter found is not on record, so that each of them may be one.
             ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),

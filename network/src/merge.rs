@@ -23,8 +23,8 @@ pub struct Source {
 pub enum Contribution {
     /// A network; absent fields and empty ones are left to later sources.
     Network(Box<MachineNetwork>),
-    /// The source exists in name but cannot be used: deleted, forbidden, malformed, not ready. It ends the walk, so that
-    /// a typo never lets a later source place the machine elsewhere.
+    /// The source exists in name but cannot be used: deleted, forbidden, malformed, not ready. It ends the walk, so
+    /// that a typo never lets a later source place the machine elsewhere.
     Unusable(Problem),
 }
 
@@ -173,7 +173,8 @@ fn still_to_come(source: &str, pending: &str) -> Problem {
     Problem::new(
         Reason::NotReady,
         format!(
-            "{source} does not know the targets of {pending} yet, and a control plane machine is registered in those that \
+            "{source} does not know the targets of {pending} yet, and a control plane machine is registered in those \
+             that \
              are known at its launch: see NetworkReady there"
         ),
     )
@@ -223,7 +224,8 @@ mod tests {
             source(
                 "AWSCluster/c",
                 Trust::Authority,
-                "{region: us-east-1, subnets: [{id: subnet-00000001}], securityGroups: {all: [sg-00000002], worker: [sg-00000003]}}",
+                "{region: us-east-1, subnets: [{id: subnet-00000001}], securityGroups: {all: [sg-00000002], worker: \
+                 [sg-00000003]}}",
             ),
         ]);
         assert_eq!(merged.network.region.as_deref(), Some("eu-west-1"));
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_are_still_to_come_are_not_taken_from_elsewhere_and_given_ones_are_not_waited_for() {
+    fn pending_targets_are_not_taken_from_a_later_source() {
         let given = "{controlPlaneTargets: [{classicLoadBalancerName: given}]}";
         let pending = "{pendingControlPlaneTargets: load balancer api}";
         let table = [
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn authority_from_a_source_that_is_trusted_for_placement_only_is_refused_and_not_ignored() {
+    fn authority_from_a_placement_source_is_refused_not_ignored() {
         for field in [
             "identityRef: {kind: AWSClusterRoleIdentity, name: admin}",
             "instanceProfiles: {worker: admin}",

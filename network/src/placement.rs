@@ -41,8 +41,8 @@ pub struct Placement {
     pub security_group_ids: Vec<String>,
 }
 
-/// Chooses the subnet with the fewest machines of this cluster among those that fit and need not be avoided, ties by id;
-/// so zones fill evenly. [`Reason::InsufficientCapacity`] where all that fit are to be avoided.
+/// Chooses the subnet with the fewest machines of this cluster among those that fit and need not be avoided, ties by
+/// id; so zones fill evenly. [`Reason::InsufficientCapacity`] where all that fit are to be avoided.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(missing("region", "spec.region of the AWSMachine"));
@@ -98,7 +98,8 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
     }
     if ids.len() > MAX_SECURITY_GROUPS {
         let message = format!(
-            "more than {MAX_SECURITY_GROUPS} security groups result for the machine, which no instance can have: narrow \
+            "more than {MAX_SECURITY_GROUPS} security groups result for the machine, which no instance can have: \
+             narrow \
              the filters of additionalSecurityGroups"
         );
         return Err(Problem::new(Reason::InvalidSpec, message));
@@ -318,7 +319,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
     }
 
     #[test]
-    fn more_security_groups_than_can_be_recorded_are_a_problem_of_their_filters() {
+    fn too_many_security_groups_are_a_problem_of_their_filters() {
         let counts = BTreeMap::new();
         let place_with = |count: usize| {
             let additional: Vec<String> = (0..count).map(|number| format!("sg-{number:08x}")).collect();

@@ -1,8 +1,9 @@
 //! Exponential back-off per object.
 //!
-//! The delay says when an object is tried again *if nothing else happens to it*: a change of its spec or metadata, or a trigger from
-//! another object, still reconciles it at once, because that is news. A status-only change is none: the controllers' own stream filters
-//! those ([`crate::predicate`]), so that writing the condition of a failure cannot defeat the back-off of that failure.
+//! The delay says when an object is tried again *if nothing else happens to it*: a change of its spec or metadata, or a
+//! trigger from another object, still reconciles it at once, because that is news. A status-only change is none: the
+//! controllers' own stream filters those ([`crate::predicate`]), so that writing the condition of a failure cannot
+//! defeat the back-off of that failure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -45,8 +46,8 @@ impl Backoff {
 
     /// Counts one more failure of the object and returns the delay before its next try.
     ///
-    /// Delays are shortened at random by up to a quarter, so that objects that failed together (an AWS throttle, a broken identity) do not
-    /// come back together.
+    /// Delays are shortened at random by up to a quarter, so that objects that failed together (an AWS throttle, a
+    /// broken identity) do not come back together.
     pub fn failed(&self, uid: &str) -> Duration {
         let mut failures = self.failures();
         let count = failures.entry(uid.to_owned()).or_default();

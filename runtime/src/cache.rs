@@ -1,8 +1,9 @@
-//! One cache a kind, filled by one watch, read by everybody, and the changes that it saw.
+//! One cache for each kind, filled by one watch, and the stream of its changes.
 //!
-//! Compared with kube's reflector streams: the store is always written before a change is told; a change of a subscriber's own choice is
-//! told ([`ObjectCache::changes`]) while the store has every version; a deletion is told even if the watch missed it, because the next
-//! list is compared with the store; an object that cannot be read is skipped.
+//! Differences from kube's reflector streams: the store is written before subscribers are told of a change; each
+//! subscriber filters the changes for itself ([`ObjectCache::changes`]) while the store has every version; a deletion
+//! that the watch missed is still reported, because the next list is compared with the store; a malformed object is
+//! skipped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::kinds::{CachedKind, ObjectName};
 use crate::malformed::{Guarded, MalformedOfKind};
 use crate::tasks::Tasks;
 
-/// A watch ended, which watches never do by themselves.
+/// A watch ended before it was asked to.
 #[derive(Debug, Error)]
 #[error("the watch of {kind} ended")]
 pub struct WatchEnded {
@@ -40,7 +41,7 @@ pub struct ObjectCache<K: CachedKind> {
     subscribers: Subscribers<K>,
 }
 
-/// `None` when no changes will come any more.
+/// `None` once the watch has ended.
 type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
 
 impl<K: CachedKind> ObjectCache<K> {
@@ -52,7 +53,7 @@ impl<K: CachedKind> ObjectCache<K> {
         cache
     }
 
-    /// A cache and what fills it.
+    /// A cache and its filler.
     pub(crate) fn new(runtime: &Runtime) -> (Self, CacheFiller<K>) {
         let kind = K::kind(&());
         let (store, writer) = reflector::store();
@@ -72,17 +73,18 @@ impl<K: CachedKind> ObjectCache<K> {
         &self.store
     }
 
-    /// The changes from now on whose `predicate` hash differs from the one last told, and every deletion. It begins with all objects that
-    /// are in the cache now, and ends when the watch does. What is not read yet is kept in memory: read it, or drop it.
+    /// The changes from now on whose `predicate` hash differs from the last one of the object, and every deletion. The
+    /// stream begins with all objects that are in the cache now, and ends with the watch. Unread changes stay in
+    /// memory: read the stream, or drop it.
     pub fn changes<P>(&self, predicate: P) -> impl Stream<Item = Change<K>> + Send + use<K, P>
     where
         P: Predicate<K> + Send + 'static,
     {
         let (sender, receiver) = unbounded();
-        // Under the lock no event is between the store and the subscribers: nothing is told twice or not at all.
+        // The lock keeps the store and the subscribers in step, so that no change is sent twice or lost.
         let mut subscribers = self.subscribers.lock();
         for object in self.store.state() {
-            // The receiver is alive: it is ours.
+            // The receiver exists until this function returns it.
             let _ = sender.unbounded_send(Change::Applied(object));
         }
         if let Some(subscribers) = subscribers.as_mut() {
@@ -92,7 +94,7 @@ impl<K: CachedKind> ObjectCache<K> {
     }
 }
 
-/// Writes what a watch shows into the store and tells the subscribers.
+/// Writes the objects of a watch into the store and sends the changes to the subscribers.
 pub(crate) struct CacheFiller<K: CachedKind> {
     writer: reflector::store::Writer<K>,
     store: Store<K>,
@@ -134,7 +136,7 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    /// Brings the store up to date and returns what has changed by that.
+    /// Applies an event to the store and returns the changes that result.
     fn store_event(&mut self, event: Event<Guarded<K>>) -> Vec<Change<K>> {
         match event {
             Event::Init => {
@@ -199,13 +201,13 @@ impl<K: CachedKind> CacheFiller<K> {
         vec![Change::Deleted(object)]
     }
 
-    /// The object without what nobody here reads, or nothing if it is malformed: then it is as good as not there.
+    /// The object without its managed fields; `None` for a malformed one, which counts as absent.
     fn readable(&mut self, guard: Guarded<K>) -> Option<K> {
         let name = ObjectName::of(&guard);
         match guard.0 {
             Ok(mut object) => {
                 self.malformed.gone(&name);
-                // Up to half of an object's memory, and only the server's business.
+                // Managed fields take up to half of an object's memory, and only the server needs them.
                 object.meta_mut().managed_fields = None;
                 Some(object)
             }
@@ -217,7 +219,7 @@ impl<K: CachedKind> CacheFiller<K> {
     }
 }
 
-/// However the filling ends, subscribers get to know that nothing comes any more.
+/// Ends the streams of the subscribers, however the filling ends.
 impl<K: CachedKind> Drop for CacheFiller<K> {
     fn drop(&mut self) {
         self.subscribers.lock().take();
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_status_change_reaches_the_store_but_not_a_subscriber_that_filters_it() {
+    async fn a_status_change_reaches_the_store_but_not_filtered_readers() {
         let (_, cache, mut filler) = cache();
         list(&mut filler, &[&widget("a")]);
         let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deletion_is_told_whether_watched_or_found_missing_by_a_list() {
+    async fn a_deletion_is_told_when_watched_or_missing_from_a_list() {
         let (_, cache, mut filler) = cache();
         list(&mut filler, &[&widget("a"), &widget("b"), &widget("c")]);
         let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_becomes_malformed_leaves_the_cache_and_is_counted_until_mended() {
+    async fn a_malformed_object_leaves_the_cache_and_is_counted() {
         let server = FakeServer::default();
         let (runtime, registry) = runtime(&server);
         let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
@@ -328,10 +330,10 @@ mod tests {
         let malformed = serde_json::from_value(malformed).unwrap();
         filler.apply(Event::Apply(malformed));
         assert!(cache.store().is_empty());
-        assert!(scrape(&registry).contains("capa_malformed_objects{kind=\"Widget\"} 1"));
+        assert!(scrape(&registry).contains("widgets_malformed_objects{kind=\"Widget\"} 1"));
         filler.apply(Event::Apply(good(&widget("a"))));
         assert_eq!(cache.store().len(), 1);
-        assert!(scrape(&registry).contains("capa_malformed_objects{kind=\"Widget\"} 0"));
+        assert!(scrape(&registry).contains("widgets_malformed_objects{kind=\"Widget\"} 0"));
     }
 
     #[tokio::test]
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_expired_is_begun_anew_and_nothing_that_happened_meanwhile_is_missed() {
+    async fn an_expired_watch_restarts_without_missing_changes() {
         let server = FakeServer::default();
         server.put_widget(&widget("stays"));
         server.put_widget(&widget("goes"));

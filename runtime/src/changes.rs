@@ -1,4 +1,4 @@
-//! The changes of a cache that one subscriber wants to know.
+//! Filters the changes of a cache for one subscriber.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -10,12 +10,12 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::kinds::CachedKind;
 
-/// What happened to an object, told after the cache's store shows it.
+/// A change of an object that the store of the cache already shows.
 #[derive(Debug)]
 pub enum Change<K> {
-    /// It is new, or it changed.
+    /// The object is new, or it changed.
     Applied(Arc<K>),
-    /// It is gone; this was its last state seen.
+    /// The object is gone; this is its last known state.
     Deleted(Arc<K>),
 }
 
@@ -38,8 +38,8 @@ impl<K> Clone for Change<K> {
 
 /// Lets through what changes an object's `predicate` hash, and every deletion.
 ///
-/// kube's own filter forgets hashes after a time, because it cannot see that an object is gone, and then lets one unchanged object through;
-/// here deletions are seen, so the memory is exact and bounded by the objects there are.
+/// kube's own filter forgets hashes after a time, because it cannot see that an object is gone, and then lets one
+/// unchanged object through; here deletions are seen, so the memory is exact and bounded by the objects there are.
 pub(crate) fn changes<K: CachedKind, P: Predicate<K>>(
     all: impl Stream<Item = Change<K>>,
     predicate: P,

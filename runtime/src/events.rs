@@ -14,10 +14,10 @@ use crate::reconcile::EventDraft;
 /// The API's limit for an event's message.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// An Event is a courtesy; this is how long the Events of one pass may hold it up.
+/// How long publishing the Events of one reconcile may delay it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The one recorder of the process: repeats within some minutes become a series only because they pass through the same one.
+/// The only recorder of the process. The recorder is what turns repeats within some minutes into a series.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
@@ -35,16 +35,16 @@ impl Events {
         }
     }
 
-    /// Publishes notices about `object`. Failures are logged and never returned: no reconcile fails for an Event.
-    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, notices: Vec<EventDraft>) {
-        self.publish_about(&object.object_ref(&()), notices).await;
+    /// Publishes events about `object`. Failures are logged and never returned: no reconcile fails for an Event.
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, drafts: Vec<EventDraft>) {
+        self.publish_about(&object.object_ref(&()), drafts).await;
     }
 
-    /// The same about an object of which only the reference is known.
-    pub(crate) async fn publish_about(&self, reference: &ObjectReference, notices: Vec<EventDraft>) {
+    /// Publishes events about an object of which only the reference is known.
+    pub(crate) async fn publish_about(&self, reference: &ObjectReference, drafts: Vec<EventDraft>) {
         let publish = async {
-            for notice in notices {
-                let event = event(notice);
+            for draft in drafts {
+                let event = event(draft);
                 if let Err(error) = self.recorder.publish(&event, reference).await {
                     debug!(reason = event.reason, %error, "event not published");
                 }
@@ -56,19 +56,19 @@ impl Events {
     }
 }
 
-fn event(notice: EventDraft) -> Event {
-    let note = truncate(notice.message);
-    // kube's recorder takes events that differ only in their note for repeats and goes on showing the first note. The action, which
-    // kubectl does not show, keeps them apart.
+fn event(draft: EventDraft) -> Event {
+    let note = truncate(draft.message);
+    // kube's recorder takes events that differ only in their note for repeats and goes on showing the first note. The
+    // action, which kubectl does not show, keeps them apart.
     let mut hasher = DefaultHasher::new();
     note.hash(&mut hasher);
     Event {
-        type_: if notice.warning {
+        type_: if draft.warning {
             EventType::Warning
         } else {
             EventType::Normal
         },
-        reason: notice.reason,
+        reason: draft.reason,
         note: Some(note),
         action: format!("Reconcile-{:016x}", hasher.finish()),
         secondary: None,
@@ -103,9 +103,9 @@ mod tests {
     #[tokio::test]
     async fn repeats_become_a_series_and_another_message_another_event() {
         let server = FakeServer::default();
-        let events = Events::new(server.client(), "capa-rs");
-        let notices = ["one", "one", "two"].map(|message| EventDraft::warning("SubnetNotFound", message));
-        events.publish(&widget("a"), notices.to_vec()).await;
+        let events = Events::new(server.client(), "widgets");
+        let drafts = ["one", "one", "two"].map(|message| EventDraft::warning("SubnetNotFound", message));
+        events.publish(&widget("a"), drafts.to_vec()).await;
         let methods: Vec<_> = server
             .writes()
             .into_iter()
@@ -123,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_refuses_or_hangs_does_not_hold_a_reconcile_up() {
         let server = FakeServer::default();
-        let events = Events::new(server.client(), "capa-rs");
+        let events = Events::new(server.client(), "widgets");
         for fault in [Fault::Refuse(500), Fault::Hang] {
             server.set_fault("POST", Some(fault));
             let object = widget("a");

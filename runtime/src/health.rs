@@ -51,7 +51,7 @@ impl Readiness {
     }
 }
 
-/// One condition of readiness.
+/// One condition of readiness, closed until it is met.
 #[derive(Debug)]
 pub struct Gate {
     name: String,
@@ -59,7 +59,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Reports the condition as met, for good.
+    /// Opens the gate for good.
     pub fn open(&self) {
         self.readiness
             .gates

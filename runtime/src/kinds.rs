@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// A kind known at compile time that a cache can hold.
 pub trait CachedKind: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
 
-impl<K> CachedKind for K where K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> CachedKind for K {}
 
 /// A kind with a status of ours.
 pub trait ReconciledKind: CachedKind + HasStatus<Status: Serialize + Send + Sync> {}

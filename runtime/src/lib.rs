@@ -1,11 +1,13 @@
-//! Controller plumbing on kube-runtime: caches, the reconcile loop, the status writer, leader election, health, metrics, logs, shutdown.
+//! Controller plumbing on kube-runtime: caches, the reconcile loop, the status writer, leader election, health,
+//! metrics, logs, shutdown.
 //!
 //! Nothing here knows AWS. A manager is put together like this:
 //!
 //! 1. [`version::ensure_supported`], [`logging::init`], [`shutdown::on_signals`];
-//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run on standbys too);
+//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run
+//!    on standbys too);
 //! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind, and
-//!    [`malformed::MalformedObjects::tell`].
+//!    [`malformed::MalformedObjects::publish_events`].
 //!
 //! Whatever of it ends before it was asked to ends the process.
 
@@ -54,11 +56,12 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime whose metrics are registered in `registry`. `controller` names us as the reporter of Events.
-    pub fn new(client: Client, controller: &str, registry: &mut Registry) -> Self {
+    /// A runtime whose metrics are registered in `registry`, those of its own with `metric_prefix`. `controller` is the
+    /// reporter of Events.
+    pub fn new(client: Client, controller: &str, metric_prefix: &str, registry: &mut Registry) -> Self {
         Self {
             readiness: health::Readiness::default(),
-            metrics: metrics::Metrics::register(registry),
+            metrics: metrics::Metrics::register(metric_prefix, registry),
             writes: writes::WriteTracker::default(),
             events: events::Events::new(client.clone(), controller),
             malformed: malformed::MalformedObjects::default(),

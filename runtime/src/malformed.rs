@@ -1,5 +1,5 @@
-//! Objects that cannot be read: each is skipped, counted, logged, and named by an Event on itself, and no other object
-//! suffers.
+//! Malformed objects: each is skipped, counted, logged, and reported by an Event about itself, without effect on other
+//! objects.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,8 @@ use crate::events::Events;
 use crate::kinds::ObjectName;
 use crate::reconcile::EventDraft;
 
-/// An object, or why it cannot be read. Unlike kube's `DeserializeGuard` it names the field, and does not repeat its value.
+/// An object, or why it cannot be read. Unlike kube's `DeserializeGuard` it names the field, and does not repeat its
+/// value.
 #[derive(Clone, Debug)]
 pub struct Guarded<K>(pub(crate) Result<K, Malformed>);
 
@@ -103,14 +104,14 @@ impl<K: Resource> Resource for Guarded<K> {
     }
 }
 
-/// What is told about an object; the same for all its versions with the same problem.
+/// What is reported about an object; equal for all its versions with the same problem.
 #[derive(Clone, Debug, PartialEq)]
-struct Complaint {
+struct Report {
     reference: ObjectReference,
     message: String,
 }
 
-impl Complaint {
+impl Report {
     fn about(malformed: &Malformed) -> Self {
         let consequence = if malformed.metadata.deletion_timestamp.is_some() {
             "its deletion waits until this is corrected"
@@ -126,24 +127,24 @@ impl Complaint {
 
 /// The objects of all kinds that cannot be read now. Cloning gives another handle to the same.
 #[derive(Clone, Debug, Default)]
-pub struct MalformedObjects(watch::Sender<BTreeMap<String, Complaint>>);
+pub struct MalformedObjects(watch::Sender<BTreeMap<String, Report>>);
 
 impl MalformedObjects {
-    /// Until `stop`, publishes a warning on each object that cannot be read, once for each problem that it has. For the
-    /// one manager that leads: the caches of the others see the same objects.
-    pub async fn tell(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
+    /// Until `stop`, publishes a warning event about each object that cannot be read, once for each of its problems.
+    /// Only the leader calls it: the caches of all managers see the same objects.
+    pub async fn publish_events(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
         let mut changes = self.0.subscribe();
-        let mut told = BTreeMap::new();
+        let mut published = BTreeMap::new();
         let work = async {
             loop {
                 let now = changes.borrow_and_update().clone();
-                for (name, complaint) in &now {
-                    if told.get(name) != Some(complaint) {
-                        let notice = EventDraft::warning(reason, complaint.message.clone());
-                        events.publish_about(&complaint.reference, vec![notice]).await;
+                for (name, report) in &now {
+                    if published.get(name) != Some(report) {
+                        let event = EventDraft::warning(reason, report.message.clone());
+                        events.publish_about(&report.reference, vec![event]).await;
                     }
                 }
-                told = now;
+                published = now;
                 if changes.changed().await.is_err() {
                     // The sender is ours, so this does not happen.
                     std::future::pending::<()>().await;
@@ -154,10 +155,10 @@ impl MalformedObjects {
         Ok(())
     }
 
-    fn insert(&self, name: &ObjectName, complaint: &Complaint) {
+    fn insert(&self, name: &ObjectName, report: &Report) {
         self.0.send_if_modified(|all| {
-            let before = all.insert(name.to_string(), complaint.clone());
-            before.as_ref() != Some(complaint)
+            let before = all.insert(name.to_string(), report.clone());
+            before.as_ref() != Some(report)
         });
     }
 
@@ -187,7 +188,7 @@ impl MalformedOfKind {
     }
 
     pub(crate) fn seen(&mut self, name: ObjectName, malformed: Malformed) {
-        self.all.insert(&name, &Complaint::about(&malformed));
+        self.all.insert(&name, &Report::about(&malformed));
         let version = malformed.metadata.resource_version.unwrap_or_default();
         if self.known.get(&name) != Some(&version) {
             warn!(object = %name, problem = malformed.problem, "object is malformed and skipped until it is mended");
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_malformed_object_is_told_of_once_for_each_problem_by_the_one_who_leads() {
+    async fn the_leader_reports_each_problem_of_an_object_once() {
         let server = FakeServer::default();
         server.put_widget(&widget("bad"));
         let bad = format!("{WIDGETS}/bad");
@@ -289,7 +290,10 @@ mod tests {
         let cache = ObjectCache::<Widget>::start(&runtime, &mut tasks, api, watcher::Config::default());
         runtime_filled(&runtime, tasks, async {
             assert!(told(&server).is_empty(), "who does not lead says nothing");
-            let telling = runtime.malformed.clone().tell(runtime.events.clone(), "InvalidSpec", stop.clone());
+            let telling = runtime
+                .malformed
+                .clone()
+                .publish_events(runtime.events.clone(), "InvalidSpec", stop.clone());
             let telling = tokio::spawn(telling);
             eventually("the first event", || told(&server).len() == 1).await;
 
@@ -297,16 +301,26 @@ mod tests {
             server.expire_watches();
             server.put_widget(&widget("later"));
             eventually("another object to be seen", || cache.store().len() == 1).await;
-            assert_eq!(told(&server).len(), 1, "another version with the same problem is no news");
+            assert_eq!(
+                told(&server).len(),
+                1,
+                "another version with the same problem is no news"
+            );
 
-            server.edit(&bad, |object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+            server.edit(&bad, |object| {
+                object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            });
             eventually("the deletion to be told of", || told(&server).len() == 2).await;
             let said = [
-                "the object cannot be read: spec.size: expected u32; nothing is done for it, its deletion included, until \
+                "the object cannot be read: spec.size: expected u32; nothing is done for it, its deletion included, \
+                 until \
                  this is corrected",
                 "the object cannot be read: spec.size: expected u32; its deletion waits until this is corrected",
             ];
-            assert_eq!(told(&server), said.map(|message| ("bad".to_owned(), message.to_owned())));
+            assert_eq!(
+                told(&server),
+                said.map(|message| ("bad".to_owned(), message.to_owned()))
+            );
             server.edit(&bad, |object| object["spec"]["size"] = 1.into());
             eventually("the mended object", || cache.store().len() == 2).await;
             stop.cancel();

@@ -1,4 +1,4 @@
-//! The runtime's metrics, under the names that controller-runtime made known.
+//! The runtime's metrics, under the names of controller-runtime.
 //!
 //! `prometheus-client` appends `_total` to the names of counters, so they are registered without it.
 
@@ -74,8 +74,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics and registers them in `registry`, which other crates share.
-    pub fn register(registry: &mut Registry) -> Self {
+    /// Creates the metrics and registers them in `registry`, which other crates share. `prefix` begins the names of
+    /// metrics that controller-runtime does not have.
+    pub fn register(prefix: &str, registry: &mut Registry) -> Self {
         let seconds = || Histogram::new(RECONCILE_SECONDS);
         let metrics = Self {
             reconciles: Family::default(),
@@ -122,8 +123,8 @@ impl Metrics {
             "1 while this process holds the Lease, else 0",
             metrics.leading.clone(),
         );
-        registry.register(
-            "capa_malformed_objects",
+        registry.sub_registry_with_prefix(prefix).register(
+            "malformed_objects",
             "Objects that are skipped because they cannot be read",
             metrics.malformed.clone(),
         );
@@ -215,12 +216,12 @@ mod tests {
     #[test]
     fn series_have_the_names_and_labels_that_dashboards_know() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register("widgets", &mut registry);
         let controller = metrics.controller("awsmachine", 10);
         controller.finished(ReconcileResult::Success, Duration::from_millis(20));
         controller.finished(ReconcileResult::Error, Duration::from_millis(20));
         controller.panicked();
-        metrics.leading("controller-leader-elect-capa").set(1);
+        metrics.leading("leader").set(1);
         metrics.malformed("AWSMachine").set(2);
         let busy = controller.busy();
         let scraped = scrape(&registry);
@@ -235,8 +236,8 @@ mod tests {
             "controller_runtime_reconcile_time_seconds_count{controller=\"awsmachine\"} 2",
             "controller_runtime_active_workers{controller=\"awsmachine\"} 1",
             "controller_runtime_max_concurrent_reconciles{controller=\"awsmachine\"} 10",
-            "leader_election_master_status{name=\"controller-leader-elect-capa\"} 1",
-            "capa_malformed_objects{kind=\"AWSMachine\"} 2",
+            "leader_election_master_status{name=\"leader\"} 1",
+            "widgets_malformed_objects{kind=\"AWSMachine\"} 2",
         ] {
             assert!(
                 scraped.lines().any(|scraped| scraped == line),

@@ -1,18 +1,20 @@
-//! Which changes of an object are news.
+//! Predicates: which changes of an object trigger a reconcile.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
-/// Annotation by which a provider holds `clusterctl move` back for the moment. We write it ourselves in the middle of passes.
+/// Annotation by which a provider holds `clusterctl move` back for the moment. We write it ourselves in the middle of
+/// passes.
 const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
 /// The predicate of every controller for its own kind: a hash of all of an object but its status.
 ///
-/// Generation covers the spec. The rest is metadata that a Cluster API controller must react to and that leaves the generation alone:
-/// the pause annotation, labels, the owner reference that core sets, finalizers that others took off, the mark of deletion. The
-/// annotation `block-move` is left out: a pass that puts it on and takes it off again would wake itself and defeat its own back-off.
+/// Generation covers the spec. The rest is metadata that a Cluster API controller must react to and that leaves the
+/// generation alone: the pause annotation, labels, the owner reference that core sets, finalizers that others took off,
+/// the mark of deletion. The annotation `block-move` is left out: a pass that puts it on and takes it off again would
+/// wake itself and defeat its own back-off.
 ///
 /// `Some` always: `None` would mean that it cannot tell and lets every change pass.
 pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What a reconciler is, and what it hands back.
+//! The trait of reconcilers, and the outcome of a reconcile.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Debug, Display};
@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
-/// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never one object twice at
-/// once.
+/// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never
+/// one object twice at once.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind reconciled.
@@ -26,8 +26,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
-    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of it.
-    /// Default: nothing was.
+    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of
+    /// it. Default: nothing was.
     fn forget(&self, _object: &Self::Kind) {}
 }
 
@@ -36,7 +36,8 @@ pub trait Reconciler: Send + Sync + 'static {
 pub struct Outcome<K: HasStatus> {
     /// The object as the server last answered it: as passed in, or the answer to the last write in between.
     pub object: K,
-    /// The status the object shall have, written whole if it differs from `object`'s. `None`: the status is not touched.
+    /// The status the object shall have, written whole if it differs from `object`'s. `None`: the status is not
+    /// touched.
     pub status: Option<K::Status>,
     /// When the object is looked at again.
     pub next: Next,
@@ -84,14 +85,14 @@ pub enum Next {
     AwaitChange,
     /// After this long. Counts as success: the object's back-off starts anew.
     Requeue(Duration),
-    /// After this long, when it is the object's turn at what others use as well. Neither success nor failure: the back-off
-    /// goes on where it was, or an object that fails whenever its turn comes would never slow down.
+    /// After this long, when a rate limit allows the deferred call. Neither success nor failure: the back-off is kept,
+    /// or an object whose rate-limited call always fails would never slow down.
     RateLimited(Duration),
-    /// After the object's own exponential back-off with jitter: the pass did what it could, something failed that may heal.
+    /// After the object's own exponential back-off with jitter, because something failed that may succeed later.
     Retry,
 }
 
-/// What becomes a Kubernetes Event on the object.
+/// A Kubernetes Event about the object, not published yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDraft {
     /// Type `Warning` instead of `Normal`.
@@ -122,24 +123,25 @@ impl EventDraft {
     }
 }
 
-/// What the runtime does about an error.
+/// The kind of an error, which decides what the runtime does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// The object was newer than the pass knew: repeated as soon as the cache shows it, without back-off.
+pub enum ReconcileErrorKind {
+    /// The object has changed since it was read: reconciled again once the cache shows the change, without back-off.
     Conflict,
-    /// The object is gone: nothing is left to do.
+    /// The object does not exist any more.
     Gone,
     /// Anything else: logged, counted, repeated after the object's back-off.
     Failed,
 }
 
 /// A write other than the status's was refused because the object has changed since it was read. Report the object to
-/// [`crate::writes::WriteTracker::overtaken`], so that the repeated pass waits for the newer one.
+/// [`crate::writes::WriteTracker::conflicted`], so that the repeated pass waits for the newer one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0} has changed since it was read")]
 pub struct WriteConflict(pub ObjectName);
 
-/// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none itself.
+/// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none
+/// itself.
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
@@ -154,25 +156,29 @@ impl ReconcileError {
         }
     }
 
-    /// One word for what went wrong: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or `ReconcileFailed`.
+    /// One word for what went wrong: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
+    /// `ReconcileFailed`.
     pub fn reason(&self) -> &'static str {
-        match self.class() {
-            ErrorClass::Conflict => "Conflict",
-            ErrorClass::Gone => "Gone",
-            ErrorClass::Failed => self.reason,
+        match self.kind() {
+            ReconcileErrorKind::Conflict => "Conflict",
+            ReconcileErrorKind::Gone => "Gone",
+            ReconcileErrorKind::Failed => self.reason,
         }
     }
 
-    /// What the runtime does about it, judged by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of sources.
-    pub fn class(&self) -> ErrorClass {
+    /// What the runtime does about it, judged by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of
+    /// sources.
+    pub fn kind(&self) -> ReconcileErrorKind {
         let first: &(dyn StdError + 'static) = self.source.as_ref();
-        let class = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
-            Some(StatusError::Conflict { .. }) => Some(ErrorClass::Conflict),
-            Some(StatusError::Gone { .. }) => Some(ErrorClass::Gone),
-            _ => error.downcast_ref::<WriteConflict>().map(|_| ErrorClass::Conflict),
+        let kind = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
+            Some(StatusError::Conflict { .. }) => Some(ReconcileErrorKind::Conflict),
+            Some(StatusError::Gone { .. }) => Some(ReconcileErrorKind::Gone),
+            _ => error
+                .downcast_ref::<WriteConflict>()
+                .map(|_| ReconcileErrorKind::Conflict),
         };
         let mut chain = std::iter::successors(Some(first), |error| StdError::source(*error));
-        chain.find_map(class).unwrap_or(ErrorClass::Failed)
+        chain.find_map(kind).unwrap_or(ReconcileErrorKind::Failed)
     }
 }
 
@@ -223,17 +229,24 @@ mod tests {
             version: "1".into(),
         };
         let error = ReconcileError::from(Outer(conflict));
-        assert_eq!((error.class(), error.reason()), (ErrorClass::Conflict, "Conflict"));
+        assert_eq!(
+            (error.kind(), error.reason()),
+            (ReconcileErrorKind::Conflict, "Conflict")
+        );
         assert_eq!(
             error.to_string(),
-            "failed to record the launch: the status of Widget team/a was not written: the object has changed since resource version 1"
+            "failed to record the launch: the status of Widget team/a was not written: the object has changed since \
+             resource version 1"
         );
     }
 
     #[test]
-    fn a_refused_write_of_anything_but_the_status_is_a_conflict_as_well() {
+    fn a_refused_write_of_spec_or_metadata_is_a_conflict_too() {
         let error = ReconcileError::from(WriteConflict(ObjectName::of(&widget("a"))));
-        assert_eq!((error.class(), error.reason()), (ErrorClass::Conflict, "Conflict"));
+        assert_eq!(
+            (error.kind(), error.reason()),
+            (ReconcileErrorKind::Conflict, "Conflict")
+        );
     }
 
     #[test]
@@ -243,7 +256,10 @@ mod tests {
         }
         assert_eq!(fails().unwrap_err().reason(), "ReconcileFailed");
         let named = ReconcileError::new("Throttled", "too fast");
-        assert_eq!((named.class(), named.reason()), (ErrorClass::Failed, "Throttled"));
+        assert_eq!(
+            (named.kind(), named.reason()),
+            (ReconcileErrorKind::Failed, "Throttled")
+        );
         assert_eq!(format!("{named:?}"), "Throttled: too fast");
     }
 }

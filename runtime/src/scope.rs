@@ -38,8 +38,8 @@ impl Scope {
         }
     }
 
-    /// How the kinds are watched that our controllers reconcile: only objects with the watch-filter label. Objects that these refer to
-    /// (Cluster, Machine) are watched with [`watcher::Config::default`]: they need not carry it.
+    /// How the kinds are watched that our controllers reconcile: only objects with the watch-filter label. Objects that
+    /// these refer to (Cluster, Machine) are watched with [`watcher::Config::default`]: they need not carry it.
     pub fn reconciled(&self) -> watcher::Config {
         match &self.watch_filter {
             Some(value) => watcher::Config::default().labels(&format!("{WATCH_FILTER_LABEL}={value}")),

@@ -1,7 +1,7 @@
 //! Writes an object's status whole, with the object's resource version as the precondition.
 //!
-//! A PUT on the status subresource: what the new status lacks is removed, whoever wrote it, and a write based on a stale object is refused
-//! by the server instead of overwriting what it did not see. The server takes only the status from the body, so the spec is not sent.
+//! A PUT on the status subresource removes fields that the new status lacks, whoever wrote them. The server refuses a
+//! write that is based on a stale object. It takes only the status from the body, so the spec is not sent.
 
 use kube::Client;
 use kube::api::{PostParams, Request};
@@ -15,7 +15,8 @@ use crate::writes::WriteTracker;
 /// Why a status was not written.
 #[derive(Debug, Error)]
 pub enum StatusError {
-    /// Somebody wrote the object after the version that the write was based on. The reconcile is repeated once the cache shows it.
+    /// The object has changed since the version that the write was based on. The reconcile is repeated once the cache
+    /// shows the change.
     #[error("the status of {object} was not written: the object has changed since resource version {version}")]
     Conflict {
         /// The object concerned.
@@ -69,7 +70,8 @@ pub enum StatusError {
     },
 }
 
-/// Writes statuses and records the versions written. Reconcilers use it for what must be stored before a pass goes on.
+/// Writes statuses and records the versions written. Reconcilers use it for a status that must be stored before they
+/// continue.
 #[derive(Clone)]
 pub struct StatusWriter {
     client: Client,
@@ -82,7 +84,8 @@ impl StatusWriter {
         Self { client, writes }
     }
 
-    /// Makes `status` the status of `object` and returns the object as the server has it then. A status equal to the object's is not sent.
+    /// Makes `status` the status of `object` and returns the object as the server has it then. A status equal to the
+    /// object's is not sent.
     pub async fn write<K: ReconciledKind>(&self, object: &K, status: &K::Status) -> Result<K, StatusError> {
         let encode = |status| {
             serde_json::to_value(status).map_err(|source| StatusError::Encode {
@@ -92,7 +95,7 @@ impl StatusWriter {
         };
         let wanted = encode(status)?;
         let current = object.status().map(encode).transpose()?;
-        // An object that never had a status and one with an empty status say the same.
+        // An absent status and an empty one are equal.
         if current.unwrap_or_else(|| json!({})) == wanted {
             return Ok(object.clone());
         }
@@ -133,7 +136,7 @@ impl StatusWriter {
             })?;
         self.client.request(request).await.map_err(|error| match error {
             kube::Error::Api(status) if status.is_conflict() => {
-                self.writes.overtaken(object);
+                self.writes.conflicted(object);
                 StatusError::Conflict { object: name, version }
             }
             kube::Error::Api(status) if status.is_not_found() => StatusError::Gone { object: name },
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_is_put_with_the_resource_version_and_without_the_spec() {
+    async fn the_status_is_put_with_resource_version_and_without_spec() {
         let server = FakeServer::default();
         let object: Widget = server.put_widget(&widget("a"));
         let (writer, _) = writer(&server);

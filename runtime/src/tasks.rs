@@ -1,4 +1,4 @@
-//! The tasks of a process, of which none may end unnoticed.
+//! The tasks of a process. The process ends with the first task that ends unexpectedly.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ pub type TaskFailure = Box<dyn Error + Send + Sync>;
 /// Why [`Tasks::run`] ended. The process ends with it, non-zero.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// A task ended though nobody had asked it to.
+    /// A task ended before it was asked to.
     #[error("{name} ended unexpectedly")]
     Ended {
         /// The task.
@@ -83,7 +83,8 @@ impl Tasks {
         self.names.insert(handle.id(), name.into());
     }
 
-    /// Runs until `stop` was cancelled and all tasks have ended, or until the first one fails or ends early; the others are aborted then.
+    /// Runs until `stop` was cancelled and all tasks have ended, or until the first one fails or ends early; the others
+    /// are aborted then.
     pub async fn run(mut self) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let result = tokio::select! {
@@ -100,7 +101,7 @@ impl Tasks {
 
     async fn first_end(&mut self) -> TaskError {
         match self.set.join_next_with_id().await {
-            // `stop` may be cancelled in the very moment in which a task obeys it.
+            // A task may end between the cancellation of `stop` and this check.
             Some(Ok((id, Ok(())))) if self.stop.is_cancelled() => {
                 debug!(task = self.names.remove(&id), "ended");
                 std::future::pending().await

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::Runtime;
 
 pub(crate) const WIDGETS: &str = "/apis/test.example.org/v1/namespaces/team/widgets";
-pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/capa-rs-system/leases";
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/system/leases";
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -60,7 +60,10 @@ pub(crate) fn widget(name: &str) -> Widget {
 
 pub(crate) fn runtime(server: &FakeServer) -> (Runtime, Registry) {
     let mut registry = Registry::default();
-    (Runtime::new(server.client(), "capa-rs", &mut registry), registry)
+    (
+        Runtime::new(server.client(), "widgets", "widgets", &mut registry),
+        registry,
+    )
 }
 
 pub(crate) fn scrape(registry: &Registry) -> String {
@@ -243,7 +246,7 @@ impl FakeServer {
     pub(crate) fn put_lease(&self, name: &str, spec: &Value) {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": name, "namespace": "capa-rs-system"}, "spec": spec,
+            "metadata": {"name": name, "namespace": "system"}, "spec": spec,
         });
         self.state.lock().unwrap().store(&format!("{LEASES}/{name}"), lease);
     }
@@ -392,7 +395,10 @@ fn ok(body: &Value) -> Response<Body> {
 }
 
 fn refusal(code: u16, reason: &str) -> Response<Body> {
-    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "refused"});
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": code, "reason": reason, "message": "refused",
+    });
     let mut response = ok(&body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response

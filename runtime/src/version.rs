@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_old_server_is_refused_by_an_error_that_names_both_versions() {
+    async fn an_old_server_is_refused_with_both_versions_named() {
         assert_eq!(
             check("1", "30").await.unwrap_err().to_string(),
             "the management cluster runs Kubernetes 1.30, but this manager needs 1.31 or newer"

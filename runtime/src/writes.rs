@@ -1,7 +1,8 @@
-//! Remembers what this process wrote, so that no reconcile runs on a cached object that is older than that.
+//! Tracks the writes of this process, so that no reconcile uses a cached object that is older than the last write to
+//! it.
 //!
-//! A cache trails the server by milliseconds, under load by seconds. A reconcile that does not see its own last status would, for
-//! example, not find the launch it recorded.
+//! A cache trails the server by milliseconds, under load by seconds. A reconcile that does not see its own last status
+//! would, for example, not find the launch it recorded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct WriteTracker {
 pub enum Freshness {
     /// It does.
     Fresh,
-    /// It is older than a known write, which the cache has been owing for this long.
+    /// It is older than a write, for which the cache has been behind for this long.
     Stale(Duration),
 }
 
@@ -32,8 +33,8 @@ struct Awaited {
     since: Instant,
 }
 
-/// Kubernetes (since 1.35 by its documentation, before that by its implementation) counts resource versions up as integers. A server whose
-/// versions are none leaves only the comparison for equality.
+/// Kubernetes (since 1.35 by its documentation, before that by its implementation) counts resource versions up as
+/// integers. A server whose versions are none leaves only the comparison for equality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
     AtLeast(u128),
@@ -56,7 +57,8 @@ impl Version {
 }
 
 impl WriteTracker {
-    /// Records that the server answered a write (of status, metadata or spec) with this `object`. The next reconcile waits for it.
+    /// Records that the server answered a write (of status, metadata or spec) with this `object`. The next reconcile
+    /// waits for it.
     pub fn written<K: Resource>(&self, object: &K) {
         self.expect(object, |version| match version.parse() {
             Ok(number) => Version::AtLeast(number),
@@ -65,7 +67,7 @@ impl WriteTracker {
     }
 
     /// Records that a write based on this `object` was refused because the server has a newer version.
-    pub fn overtaken<K: Resource>(&self, object: &K) {
+    pub fn conflicted<K: Resource>(&self, object: &K) {
         self.expect(object, |version| match version.parse::<u128>() {
             Ok(number) => Version::AtLeast(number.saturating_add(1)),
             Err(_) => Version::OtherThan(version.to_owned()),
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_older_than_our_write_is_stale_until_the_cache_shows_it() {
+    async fn an_object_older_than_its_write_is_stale_until_cached() {
         let writes = WriteTracker::default();
         writes.written(&at("10"));
         tokio::time::advance(Duration::from_secs(3)).await;
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_earlier_write_reported_late_does_not_lower_the_expectation() {
+    async fn an_earlier_write_reported_late_is_ignored() {
         let writes = WriteTracker::default();
         writes.written(&at("12"));
         writes.written(&at("11"));
@@ -170,9 +172,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_write_waits_for_a_newer_version_than_it_was_based_on() {
+    async fn a_refused_write_waits_for_a_newer_version() {
         let writes = WriteTracker::default();
-        writes.overtaken(&at("10"));
+        writes.conflicted(&at("10"));
         assert!(matches!(writes.freshness(&at("10")), Freshness::Stale(_)));
         assert_eq!(writes.freshness(&at("11")), Freshness::Fresh);
     }
@@ -183,7 +185,7 @@ mod tests {
         writes.written(&at("b"));
         assert!(matches!(writes.freshness(&at("a")), Freshness::Stale(_)));
         assert_eq!(writes.freshness(&at("b")), Freshness::Fresh);
-        writes.overtaken(&at("b"));
+        writes.conflicted(&at("b"));
         assert!(matches!(writes.freshness(&at("b")), Freshness::Stale(_)));
         assert_eq!(writes.freshness(&at("c")), Freshness::Fresh);
     }

@@ -2,7 +2,7 @@
 //! deletions on. It looks at all objects, so it may run at any time.
 
 use capa_api::cluster::AWSCluster;
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use jiff::Timestamp;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_cloud::Timing;
 use capa_cloud::sim::{AuditEntry, Change as Happened, Region};
 use jiff::Timestamp;
@@ -70,11 +70,11 @@ impl Invariants {
     fn machine_changed(&mut self, machine: &AWSMachine, outside: &Outside) {
         let now = outside.now;
         let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-        if let Some(request) = launch.and_then(|launch| launch.request()) {
+        if let Some(request) = launch.and_then(LaunchRecord::request) {
             self.recorded.insert(request.client_token.clone());
         }
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
-        let recorded = launch.and_then(|launch| launch.instance_id());
+        let recorded = launch.and_then(LaunchRecord::instance_id);
         let lives = outside
             .aws
             .live(now)
@@ -99,7 +99,7 @@ impl Invariants {
     /// A machine that is said to be gone is replaced: it had better be.
     fn said_to_be_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
         let Some(status) = &machine.status else { return };
-        let recorded = status.launch.as_ref().and_then(|launch| launch.instance_id());
+        let recorded = status.launch.as_ref().and_then(LaunchRecord::instance_id);
         // The reason alone may still be that of the launch before.
         let gone = find(&status.conditions, ConditionType::InstanceReady).is_some_and(|condition| {
             condition.reason == Reason::NotFound.as_str() && recorded.is_some_and(|id| condition.message.contains(id))

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::{IdentityKind, IdentityReference};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
@@ -148,7 +148,7 @@ impl Manager {
     }
 
     fn overtaken<K: Watched>(&self, object: &K, attempted: &str) -> KubernetesError {
-        self.writes.overtaken(object);
+        self.writes.conflicted(object);
         let source = WriteConflict(ObjectName::of(object));
         KubernetesError {
             attempted: attempted.to_owned(),

@@ -1,7 +1,7 @@
 //! The objects of a history: one cluster on infrastructure that the user brought, and machines.
 
 use capa_api::cluster::AWSCluster;
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
-use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, Complaints, LookMemory};
+use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
-use capa_runtime::reconcile::{ErrorClass, Next, ReconcileError};
+use capa_runtime::reconcile::{Next, ReconcileError, ReconcileErrorKind};
 use capa_runtime::writes::Freshness;
 use jiff::Timestamp;
 
@@ -119,8 +119,8 @@ impl Process {
             context: ClusterContext {
                 kubernetes: Arc::new(manager.clone()),
                 clouds: Arc::new(manager.clone()),
-                looks: LookMemory::default(),
-                complaints: Complaints::default(),
+                lookups: LookupCache::default(),
+                warnings: WarningDedup::default(),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
             },
@@ -408,7 +408,7 @@ impl Process {
             Item::Machine(_) => &self.machine_backoff,
             Item::Cluster(_) => &self.cluster_backoff,
         };
-        let delay = match result.map_err(|error| error.class()) {
+        let delay = match result.map_err(|error| error.kind()) {
             Ok(Next::AwaitChange) => {
                 backoff.reset(uid);
                 None
@@ -418,9 +418,9 @@ impl Process {
                 Some(delay)
             }
             Ok(Next::RateLimited(delay)) => Some(delay),
-            Err(ErrorClass::Gone) => None,
-            Err(ErrorClass::Conflict) => Some(CACHE_GLANCE),
-            Ok(Next::Retry) | Err(ErrorClass::Failed) => Some(backoff.failed(uid)),
+            Err(ReconcileErrorKind::Gone) => None,
+            Err(ReconcileErrorKind::Conflict) => Some(CACHE_GLANCE),
+            Ok(Next::Retry) | Err(ReconcileErrorKind::Failed) => Some(backoff.failed(uid)),
         };
         // An object deleted while its pass ran must not leave anything behind.
         let still_there = {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::core::v1::Secret;

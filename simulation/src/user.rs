@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::core::{Cluster, Machine};
-use capa_api::machine::AWSMachine;
+use capa_api::contract::{Cluster, Machine};
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta::{self, ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION, has_annotation};
 use capa_cloud::StateReason;
 use kube::{Resource, ResourceExt};
@@ -210,11 +210,9 @@ fn give_up(simulation: &mut Simulation) {
             }
             let launch = status.launch.as_ref();
             let token = launch
-                .and_then(|launch| launch.request())
+                .and_then(LaunchRecord::request)
                 .map(|request| &request.client_token);
-            let known = launch
-                .and_then(|launch| launch.instance_id())
-                .or_else(|| token.map(String::as_str));
+            let known = launch.and_then(LaunchRecord::instance_id).or_else(|| token.map(String::as_str));
             server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
                 annotate(machine, ABANDON_INSTANCE_ANNOTATION, known);
             });

@@ -29,8 +29,8 @@ pub(crate) struct Flags {
     #[arg(long, value_enum, default_value_t = Partition::Aws)]
     partition: Partition,
 
-    /// Role in the instance profile of machines, as an ARN; may be given several times, `*` stands for anything. Default:
-    /// the roles that clusterawsadm makes.
+    /// Role in the instance profile of machines, as an ARN; may be given several times, `*` stands for anything.
+    /// Default: the roles that clusterawsadm makes.
     #[arg(long, value_name = "ARN")]
     pass_role: Vec<String>,
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_role_or_of_another_partition_is_refused_with_its_flag() {
+    fn non_roles_and_other_partitions_are_refused_with_the_flag() {
         for line in [
             "iam --pass-role arn:aws:iam::1:instance-profile/a",
             "iam --pass-role nodes",

@@ -1,4 +1,4 @@
-//! What the programs on nodes need, as far as the instance profile gives it to them. None of it is the provider's own.
+//! The IAM permissions that programs on nodes get from their instance profile. The provider itself needs none of them.
 
 use super::policy::{Conditions, Partition, Policy, Statement, when};
 
@@ -171,7 +171,7 @@ pub(super) const NEEDS: &[Need] = &[
     },
 ];
 
-/// The policy for these nodes; those of the control plane need what all need as well.
+/// The policy for these nodes; control plane nodes also need the permissions of all nodes.
 pub(super) fn policy(nodes: Nodes, partition: Partition) -> Policy {
     let needed = NEEDS
         .iter()
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_change_nothing_but_addresses_and_tags_of_network_interfaces() {
+    fn workers_change_only_addresses_and_tags_of_interfaces() {
         let changes = actions(Nodes::All).into_iter().map(|(action, _)| action);
         let reads = ["ec2:Describe", "ecr:Describe", "ecr:Get", "ecr:List", "ecr:Batch"];
         let changes: Vec<_> = changes

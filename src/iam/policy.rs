@@ -28,7 +28,7 @@ impl Partition {
         }
     }
 
-    /// What the names of a service's endpoints end in.
+    /// Suffix of the names of service endpoints.
     const fn domain(self) -> &'static str {
         match self {
             Self::Aws | Self::AwsUsGov => "amazonaws.com",
@@ -36,13 +36,13 @@ impl Partition {
         }
     }
 
-    /// An ARN from what stands behind the partition in it.
+    /// An ARN from its part behind the partition.
     pub(super) fn arn(self, rest: &str) -> String {
         format!("arn:{}:{rest}", self.name())
     }
 }
 
-/// What only the user can name, as ARNs.
+/// The resources that only the user can name, as ARNs.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) partition: Partition,
@@ -52,7 +52,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// What stands in a policy when nothing is said: machines with the roles that `clusterawsadm` makes.
+    /// The default: machines with the roles that `clusterawsadm` creates.
     pub(super) fn default_of(partition: Partition) -> Self {
         Self {
             partition,
@@ -136,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// What the controller needs: one statement for each grant of the table that there is a resource for.
+    /// The policy of the controller: one statement for each grant of the table that there is a resource for.
     pub(super) fn of_controller(given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
         for (action, grant) in ACTIONS
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_launched_with_the_mark_and_only_marked_ones_are_terminated() {
+    fn instances_are_launched_tagged_and_only_tagged_are_terminated() {
         let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
         let marks = json!(["control-plane", "node"]);
         assert_eq!(

@@ -13,12 +13,12 @@ use kube::api::PostParams;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Every cluster without another identity waits for this one: no longer than for anything else that is tried again.
+/// Longest delay between two tries: every cluster without an `identityRef` waits for this identity.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
-/// Creates it for all namespaces where it is absent, as CAPA does behind the same gate, and then waits for `stop`. It is
-/// tried until it succeeds: a cluster that needs it says meanwhile in its condition that it is not there. One that is
-/// deleted later is gone on purpose.
+/// Creates AWSClusterControllerIdentity/default for all namespaces if it does not exist, as CAPA does behind the same
+/// feature gate, and then waits for `stop`. A refused creation is repeated until it succeeds. An identity that a user
+/// deletes later is not created again.
 pub(super) async fn create(runtime: Runtime, stop: CancellationToken) -> Result<(), Infallible> {
     let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
     let spec = AWSClusterControllerIdentitySpec {
@@ -76,7 +76,7 @@ mod tests {
         ))
     }
 
-    /// How often it was tried until it was there, and for how long.
+    /// The number of tries until the identity existed, and how long they took.
     async fn tries(answers: Vec<kube::Result<()>>) -> (usize, Duration) {
         let (given, began) = (answers.len(), tokio::time::Instant::now());
         let answers = Mutex::new(VecDeque::from(answers));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_creation_is_repeated_with_growing_delays_until_it_succeeds() {
+    async fn a_refused_creation_is_repeated_with_growing_delays() {
         let mut answers = vec![refused(404, "NotFound")];
         answers.extend((0..9).map(|_| refused(500, "InternalError")));
         answers.push(Ok(()));

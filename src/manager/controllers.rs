@@ -1,10 +1,10 @@
-//! Which caches there are, and what wakes which controller.
+//! The caches, the controllers, and the watches that trigger each controller.
 
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_aws::SessionPool;
@@ -28,7 +28,7 @@ use kube::{Api, Resource, ResourceExt};
 use super::Flags;
 use super::controller_identity;
 use super::identity_secrets;
-use super::oversight::{self, StrayCounts};
+use super::orphans::{self, OrphanCounts};
 
 /// Starts a watch for every kind that is read from a cache.
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
@@ -47,12 +47,12 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
     }
 }
 
-/// Everything the controllers are made from.
+/// What the controllers need.
 pub(super) struct Wiring {
     pub(super) runtime: Runtime,
     pub(super) caches: Caches,
     pub(super) clouds: SessionPool,
-    pub(super) strays: StrayCounts,
+    pub(super) orphans: OrphanCounts,
     pub(super) flags: Flags,
 }
 
@@ -72,21 +72,22 @@ impl Wiring {
         );
         tasks.spawn("owners of the Secrets of static identities", owned);
         let malformed = self.runtime.malformed.clone();
-        let told = malformed.tell(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
-        tasks.spawn("events about malformed objects", told);
+        let published =
+            malformed.publish_events(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
+        tasks.spawn("events about malformed objects", published);
         let kubernetes = KubernetesClient::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&kubernetes);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
-        let overseer = oversight::watch_over(
+        let scan = orphans::scan_periodically(
             self.clouds.clone(),
             kubernetes,
             self.runtime.clone(),
-            self.strays.clone(),
+            self.orphans.clone(),
             self.flags.timing().listing_interval,
             tasks.stop(),
         );
-        tasks.spawn("oversight of instance stores", overseer);
+        tasks.spawn("scanner for orphaned instances", scan);
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
@@ -97,8 +98,8 @@ impl Wiring {
             context: ClusterContext {
                 kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
-                looks: awscluster::LookMemory::default(),
-                complaints: awscluster::Complaints::default(),
+                lookups: awscluster::LookupCache::default(),
+                warnings: awscluster::WarningDedup::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },
@@ -203,7 +204,8 @@ impl Wiring {
             .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
     }
 
-    /// What a user mends in an object that is not watched must be noticed soon.
+    /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
+    /// soon.
     fn source_backoff(&self) -> BackoffSettings {
         BackoffSettings {
             cap: self.flags.timing().source_retry_cap,
@@ -211,7 +213,8 @@ impl Wiring {
         }
     }
 
-    /// A changed identity or namespace concerns those that wait for one; the others take it up at their next pass.
+    /// A changed identity or namespace triggers the objects that wait for one; other objects use it at their next
+    /// reconcile.
     fn clusters_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
         move |_| {
@@ -233,8 +236,8 @@ impl Wiring {
     }
 }
 
-/// Name of the Cluster that an AWSCluster calls its owner. Any object can call a Cluster that; machines and templates live
-/// on the one that the Cluster names.
+/// Name of the Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use
+/// the AWSCluster that the Cluster itself names.
 fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<String> {
     let owner = meta::owner_cluster_name(&cluster.metadata)?;
     let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
@@ -253,7 +256,7 @@ fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
         .collect()
 }
 
-/// Any change of an identity counts; it has no status of its own.
+/// Every change of an identity triggers: identities have no status.
 fn version<K: Resource>(object: &K) -> Option<u64> {
     object.meta().resource_version.as_deref()?.parse().ok()
 }

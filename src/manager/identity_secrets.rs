@@ -1,5 +1,5 @@
-//! The Secrets of static identities: each is owned by its identities, because `clusterctl move` takes along what the
-//! objects that it moves own, from this namespace too.
+//! Makes static identities the owners of their Secrets, because `clusterctl move` also moves the objects that a moved
+//! object owns.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// How often a Secret that is not there yet, or could not be written, is looked for.
+/// Interval after which a Secret that does not exist, or could not be written, is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Adds the missing owners in `namespace` until `stop`, and looks again at each Secret once a `sync_period`.
+/// Adds the missing owners in `namespace` until `stop`, and checks each Secret again once a `sync_period`.
 pub(super) async fn own(
     runtime: Runtime,
     identities: ObjectCache<AWSClusterStaticIdentity>,
@@ -37,7 +37,7 @@ pub(super) async fn own(
             identities
                 .changes(|identity: &AWSClusterStaticIdentity| identity.meta().generation.map(i64::cast_unsigned)),
         );
-        // When the Secret of an identity, by its UID, was seen to be in order.
+        // When the Secret of an identity was last seen with its owner, by UID of the identity.
         let mut settled = HashMap::<String, Instant>::new();
         loop {
             let here = identities.store().state();
@@ -60,7 +60,7 @@ pub(super) async fn own(
     Ok(())
 }
 
-/// Whether the identity's Secret is there and owned by it now.
+/// Whether the identity's Secret exists and the identity is its owner now.
 async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentity>) -> bool {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
     let written = async {
@@ -87,7 +87,7 @@ async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentit
     })
 }
 
-/// The Secret with the identity as an owner; `None` where it is one, or where either is on its way out.
+/// The Secret with the identity added as an owner; `None` if it already is one, or if either object is being deleted.
 fn owned_by(mut secret: Secret, identity: &AWSClusterStaticIdentity) -> Option<Secret> {
     let leaving =
         |metadata: &kube::api::ObjectMeta| metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
@@ -102,7 +102,7 @@ fn owned_by(mut secret: Secret, identity: &AWSClusterStaticIdentity) -> Option<S
     if owners.iter().any(|known| known.uid == owner.uid) {
         return None;
     }
-    // An identity of the same name that is no more would have the Secret collected with it.
+    // A reference to a deleted identity of the same name would have the Secret garbage-collected.
     owners.retain(|known| (&known.kind, &known.name) != (&owner.kind, &owner.name));
     owners.push(owner);
     Some(secret)
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_is_no_controller_so_that_several_identities_may_share_a_secret() {
+    fn owners_of_a_secret_are_no_controllers_so_that_many_may_share() {
         let written = owned_by(secret(&[]), &identity("1")).unwrap();
         let [owner] = written.metadata.owner_references.unwrap().try_into().unwrap();
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_where_it_is_an_owner_or_somebody_is_leaving() {
+    fn no_write_for_present_owners_or_objects_being_deleted() {
         assert_eq!(owned_by(secret(&[("team-a", "1")]), &identity("1")), None);
         let mut moved = identity("1");
         moved

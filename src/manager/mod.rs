@@ -4,7 +4,7 @@ mod controller_identity;
 mod controllers;
 mod flags;
 mod identity_secrets;
-mod oversight;
+mod orphans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use capa_controllers::awsmachine;
 use capa_runtime::Runtime;
 use capa_runtime::diagnostics::{Protection, Tls};
 use capa_runtime::lease::{LeaderElection, LeaseSettings};
+use capa_runtime::logging::LogTargets;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use capa_runtime::{diagnostics, health, listen, logging, shutdown, version};
@@ -26,16 +27,21 @@ use tracing::{info, warn};
 
 pub(crate) use flags::Flags;
 
-/// The address at which controller-runtime serves nothing.
+/// The crates of this provider, and the AWS SDK, which prints whole requests with user data when it traces.
+const LOG_TARGETS: LogTargets = LogTargets {
+    own: "capa_",
+    libraries: &["aws"],
+};
+/// The address that turns a server off, as in controller-runtime.
 const NO_ADDRESS: &str = "0";
-/// How long controllers may take to finish their passes once the process is asked to end.
+/// How long controllers may take to finish their reconciles once the process is asked to end.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
-/// How long everything may take; longer than the controllers, which live inside.
+/// How long the whole process may take to end, its controllers included.
 const PROCESS_GRACE: Duration = Duration::from_secs(25);
 
-/// Runs until SIGTERM or SIGINT, or until something ends that must not.
+/// Runs until SIGTERM or SIGINT, or until a task ends unexpectedly.
 pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
-    logging::init(flags.logging_format, flags.verbosity)?;
+    logging::init(flags.logging_format, flags.verbosity, LOG_TARGETS)?;
     flags.warn_about_ignored();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -44,7 +50,7 @@ pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
     })
 }
 
-/// Runs until `stop`, or until something ends that must not. Needs a rustls provider and a tokio runtime.
+/// Runs until `stop`, or until a task ends unexpectedly. Needs a rustls provider and a tokio runtime.
 ///
 /// `controller_key` stands in for the credentials that the SDK would find in the environment: a process that runs
 /// several managers for several accounts has only one environment.
@@ -53,7 +59,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let server = version::ensure_supported(&client).await?;
     info!(%server, "connected to the management cluster");
     let mut registry = Registry::default();
-    let runtime = Runtime::new(client.clone(), "capa-rs", &mut registry);
+    let runtime = Runtime::new(client.clone(), "capa-rs", "capa", &mut registry);
     let election = if flags.leader_elect {
         let settings = lease_settings(&flags);
         Some(LeaderElection::new(client.clone(), settings, &runtime.metrics)?)
@@ -77,13 +83,13 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
     awsmachine::count_phases(caches.aws_machines.store().clone(), &mut registry);
-    let strays = oversight::StrayCounts::register(&mut registry);
+    let orphans = orphans::OrphanCounts::register(&mut registry);
     serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
     let controllers = controllers::Wiring {
         runtime,
         caches,
         clouds: clouds.clone(),
-        strays,
+        orphans,
         flags: flags.clone(),
     };
     let leading = lead(election, controllers, tasks.stop());
@@ -101,7 +107,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     Ok(ended?)
 }
 
-/// Metrics, unless the address is 0. Everything must be registered by now.
+/// Serves metrics unless the address is 0. All metrics must be registered before.
 async fn serve_diagnostics(flags: &Flags, client: &Client, registry: Registry, tasks: &mut Tasks) -> Result<()> {
     if flags.diagnostics_address == NO_ADDRESS {
         return Ok(());
@@ -143,11 +149,10 @@ async fn lead(
 
 fn lease_settings(flags: &Flags) -> LeaseSettings {
     LeaseSettings {
-        name: flags.leader_elect_resource_name.clone(),
         duration: flags.leader_elect_lease_duration.into(),
         renew_deadline: flags.leader_elect_renew_deadline.into(),
         retry_period: flags.leader_elect_retry_period.into(),
-        ..LeaseSettings::new(flags::own_namespace())
+        ..LeaseSettings::new(flags::own_namespace(), flags.leader_elect_resource_name.clone())
     }
 }
 

@@ -33,7 +33,8 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
                     "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
                 "message": {
-                    "description": "Explanation for people: which object, what is wrong, what to do. Empty when all is well.",
+                    "description": "Explanation for people: which object, what is wrong, what to do. Empty when all \
+                                    is well.",
                     "type": "string",
                     "maxLength": 32768,
                 },
@@ -43,7 +44,8 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
                     "format": "date-time",
                 },
                 "observedGeneration": {
-                    "description": "Generation of the object (`metadata.generation`) that the condition speaks of; older than the object's means out of date.",
+                    "description": "Generation of the object (`metadata.generation`) that the condition speaks of; \
+                                    older than the object's means out of date.",
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,

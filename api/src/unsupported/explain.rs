@@ -3,7 +3,16 @@
 use serde_json::Value;
 
 use super::{Field, When, fields};
-use crate::schema::SchemaError;
+
+/// A field of the table that the schema of its kind does not have, or not with a description: an error of this program.
+#[derive(Debug, thiserror::Error)]
+#[error("the schema of {kind} has no field {path} with a description, which unsupported::fields names")]
+pub struct NoSuchField {
+    /// Kind of the schema.
+    kind: String,
+    /// Path of the field.
+    path: String,
+}
 
 impl Field {
     /// The sentence.
@@ -31,7 +40,7 @@ pub(super) fn plain(json: &str) -> &str {
 }
 
 /// Adds the sentences of a kind, or of the kind that it is a template of, to its schema.
-pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), SchemaError> {
+pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), NoSuchField> {
     let (of, below) = match kind.strip_suffix("Template") {
         Some(of) => (of, "spec.template.spec."),
         None => (kind, "spec."),
@@ -45,7 +54,7 @@ pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), SchemaError>
                 _ => None,
             });
         let Some(description) = description else {
-            return Err(SchemaError::NoSuchField {
+            return Err(NoSuchField {
                 kind: kind.to_owned(),
                 path,
             });

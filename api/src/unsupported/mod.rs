@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::conditions::{ConditionType, Reason};
 
 pub use document::document;
+pub use explain::NoSuchField;
 pub(crate) use explain::explain;
 pub use policy::{binding, policy};
 

@@ -35,7 +35,8 @@ pub fn policy() -> ValidatingAdmissionPolicy {
             expression: "variables.introduced.size() == 0".to_owned(),
             message: Some("what has no effect yet cannot be introduced".to_owned()),
             message_expression: Some(
-                "'what has no effect yet cannot be introduced: ' + variables.introduced.map(field, variables.path + field).join('; ')"
+                "'what has no effect yet cannot be introduced: ' + variables.introduced.map(field, variables.path + \
+                 field).join('; ')"
                     .to_owned(),
             ),
             reason: Some("Invalid".to_owned()),
@@ -103,7 +104,8 @@ fn variables() -> Vec<Variable> {
     };
     let spec_of = |object: &str| {
         format!(
-            "variables.isTemplate ? dyn({object}).?spec.?template.?spec.orValue({{}}) : dyn({object}).?spec.orValue({{}})"
+            "variables.isTemplate ? dyn({object}).?spec.?template.?spec.orValue({{}}) : \
+             dyn({object}).?spec.orValue({{}})"
         )
     };
     let by_kind = kinds().into_iter().map(|kind| {
@@ -131,16 +133,16 @@ fn variables() -> Vec<Variable> {
     ]
 }
 
-/// CEL that yields the field with what to do instead if it is introduced, and nothing if not; `None` for a field that may
-/// be there.
+/// CEL that yields the field with what to do instead if it is introduced, and nothing if not; `None` for a field that
+/// may be there.
 fn row(field: &Field) -> Option<String> {
     let silent = |spec: &str| says_nothing(&format!("variables.{spec}"), field.path, field.neutral, 0);
     let introduced = match field.when {
         When::Set => format!("!({}) && {}", silent("after"), silent("before")),
         When::Changed => {
             let value = |spec: &str| format!("variables.{spec}.?{}.orValue(null)", field.path.replace('.', ".?"));
-            // Of machines alone. Templates cannot change, and a topology would never go on if Cluster API's dry run onto one,
-            // by which it finds out that it needs another, were refused.
+            // Of machines alone. Templates cannot change, and a topology would never go on if Cluster API's dry run
+            // onto one, by which it finds out that it needs another, were refused.
             let changed = format!("{} != {}", value("after"), value("before"));
             format!("!variables.isTemplate && oldObject != null && {changed}")
         }
@@ -185,7 +187,7 @@ mod tests {
     };
 
     #[test]
-    fn a_field_is_introduced_when_it_says_something_that_was_not_said_before() {
+    fn a_field_is_introduced_when_its_value_is_new() {
         assert_eq!(
             row(&FIELD).unwrap(),
             "!(variables.after.?a.?b.orValue(null) in variables.silent) \
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_takes_effect_at_creation_is_refused_only_where_it_changes_on_a_machine() {
+    fn a_creation_time_field_is_refused_only_when_a_machine_changes() {
         let changed = Field {
             when: When::Changed,
             ..FIELD

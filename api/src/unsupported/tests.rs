@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::cluster::AWSClusterSpec;
+use crate::crd::{crds, manifest};
 use crate::machine::AWSMachineSpec;
-use crate::schema::{crds, manifest};
 
 /// The schema of `spec` of the AWSCluster or AWSMachine that a kind is or is a template of.
 fn specs() -> BTreeMap<String, Value> {
@@ -36,7 +36,7 @@ fn below(path: &str, schema: &Value, all: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn exactly_the_fields_of_the_table_say_that_they_have_no_effect_yet_in_kinds_and_templates() {
+fn only_fields_of_the_table_are_described_as_without_effect() {
     for (kind, spec) in specs() {
         let mut all = Vec::new();
         below("", &spec, &mut all);
@@ -86,7 +86,7 @@ fn a_schema_default_is_neutral() {
 }
 
 #[test]
-fn a_field_is_found_by_its_highest_parent_unless_it_is_silent_or_neutral() {
+fn a_field_is_found_by_its_highest_parent_unless_neutral() {
     let cases = [
         (json!({}), ""),
         (

@@ -69,7 +69,7 @@ fn without_effect(place: &Place) -> Option<&'static unsupported::Field> {
 }
 
 #[test]
-fn every_field_has_a_test_that_shows_its_effect_or_is_listed_as_without() {
+fn every_field_has_a_test_of_its_effect_or_is_listed_without() {
     let wanted = wanted(&our_rows());
     let effects = effects(EFFECTS);
     let mut wrong = Vec::new();

@@ -29,6 +29,8 @@ pub struct Region {
     pub(super) quota: Option<usize>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
     pub(super) groups: BTreeMap<Group, TargetGroup>,
+    /// Instances that fail their health checks.
+    pub(super) unhealthy: BTreeSet<String>,
     /// Those of the second generation, by name.
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the instance that a token launched last, by zone and token.
@@ -49,6 +51,7 @@ impl Region {
             quota: None,
             instances: BTreeMap::new(),
             groups: BTreeMap::new(),
+            unhealthy: BTreeSet::new(),
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             buckets: Buckets::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
 use super::ClusterContext;
@@ -15,7 +15,7 @@ use crate::resync::with_resync;
 pub struct ClusterReconciler {
     /// What they are reconciled with.
     pub context: ClusterContext,
-    /// The longest an object goes without a look.
+    /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
 }
 
@@ -35,12 +35,12 @@ impl Reconciler for ClusterReconciler {
 
     fn forget(&self, object: &AWSCluster) {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        self.context.looks.forget(uid);
-        self.context.complaints.forget(uid);
+        self.context.lookups.remove(uid);
+        self.context.warnings.forget(uid);
     }
 }
 
-/// What of a Cluster matters to its AWSCluster.
+/// Hash of the fields of a Cluster whose change triggers a reconcile of its AWSCluster.
 pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     cluster.is_paused().hash(&mut hasher);
@@ -49,7 +49,8 @@ pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// What of an AWSCluster matters to machines. Its conditions do not: they may change often without any consequence.
+/// Hash of the fields of an AWSCluster whose change triggers reconciles of its machines. Conditions are left out: they
+/// may change often without any effect on machines.
 pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
     let status = cluster.status.as_ref();
     let mut hasher = DefaultHasher::new();

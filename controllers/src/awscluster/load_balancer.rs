@@ -4,53 +4,41 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
-use capa_cloud::{ApiLoadBalancer, CloudError};
+use capa_cloud::ApiLoadBalancer;
 
-use super::problems::Problems;
+use super::facts::LoadBalancerLookup;
+use super::network_problems::NetworkProblems;
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
 /// The port of an API server whose endpoint is not known.
 const USUAL_PORT: i32 = 6443;
 
-/// A load balancer that is to be looked up.
+/// The name of a load balancer that has to be looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted<'a> {
-    /// A classic one.
+pub(super) enum NamedLoadBalancer<'a> {
+    /// A Classic Load Balancer.
     Classic(&'a str),
-    /// A network or application load balancer.
-    Version2(&'a str),
+    /// A Network or Application Load Balancer.
+    NetworkOrApplication(&'a str),
 }
 
-/// What AWS showed of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It did not show, because a call failed.
-    Unreadable(CloudError),
-    /// There is none of the name.
-    Nothing,
-    /// A classic one.
-    Classic,
-    /// A network or application load balancer.
-    Version2(ApiLoadBalancer),
-}
-
-/// The targets of a cluster.
+/// The load balancer targets of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Targets {
-    /// All there are.
+    /// All of them.
     Known(Vec<ControlPlaneTarget>),
-    /// They are behind this, and not known yet.
+    /// They are behind this load balancer, and not known yet.
     Pending(String),
 }
 
-/// The load balancer that the spec names. Without a name the block means nothing here: other tools store it everywhere.
-/// Targets that are given count more than a name.
-pub(super) fn wanted(spec: &AWSClusterSpec) -> Option<Wanted<'_>> {
+/// The load balancer that the spec names and that has to be looked up. A block without a name is ignored, because other
+/// tools store one in every AWSCluster. `spec.controlPlaneTargets` takes precedence over a name.
+pub(super) fn to_look_up(spec: &AWSClusterSpec) -> Option<NamedLoadBalancer<'_>> {
     let (balancer, name) = named(spec)?;
     match balancer.load_balancer_type {
-        LoadBalancerType::Classic => Some(Wanted::Classic(name)),
-        LoadBalancerType::Nlb | LoadBalancerType::Alb => Some(Wanted::Version2(name)),
+        LoadBalancerType::Classic => Some(NamedLoadBalancer::Classic(name)),
+        LoadBalancerType::Nlb | LoadBalancerType::Alb => Some(NamedLoadBalancer::NetworkOrApplication(name)),
         LoadBalancerType::Elb | LoadBalancerType::Disabled => None,
     }
 }
@@ -68,15 +56,15 @@ pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
         .unwrap_or(USUAL_PORT)
 }
 
-/// The targets of the cluster: those of the spec, else those that instances must be in to be reached through the named
-/// load balancer. `seen` is absent where nothing could be looked up; then they are those that are `known` of this spec.
+/// The targets of the control plane: those of the spec, else the target groups behind the named load balancer. Where
+/// nothing could be looked up (`lookup` is absent) they are the targets that are `recorded` for this spec.
 pub(super) fn targets(
     spec: &AWSClusterSpec,
     port: i32,
-    seen: Option<&Seen>,
-    known: &[ControlPlaneTarget],
+    lookup: Option<&LoadBalancerLookup>,
+    recorded: &[ControlPlaneTarget],
     place: &str,
-    problems: &mut Problems,
+    problems: &mut NetworkProblems,
 ) -> Targets {
     let Some((balancer, name)) = named(spec) else {
         return Targets::Known(spec.control_plane_targets.clone());
@@ -88,7 +76,7 @@ pub(super) fn targets(
         LoadBalancerType::Classic => "classic load balancer",
         _ => "load balancer",
     };
-    let targets = resolved(spec, (balancer, name, kind), port, seen, known, place, problems);
+    let targets = targets_of_load_balancer(spec, (balancer, name, kind), port, lookup, recorded, place, problems);
     if targets.is_empty() {
         // No load balancer has so long a name, and the status could not hold it.
         let name: String = name.chars().take(64).collect();
@@ -97,15 +85,15 @@ pub(super) fn targets(
     Targets::Known(targets)
 }
 
-/// The targets behind the load balancer of this name and kind; none where they are not known.
-fn resolved(
+/// The targets behind the load balancer of this name and kind; empty where they are not known.
+fn targets_of_load_balancer(
     spec: &AWSClusterSpec,
     (balancer, name, kind): (&LoadBalancerSpec, &str, &str),
     port: i32,
-    seen: Option<&Seen>,
-    known: &[ControlPlaneTarget],
+    lookup: Option<&LoadBalancerLookup>,
+    recorded: &[ControlPlaneTarget],
     place: &str,
-    problems: &mut Problems,
+    problems: &mut NetworkProblems,
 ) -> Vec<ControlPlaneTarget> {
     if balancer.load_balancer_type == LoadBalancerType::Elb {
         let message = format!(
@@ -115,35 +103,36 @@ fn resolved(
         problems.add(Reason::InvalidSpec, message);
         return vec![];
     }
-    match seen {
-        None if wanted(spec).is_some() => known.to_vec(),
+    match lookup {
+        None if to_look_up(spec).is_some() => recorded.to_vec(),
         None => vec![],
-        Some(Seen::Unreadable(error)) => {
+        Some(LoadBalancerLookup::Failed(error)) => {
             let message = format!("{kind} {name} could not be looked up, it is tried again: {error}");
             problems.add(error.class.reason(), message);
-            known.to_vec()
+            recorded.to_vec()
         }
-        Some(Seen::Nothing) => {
+        Some(LoadBalancerLookup::NotFound) => {
             let message = format!(
                 "{kind} {name} does not exist in {place}: create it or correct name and loadBalancerType in {PATH}"
             );
             problems.add(Reason::NotFound, message);
             vec![]
         }
-        Some(Seen::Classic) => vec![ControlPlaneTarget {
+        Some(LoadBalancerLookup::Classic) => vec![ControlPlaneTarget {
             classic_load_balancer_name: Some(name.to_owned()),
             ..ControlPlaneTarget::default()
         }],
-        Some(Seen::Version2(shown)) => {
+        Some(LoadBalancerLookup::NetworkOrApplication(shown)) => {
             if !is_of_type(shown, balancer.load_balancer_type) {
                 let message = format!(
-                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or type",
+                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or \
+                     type",
                     shown.kind
                 );
                 problems.add(Reason::Conflict, message);
                 return vec![];
             }
-            behind(shown, name, port, problems)
+            target_groups_on(shown, name, port, problems)
         }
     }
 }
@@ -156,8 +145,14 @@ fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
     }
 }
 
-/// The target groups behind the API's port. A load balancer that listens on one port only listens for the API.
-fn behind(shown: &ApiLoadBalancer, name: &str, port: i32, problems: &mut Problems) -> Vec<ControlPlaneTarget> {
+/// The target groups behind the port of the API server. A load balancer with a single listener serves the API server
+/// on it, whatever its port.
+fn target_groups_on(
+    shown: &ApiLoadBalancer,
+    name: &str,
+    port: i32,
+    problems: &mut NetworkProblems,
+) -> Vec<ControlPlaneTarget> {
     let only = || shown.listeners.values().next().filter(|_| shown.listeners.len() == 1);
     let groups = shown.listeners.get(&port).or_else(only);
     let groups = groups.map(Vec::as_slice).unwrap_or_default();
@@ -179,28 +174,37 @@ fn behind(shown: &ApiLoadBalancer, name: &str, port: i32, problems: &mut Problem
 mod tests {
     use std::collections::BTreeMap;
 
+    use capa_cloud::CloudError;
+
     use super::*;
     use crate::testing::read;
 
-    fn listening(listeners: &[(i32, &[&str])]) -> Seen {
+    fn listening(listeners: &[(i32, &[&str])]) -> LoadBalancerLookup {
         let listeners = listeners.iter().map(|(port, groups)| {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
             (*port, groups)
         });
-        Seen::Version2(ApiLoadBalancer {
+        LoadBalancerLookup::NetworkOrApplication(ApiLoadBalancer {
             kind: "network".into(),
             listeners: listeners.collect::<BTreeMap<_, _>>(),
         })
     }
 
     /// The names of the targets, and what is wrong.
-    fn resolved(spec: &str, seen: Option<&Seen>) -> (Vec<String>, String) {
-        let mut problems = Problems::default();
-        let known = [ControlPlaneTarget {
+    fn resolved(spec: &str, lookup: Option<&LoadBalancerLookup>) -> (Vec<String>, String) {
+        let mut problems = NetworkProblems::default();
+        let recorded = [ControlPlaneTarget {
             classic_load_balancer_name: Some("known".into()),
             ..ControlPlaneTarget::default()
         }];
-        let targets = targets(&read(spec), 6443, seen, &known, "eu-west-1 of account 1", &mut problems);
+        let targets = targets(
+            &read(spec),
+            6443,
+            lookup,
+            &recorded,
+            "eu-west-1 of account 1",
+            &mut problems,
+        );
         let name = |target: ControlPlaneTarget| target.target_group_arn.or(target.classic_load_balancer_name);
         let names = match targets {
             Targets::Known(targets) => targets.into_iter().filter_map(name).collect(),
@@ -220,13 +224,15 @@ mod tests {
         let one = listening(&[(443, &["arn:b"])]);
         let others = listening(&[(443, &["arn:b"]), (80, &["arn:d"])]);
         let alb = "controlPlaneLoadBalancer: {name: api, loadBalancerType: alb}";
-        let throttled = Seen::Unreadable(CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly"));
-        let table: [(&str, Option<&Seen>, &[&str], &str); 11] = [
+        let throttled =
+            LoadBalancerLookup::Failed(CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly"));
+        let table: [(&str, Option<&LoadBalancerLookup>, &[&str], &str); 11] = [
             (
                 alb,
                 Some(&one),
                 &["pending: load balancer api"],
-                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType does not",
+                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType \
+                 does not",
             ),
             (
                 nlb,
@@ -244,15 +250,15 @@ mod tests {
             ),
             (
                 nlb,
-                Some(&Seen::Nothing),
+                Some(&LoadBalancerLookup::NotFound),
                 &["pending: load balancer api"],
                 "NotFound: load balancer api does not exist in eu-west-1 of account 1",
             ),
             (nlb, None, &["known"], ""),
-            (classic, Some(&Seen::Classic), &["api"], ""),
+            (classic, Some(&LoadBalancerLookup::Classic), &["api"], ""),
             (
                 classic,
-                Some(&Seen::Nothing),
+                Some(&LoadBalancerLookup::NotFound),
                 &["pending: classic load balancer api"],
                 "NotFound: classic load balancer api does not exist",
             ),
@@ -269,8 +275,8 @@ mod tests {
                 "",
             ),
         ];
-        for (spec, seen, names, problem) in table {
-            let (found, said) = resolved(spec, seen);
+        for (spec, lookup, names, problem) in table {
+            let (found, said) = resolved(spec, lookup);
             assert_eq!(found, names, "{spec}");
             assert!(
                 said.starts_with(problem) && said.is_empty() == problem.is_empty(),
@@ -280,17 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_the_block_means_nothing_and_given_targets_count_more_than_a_name() {
+    fn load_balancers_without_name_or_beside_targets_are_ignored() {
         for spec in [
             "controlPlaneLoadBalancer: {loadBalancerType: classic}",
             "controlPlaneLoadBalancer: {loadBalancerType: nlb, name: ''}",
             "region: eu-west-1",
         ] {
-            assert_eq!(wanted(&read(spec)), None, "{spec}");
+            assert_eq!(to_look_up(&read(spec)), None, "{spec}");
             assert_eq!(resolved(spec, None), (vec![], String::new()), "{spec}");
         }
         let both = "{controlPlaneLoadBalancer: {name: api}, controlPlaneTargets: [{classicLoadBalancerName: mine}]}";
-        assert_eq!(wanted(&read(both)), None);
+        assert_eq!(to_look_up(&read(both)), None);
         assert_eq!(resolved(both, None).0, ["mine"]);
     }
 

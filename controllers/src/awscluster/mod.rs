@@ -1,31 +1,32 @@
-//! AWSCluster: marks infrastructure that the user brought as ready, and publishes its network.
+//! AWSCluster: marks infrastructure that the user brings as provisioned, and publishes its network.
 //!
-//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is checked
-//! by the compiler.
+//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is
+//! checked by the compiler.
 
-mod complaints;
 mod controller;
-mod dereference;
+mod facts;
 mod load_balancer;
-mod looks;
-mod problems;
+mod lookup_cache;
+mod network_problems;
+mod read;
 mod resolve;
 mod status;
 #[cfg(test)]
 mod tests;
+mod warning_dedup;
 
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::{ClusterClouds, Timing};
 use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
-pub use complaints::Complaints;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
-pub use looks::LookMemory;
+pub use lookup_cache::LookupCache;
+pub use warning_dedup::WarningDedup;
 
 use crate::kubernetes_api::ClusterKubernetes;
 use crate::transitions;
@@ -37,17 +38,17 @@ pub struct ClusterContext {
     pub kubernetes: Arc<dyn ClusterKubernetes>,
     /// AWS, reads only.
     pub clouds: Arc<dyn ClusterClouds>,
-    /// Looks of this process at networks that are not complete.
-    pub looks: LookMemory,
-    /// Externally managed clusters whose manager was told what its status lacks.
-    pub complaints: Complaints,
+    /// The last lookups of networks that are not complete.
+    pub lookups: LookupCache,
+    /// Warnings published about the incomplete status of externally managed AWSClusters.
+    pub warnings: WarningDedup,
     /// Periods and ages.
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
 }
 
-/// One pass: identity → resolve → failure domains → provisioned.
+/// One reconcile: identity → resolve → failure domains → provisioned.
 pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<Outcome<AWSCluster>, ReconcileError> {
     if meta::is_deleted_for_move(&cluster.metadata) {
         return Ok(Outcome::done(cluster));
@@ -68,25 +69,25 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
         return Ok(outcome(cluster, not_yet));
     }
-    let cluster = release(cluster, context).await?;
-    // An unmanaged cluster has no finalizer and nothing of ours in AWS: its deletion needs nothing from us.
+    let cluster = ensure_finalizer_removed(cluster, context).await?;
+    // An unmanaged AWSCluster has no finalizer, and this provider owns nothing in AWS for it: deletion needs no work.
     if cluster.metadata.deletion_timestamp.is_some() {
         context
-            .looks
-            .forget(cluster.metadata.uid.as_deref().unwrap_or_default());
+            .lookups
+            .remove(cluster.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Outcome::done(cluster));
     }
     let Some(owner) = owner else {
         let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
-    let facts = dereference::facts(&cluster, &owner, context).await?;
+    let facts = read::read_facts(&cluster, &owner, context).await?;
     let now = context.kubernetes.now();
     let (status, next) = status::unmanaged(&cluster, &owner, &facts, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
 
-/// The status, and a warning for each condition in it that has turned bad.
+/// The status, and a warning event for each of its conditions that has become False.
 fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster> {
     let before = cluster
         .status
@@ -97,28 +98,29 @@ fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster>
     Outcome::done(cluster).with_status(status).with_events(warnings)
 }
 
-/// Another controller owns the object: our only write is taking our own finalizer off.
+/// Another controller manages the AWSCluster: our only write is to remove our own finalizer.
 async fn externally_managed(
     cluster: AWSCluster,
     context: &ClusterContext,
 ) -> Result<Outcome<AWSCluster>, ReconcileError> {
-    let cluster = release(cluster, context).await?;
+    let cluster = ensure_finalizer_removed(cluster, context).await?;
     let half_written = cluster
         .status
         .as_ref()
         .is_some_and(|status| status.ready == Some(true) && !status.provisioned());
-    let untold = half_written && context.complaints.is_first(&cluster.metadata);
-    let notice = untold.then(|| {
+    let is_new = half_written && context.warnings.is_first(&cluster.metadata);
+    let warning = is_new.then(|| {
         EventDraft::warning(
             "ManagedByStatusIncomplete",
             "status.ready is true but status.initialization.provisioned is not set: Cluster API waits for the latter; \
              the controller named by cluster.x-k8s.io/managed-by must set it",
         )
     });
-    Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(notice))
+    Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(warning))
 }
 
-async fn release(cluster: AWSCluster, context: &ClusterContext) -> Result<AWSCluster, ReconcileError> {
+/// Takes off the finalizer that only managed AWSClusters have.
+async fn ensure_finalizer_removed(cluster: AWSCluster, context: &ClusterContext) -> Result<AWSCluster, ReconcileError> {
     if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Ok(context.kubernetes.remove_finalizer(&cluster).await?);
     }

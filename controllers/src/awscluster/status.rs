@@ -7,7 +7,7 @@ use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
-use capa_api::core::{ApiEndpoint, Cluster};
+use capa_api::contract::{ApiEndpoint, Cluster};
 use capa_api::network::MachineNetwork;
 use capa_api::unsupported::{self, Found, When};
 use capa_cloud::Timing;
@@ -15,11 +15,11 @@ use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use kube::Resource as _;
 
-use super::dereference::{Facts, IdentityFailure};
+use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::api_port;
-use super::resolve::{Lookup, Resolution, resolve};
+use super::resolve::{Resolution, resolve};
 
-/// The condition itself says it; everything else stays as it was.
+/// Status of a paused AWSCluster: only the condition `Paused` changes.
 pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let update = ConditionType::Paused.is_true(Reason::Paused);
@@ -27,7 +27,7 @@ pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     status
 }
 
-/// The managed mode is a later release's.
+/// Status of an AWSCluster that asks for the managed mode, which this release does not have.
 pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \
                    subnets and security groups in spec.network";
@@ -58,7 +58,7 @@ fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> A
     status
 }
 
-/// Status of an unmanaged cluster, and when to look again.
+/// Status of an unmanaged AWSCluster, and when to reconcile it again.
 pub(super) fn unmanaged(
     cluster: &AWSCluster,
     owner: &Cluster,
@@ -75,16 +75,16 @@ pub(super) fn unmanaged(
             owner.spec.control_plane_endpoint.as_ref().map(|endpoint| endpoint.port),
         ),
         &facts.lookup,
-        known(cluster, &before).as_ref(),
+        last_network(cluster, &before).as_ref(),
     );
     let identity = identity_condition(facts);
-    let network_ill_for = ill_for(&before, &resolution.condition, now);
-    let ill_for = ill_for(&before, &identity, now).max(network_ill_for);
-    let provisioned = before.provisioned() || may_provision(facts, network_ill_for, timing);
+    let network_failing_for = failing_for(&before, &resolution.condition, now);
+    let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
+    let provisioned = before.provisioned() || may_provision(facts, network_failing_for, timing);
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let updates = [
         ConditionType::Paused.is_false(Reason::NotPaused, ""),
-        ignored(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
+        with_ignored_fields(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
         identity,
         resolution.condition,
         endpoint(cluster, owner),
@@ -100,20 +100,20 @@ pub(super) fn unmanaged(
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
         ..AWSClusterStatus::default()
     };
-    let held_back_for = network_ill_for.filter(|_| !provisioned);
-    let next = ill_for.map_or(Next::AwaitChange, |ill_for| {
-        let turn = facts.lookup.turn();
-        Next::Requeue(turn.unwrap_or_else(|| retry_after(ill_for, held_back_for, timing)))
+    let delayed_for = network_failing_for.filter(|_| !provisioned);
+    let next = failing_for.map_or(Next::AwaitChange, |failing_for| {
+        let rate_limited_for = facts.lookup.rate_limited_for();
+        Next::Requeue(rate_limited_for.unwrap_or_else(|| retry_after(failing_for, delayed_for, timing)))
     });
     (status, next)
 }
 
-/// The network that was published last. Targets are those of a load balancer by its name and are known of that alone: of
-/// another generation of the spec, which may name another, they say nothing.
-fn known(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
+/// The network that was published last. Its targets are left out when the spec has changed since: they belong to the
+/// load balancer that the spec named then.
+fn last_network(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
     let mut network = before.network.clone()?;
-    let said = find(&before.conditions, ConditionType::NetworkReady);
-    if said.is_none_or(|condition| condition.observed_generation != cluster.metadata.generation) {
+    let condition = find(&before.conditions, ConditionType::NetworkReady);
+    if condition.is_none_or(|condition| condition.observed_generation != cluster.metadata.generation) {
         network.control_plane_targets.clear();
     }
     Some(network)
@@ -130,31 +130,34 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
     }
 }
 
-/// Without identity objects nothing is provisioned; a failing lookup holds provisioned back for `resolve_grace` at most,
-/// because the network may be right and machines bring their own error to light.
-fn may_provision(facts: &Facts, network_ill_for: Option<Duration>, timing: &Timing) -> bool {
+/// Whether the AWSCluster may become provisioned. Without usable identity objects it may not. A failing lookup delays
+/// it by `resolve_grace` at most: the network may be right, and if it is not, the conditions of machines show it.
+fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
         (Err(IdentityFailure::Objects(_)), _) => false,
-        (_, Lookup::Failed(_)) => network_ill_for.is_some_and(|ill_for| ill_for >= timing.resolve_grace),
+        (_, NetworkLookup::Failed(_)) => {
+            network_failing_for.is_some_and(|failing_for| failing_for >= timing.resolve_grace)
+        }
         _ => true,
     }
 }
 
-/// MachineHealthCheck stops for all machines while `Ready` is False, so only what forbids every launch makes it so.
+/// `Ready` is False only while nothing can be launched, because MachineHealthCheck stops for all machines of the
+/// cluster while `Ready` is False.
 fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
-    let culprit = match &facts.identity {
+    let cause = match &facts.identity {
         Err(IdentityFailure::Objects(_)) => Some(identity),
         Err(IdentityFailure::Credentials(_)) if !provisioned => Some(identity),
         _ if !provisioned || !resolution.usable => Some(&resolution.condition),
         _ => None,
     };
-    match culprit {
-        Some(culprit) => ConditionType::Ready.is_false(culprit.reason, culprit.message.clone()),
+    match cause {
+        Some(cause) => ConditionType::Ready.is_false(cause.reason, cause.message.clone()),
         None => ConditionType::Ready.is_true(Reason::Ready),
     }
 }
 
-/// The endpoint is adopted from Cluster or spec. Whoever runs the control plane may set it late.
+/// The endpoint comes from the Cluster or the spec. A control plane provider may set it late.
 fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     let known = cluster.spec.endpoint().is_some()
         || owner
@@ -171,7 +174,7 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     )
 }
 
-/// What the spec asks for and does not get, wherever the cluster goes on without it.
+/// Names the fields of the spec that have no effect yet and that do not stop the AWSCluster.
 fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
     let mut unsupported = found.iter().filter(|found| found.field.when == When::Set).peekable();
     unsupported.peek()?;
@@ -182,8 +185,8 @@ fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
     ))
 }
 
-/// Names what belongs to the managed mode: an unmanaged cluster ignores it by design, and says so.
-fn ignored(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[Found]) -> ConditionUpdate {
+/// Names the fields of the managed mode in the message of `Ready`: an unmanaged AWSCluster ignores them by design.
+fn with_ignored_fields(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[Found]) -> ConditionUpdate {
     let fields = found.iter().filter(|found| found.field.when == When::Managed);
     let names: Vec<String> = fields.map(ToString::to_string).chain(ignored_roles(spec)).collect();
     if ready.status != ConditionStatus::True || names.is_empty() {
@@ -192,8 +195,7 @@ fn ignored(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[Found]) -> Co
     ready.with_message(format!("of managed clusters only, ignored here: {}", names.join(", ")))
 }
 
-/// Security groups that no machine gets. The table of fields without effect cannot hold them: it knows the keys of blocks,
-/// not those of maps.
+/// Security groups that no machine gets. The table of fields without effect cannot list them: it has no keys of maps.
 fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
     let overrides = spec
         .network
@@ -206,8 +208,9 @@ fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
         .map(|role| format!("network.securityGroupOverrides.{}", role.as_str()))
 }
 
-/// For how long a condition has not held, as it remembers across restarts; `None` where it holds.
-fn ill_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) -> Option<Duration> {
+/// For how long the condition has not been True, which its transition time keeps across restarts; `None` when it is
+/// True.
+fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) -> Option<Duration> {
     if update.status == ConditionStatus::True {
         return None;
     }
@@ -218,12 +221,13 @@ fn ill_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) 
     Some(age.unwrap_or_default())
 }
 
-/// Waiting as long again as the trouble has lasted doubles the period; a hold-back of provisioned ends on the spot.
-fn retry_after(ill_for: Duration, held_back_for: Option<Duration>, timing: &Timing) -> Duration {
-    let doubling = ill_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
-    let rest_of_grace = held_back_for.map(|held_back_for| timing.resolve_grace.saturating_sub(held_back_for));
-    match rest_of_grace.filter(|rest| !rest.is_zero()) {
-        Some(rest) => doubling.min(rest),
+/// The wait is as long as the failure has lasted so far, which doubles it each time. It ends with `resolve_grace` while
+/// a failing lookup delays provisioned.
+fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Timing) -> Duration {
+    let doubling = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
+    let remaining_grace = delayed_for.map(|delayed_for| timing.resolve_grace.saturating_sub(delayed_for));
+    match remaining_grace.filter(|remaining| !remaining.is_zero()) {
+        Some(remaining) => doubling.min(remaining),
         None => doubling,
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn unproven(id: &str, location: &InstanceLocation) -> String {
     )
 }
 
-/// How long until an absence counts: the instance must have been old enough when it was looked for, which may be long ago
-/// where AWS could not be asked or the process stood still. An instance without a launch record is old.
+/// How long until an absence counts: the instance must have been old enough when it was looked for, which may be long
+/// ago where AWS could not be asked or the process stood still. An instance without a launch record is old.
 pub(super) fn remaining_youth(
     scope: &MachineScope,
     id: &str,
@@ -43,7 +43,8 @@ pub(super) fn remaining_youth(
     remaining.filter(|remaining| !remaining.is_zero())
 }
 
-/// Looks for a young instance anew. Its absence so far proves nothing once it is older: AWS may not have been asked since.
+/// Looks for a young instance anew. Its absence so far proves nothing once it is older: AWS may not have been asked
+/// since.
 pub(super) fn watch_anew(scope: &MachineScope, id: &str, location: &InstanceLocation, context: &MachineContext) {
     context.clouds.forget(&scope.key());
     location.cloud.observe_instance(&scope.key(), id);

@@ -11,8 +11,19 @@ use super::launch::record::{IllegalTransition, LaunchEvent};
 use super::scope::MachineScope;
 
 /// The message about an AWSMachine that came with our finalizer and without a readable launch record.
-pub(super) const UNRECORDED: &str =
-    "the object came without its launch record (restored or moved): an instance that it may have is looked for first";
+const UNRECORDED: &str = "the AWSMachine came without a readable launch record (restored or moved): its instance is \
+                          looked for before one is launched";
+
+/// The message about a launch that may have taken place and does not show.
+pub(super) fn unconfirmed(scope: &MachineScope) -> &'static str {
+    match scope.status.launch {
+        None | Some(LaunchRecord::Unreadable(_)) => UNRECORDED,
+        Some(_) => {
+            "EC2 was asked for an instance and has not answered, and no instance shows yet: it is looked up, and the \
+             call is not repeated"
+        }
+    }
+}
 
 /// The token of an attempt that may have launched.
 pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
@@ -33,8 +44,8 @@ pub(super) fn number_of(client_token: &str, uid: &str) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// How far this process knows the recorded attempt to have come. Once another process has claimed the record, the call of
-/// that process may have launched whatever became of ours.
+/// How far this process knows the recorded attempt to have come. Once another process has claimed the record, the call
+/// of that process may have launched whatever became of ours.
 pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
     let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
     if attempt.is_some_and(|attempt| attempt.holder == context.memory.holder()) {

@@ -1,4 +1,4 @@
-//! The machine reconciler as the runtime runs it, and what wakes it.
+//! The reconciler of AWSMachines as the runtime runs it, and the changes of other objects that wake it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::resync::with_resync;
 pub struct MachineReconciler {
     /// What they are reconciled with.
     pub context: MachineContext,
-    /// The longest an object goes without a look.
+    /// The longest time between two passes of one object.
     pub sync_period: Duration,
 }
 
@@ -42,7 +42,8 @@ impl Reconciler for MachineReconciler {
     }
 }
 
-/// What of a Machine matters to its AWSMachine: not its status, which core writes often.
+/// Hash of the fields of a Machine that its AWSMachine depends on. Its status, which Cluster API writes often, is none
+/// of them.
 pub fn watched_machine(machine: &Machine) -> Option<u64> {
     let spec = &machine.spec;
     Some(hash(&(
@@ -54,7 +55,7 @@ pub fn watched_machine(machine: &Machine) -> Option<u64> {
     )))
 }
 
-/// What of a Cluster matters to its machines.
+/// Hash of the fields of a Cluster that its AWSMachines depend on.
 pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
     Some(hash(&(
         cluster.is_paused(),

@@ -68,7 +68,8 @@ impl Placement {
     }
 }
 
-/// The location of a launch: where an open attempt was made, whatever the sources say by now, else where the sources say.
+/// The location of a launch: where an open attempt was made, whatever the sources say by now, else where the sources
+/// say.
 pub(super) async fn for_launch(
     scope: &MachineScope,
     merged: &Merged,
@@ -180,8 +181,8 @@ fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), Condit
     match network.and_then(|network| network.account_id.as_deref()) {
         Some(recorded) if recorded != account_id => {
             let message = format!(
-                "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the identity \
-                 credentials of {recorded}"
+                "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the \
+                 identity credentials of {recorded}"
             );
             Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
         }

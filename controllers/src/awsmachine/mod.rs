@@ -1,7 +1,7 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
-//! The network comes from any object that satisfies the network contract; no infrastructure kind is named here. This file
-//! alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
+//! The network comes from any object that satisfies the network contract; no infrastructure kind is named here. This
+//! file alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
 
 mod absence;
 mod attempt;
@@ -111,8 +111,8 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     Ok(())
 }
 
-/// A machine that is being deleted: its instances leave their targets and are terminated. Answers whether the AWSMachine is
-/// released.
+/// A machine that is being deleted: its instances leave their targets and are terminated. Answers whether the
+/// AWSMachine is released.
 async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bool, FlowError> {
     if let Abandonment::Asked(what) = abandonment(&scope.machine) {
         deletion::abandoned(scope, &what, context).await?;
@@ -120,15 +120,13 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
     }
     let mut nothing_left = true;
     if let Found::Instances { location, instances } = deletion::find(scope, context).await? {
-        for ending in &instances {
-            let has_left = match &ending.observation {
+        for instance in &instances {
+            let has_left = match &instance.observation {
                 Observation::Unknown => false,
-                Observation::Seen(instance) => {
-                    targets::ensure_deregistered(scope, &ending.id, Some(instance), &location)
-                }
-                Observation::Absent => targets::ensure_deregistered(scope, &ending.id, None, &location),
+                Observation::Seen(seen) => targets::ensure_deregistered(scope, &instance.id, Some(seen), &location),
+                Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location),
             };
-            nothing_left &= deletion::end_instance(scope, ending, has_left, &location, context).await;
+            nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
         }
     }
     if nothing_left {

@@ -12,10 +12,10 @@ use prometheus_client::registry::Registry;
 
 use super::spec;
 
-/// Where a machine is in its life. What the conditions tell in detail, coarsely.
+/// Phase of the life of a machine, coarser than its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was launched: something is waited for.
+    /// The machine waits, and nothing was launched.
     Waiting,
     /// A launch is under way.
     Launching,
@@ -116,7 +116,8 @@ mod tests {
     fn machine(name: &str, metadata: &str, status: &str) -> AWSMachine {
         read(&format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
-              metadata: {{name: {name}, namespace: n{metadata}}}, spec: {{instanceType: t3.large}}, status: {{{status}}}}}"
+              metadata: {{name: {name}, namespace: n{metadata}}}, spec: {{instanceType: t3.large}}, status: \
+               {{{status}}}}}"
         ))
     }
 

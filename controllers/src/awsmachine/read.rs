@@ -64,7 +64,7 @@ pub(super) async fn user_data(
     Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
-/// What only AWS can tell before a launch.
+/// The inputs of a launch that only AWS knows.
 pub(super) struct ResolvedInputs {
     /// The network with the machine's own subnet resolved and missing zones filled in.
     pub(super) network: MachineNetwork,
@@ -147,7 +147,7 @@ async fn look_up_inputs(
     })
 }
 
-/// The subnets that the machine's own filters match; `None` where it has none.
+/// The subnets that the machine's own filters match; `None` for a machine without filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -163,7 +163,8 @@ async fn filtered_subnets(
     if found.is_empty() {
         let message = match given_id(reference) {
             Some(id) => format!(
-                "subnet {id} of spec.subnet.id does not exist here or does not match spec.subnet.filters: correct either"
+                "subnet {id} of spec.subnet.id does not exist here or does not match spec.subnet.filters: correct \
+                 either"
             ),
             None => "no subnet matches spec.subnet.filters: correct the filters or tag a subnet".to_owned(),
         };
@@ -215,7 +216,8 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
         _ => Err(LookupError::Problem(Problem::new(
             Reason::NotFound,
             format!(
-                "image {image_id} does not exist here or names no root device: correct ami.id or set rootVolume.deviceName"
+                "image {image_id} does not exist here or names no root device: correct ami.id or set \
+                 rootVolume.deviceName"
             ),
         ))),
     }

@@ -20,8 +20,8 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Role of the machine. Cluster API marks the Machine, and not every control plane provider marks the AWSMachine too.
-    /// An AWSMachine whose Machine is gone has only its own mark.
+    /// Role of the machine. Cluster API marks the Machine, and not every control plane provider marks the AWSMachine
+    /// too. An AWSMachine whose Machine is gone has only its own mark.
     pub(super) fn role(&self, machine: &AWSMachine) -> MachineRole {
         let owner = self.machine.as_ref().map(|owner| &owner.metadata);
         meta::machine_role(owner.unwrap_or(&machine.metadata))

@@ -22,8 +22,8 @@ pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
         .unwrap_or_default()
 }
 
-/// The instance of a machine: the recorded one, else the one that the spec names. After an attempt without an instance the
-/// spec does not count: the instance that may exist is the attempt's.
+/// The instance of a machine: the recorded one, else the one that the spec names. After an attempt without an instance
+/// the spec does not count: the instance that may exist is the attempt's.
 pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
     let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     if record.is_some_and(LaunchRecord::is_without_instance) {
@@ -53,8 +53,8 @@ fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
     }
     match (provider_id, instance_id) {
         (Some((_, provider_id)), Some((_, instance_id))) if provider_id != instance_id => Some(format!(
-            "providerID names instance {provider_id} and instanceID {instance_id}: leave both out, they are written once \
-             an instance runs"
+            "providerID names instance {provider_id} and instanceID {instance_id}: leave both out, they are written \
+             once an instance runs"
         )),
         _ => None,
     }
@@ -149,8 +149,8 @@ fn oversized(spec: &AWSMachineSpec) -> Option<String> {
     Some(format!("additionalSecurityGroups[{index}].id"))
 }
 
-/// Refuses a network with a value that is too long for the status of a machine. `cluster_name` is the name in tags where
-/// no source gives another one.
+/// Refuses a network with a value that is too long for the status of a machine. `cluster_name` is the name in tags
+/// where no source gives another one.
 pub(super) fn validate_network_size(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
     let mut network = network.clone();
     network.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
@@ -262,7 +262,8 @@ mod tests {
             "",
             "tenancy: default, hostAffinity: default, marketType: OnDemand, capacityReservationPreference: Open",
             "imageLookupFormat: none-is-looked-up-with-an-id, controlPlaneTargets: [{classicLoadBalancerName: api}]",
-            "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: [{deviceName: d, size: 8}]",
+            "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: \
+             [{deviceName: d, size: 8}]",
         ] {
             assert_eq!(validate_support(&machine(spec).spec), None, "{spec}");
         }

@@ -10,7 +10,7 @@ use kube::Resource as _;
 use super::scope::MachineScope;
 use super::spec;
 
-/// The condition itself says it; everything else stays as it was.
+/// The status of a paused machine: only the condition `Paused` changes.
 pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
     let mut status = machine.status.clone().unwrap_or_default();
     let update = ConditionType::Paused.is_true(Reason::Paused);
@@ -18,8 +18,9 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
     status
 }
 
-/// The scope's status with its conditions, `Ready` summing them up. What the pass did not look at stays as it was said
-/// before, except that a launch walks through its waits in order: one that it did not get to is none any more.
+/// The status of the scope with its conditions, and `Ready` as their summary. A condition that the pass has not set
+/// stays as it was, with one exception: a launch walks through its waits in order, so a wait that it has not reached is
+/// over.
 pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatus {
     let deleting = scope.machine.metadata.deletion_timestamp.is_some();
     let launching = !deleting && spec::instance_id(&scope.machine).is_none();
@@ -43,8 +44,8 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
     }
 }
 
-/// True once provisioned and while every condition that counts holds; else it repeats the first that does not. An
-/// instance that runs runs without what has no effect yet, whoever launched it: the message names that.
+/// `Ready` is True once the machine is provisioned and while every condition that counts is True; else it repeats the
+/// first one that is not. The message of a True one names the fields without effect that the spec sets.
 fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let culprit = updates
         .iter()
@@ -64,7 +65,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     }
 }
 
-/// A condition as an update that leaves it as it is. `None` for one that is not ours.
+/// The update that leaves a condition as it is. `None` for a condition that is not ours.
 fn as_update(condition: &Condition) -> Option<ConditionUpdate> {
     Some(ConditionUpdate {
         condition: condition.type_.parse().ok()?,

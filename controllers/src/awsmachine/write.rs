@@ -1,4 +1,5 @@
-//! Writes to the AWSMachine within a pass: its status, our finalizer, and the annotation that holds `clusterctl move` back.
+//! Writes to the AWSMachine within a pass: its status, our finalizer, and the annotation that holds `clusterctl move`
+//! back.
 
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;

@@ -1,36 +1,36 @@
-//! From instance type and image to what a node offers. Pure.
+//! From instance type and image to the capacity of a node. Pure.
 
 use std::collections::BTreeMap;
 
 use capa_api::machine::AWSMachineSpec;
-use capa_api::machine_template::{Architecture, NodeInfo, OperatingSystem};
+use capa_api::machine::template::{Architecture, NodeInfo, OperatingSystem};
 use capa_cloud::{Image, InstanceType};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The resources under which device plugins offer GPUs, by maker as EC2 spells it.
+/// The resources by which device plugins offer GPUs, by manufacturer as EC2 spells it.
 const GPU_RESOURCES: [(&str, &str); 3] = [
     ("NVIDIA", "nvidia.com/gpu"),
     ("AMD", "amd.com/gpu"),
     ("Habana", "habana.ai/gaudi"),
 ];
-/// The resource of the plugin for AWS's own accelerators.
+/// The resource of the device plugin for AWS's own accelerators.
 const NEURON_RESOURCE: &str = "aws.amazon.com/neuron";
 
-/// What a node offers, as the status of a template says it.
+/// Capacity of a node, as the status of a template has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct NodeCapacity {
     pub(super) capacity: BTreeMap<String, Quantity>,
     pub(super) node_info: Option<NodeInfo>,
 }
 
-/// What a node of this type with this image offers.
-pub(super) fn offer(spec: &AWSMachineSpec, instance_type: &InstanceType, image: Option<&Image>) -> Offer {
+/// Capacity of a node of this instance type with this image.
+pub(super) fn of_node(spec: &AWSMachineSpec, instance_type: &InstanceType, image: Option<&Image>) -> NodeCapacity {
     let mut capacity = BTreeMap::from([
         ("cpu".to_owned(), Quantity(instance_type.processors.to_string())),
         ("memory".to_owned(), Quantity(format!("{}Mi", instance_type.memory))),
     ]);
-    // The size of an image's own root volume is not asked for: without this field pods that request storage of a node are
-    // placed by nodes that are there.
+    // The size of the image's own root volume is not looked up. Without this field the autoscaler places pods that
+    // request ephemeral storage by existing nodes.
     if let Some(volume) = &spec.root_volume {
         capacity.insert("ephemeral-storage".to_owned(), Quantity(format!("{}Gi", volume.size)));
     }
@@ -44,7 +44,7 @@ pub(super) fn offer(spec: &AWSMachineSpec, instance_type: &InstanceType, image: 
     }
     let node_info = NodeInfo {
         architecture: architecture(instance_type, image),
-        // Without an image it is not known, and nobody is told something that may be wrong.
+        // Without an image the operating system is not known.
         operating_system: image.map(|image| {
             if image.windows {
                 OperatingSystem::Windows
@@ -53,13 +53,13 @@ pub(super) fn offer(spec: &AWSMachineSpec, instance_type: &InstanceType, image: 
             }
         }),
     };
-    Offer {
+    NodeCapacity {
         capacity,
         node_info: (node_info != NodeInfo::default()).then_some(node_info),
     }
 }
 
-/// What is wrong with the image on this type.
+/// Why the image cannot run on this instance type.
 pub(super) fn mismatch(instance_type: &InstanceType, image: &Image) -> Option<String> {
     let built_for = image.architecture.as_ref()?;
     (!instance_type.architectures.contains(built_for)).then(|| {
@@ -71,7 +71,7 @@ pub(super) fn mismatch(instance_type: &InstanceType, image: &Image) -> Option<St
     })
 }
 
-/// The image's where it is known; old types run more than one.
+/// The architecture of the image where it is known; some instance types support several.
 fn architecture(instance_type: &InstanceType, image: Option<&Image>) -> Option<Architecture> {
     let known = |name: &str| match name {
         "x86_64" => Some(Architecture::Amd64),
@@ -110,9 +110,9 @@ mod tests {
         }
     }
 
-    fn offered(spec: &str, instance_type: &InstanceType) -> BTreeMap<String, String> {
-        let offer = offer(&read(spec), instance_type, None);
-        let capacity = offer.capacity.into_iter();
+    fn resources(spec: &str, instance_type: &InstanceType) -> BTreeMap<String, String> {
+        let node = of_node(&read(spec), instance_type, None);
+        let capacity = node.capacity.into_iter();
         capacity.map(|(resource, quantity)| (resource, quantity.0)).collect()
     }
 
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn processors_memory_and_a_root_volume_of_the_templates_own_are_offered() {
+    fn capacity_has_processors_memory_and_the_root_volume() {
         let plain = instance_type(&["x86_64"]);
         let spec = "{instanceType: t3.large}";
-        assert_eq!(offered(spec, &plain), expected([("cpu", "2"), ("memory", "8192Mi")]));
+        assert_eq!(resources(spec, &plain), expected([("cpu", "2"), ("memory", "8192Mi")]));
         let spec = "{instanceType: t3.large, rootVolume: {size: 80}}";
         let with_storage = expected([("cpu", "2"), ("memory", "8192Mi"), ("ephemeral-storage", "80Gi")]);
-        assert_eq!(offered(spec, &plain), with_storage);
+        assert_eq!(resources(spec, &plain), with_storage);
     }
 
     #[test]
@@ -138,22 +138,22 @@ mod tests {
         let makers = [("NVIDIA", 8), ("AMD", 1), ("Habana", 4), ("Unheard of", 3)];
         accelerated.gpus = makers.map(|(maker, count)| (maker.to_owned(), count)).into();
         accelerated.neuron_devices = 16;
-        let mut offered = offered("{instanceType: any}", &accelerated);
-        offered.retain(|resource, _| resource.contains('/'));
+        let mut resources = resources("{instanceType: any}", &accelerated);
+        resources.retain(|resource, _| resource.contains('/'));
         let known = [
             ("nvidia.com/gpu", "8"),
             ("amd.com/gpu", "1"),
             ("habana.ai/gaudi", "4"),
             ("aws.amazon.com/neuron", "16"),
         ];
-        assert_eq!(offered, expected(known));
+        assert_eq!(resources, expected(known));
     }
 
     #[test]
-    fn architecture_and_operating_system_are_those_of_the_image_where_it_is_known() {
+    fn node_info_is_that_of_the_image_where_it_is_known() {
         let spec = read("{instanceType: any}");
         let node = |architectures: &[&str], image: Option<Image>| {
-            let info = offer(&spec, &instance_type(architectures), image.as_ref()).node_info;
+            let info = of_node(&spec, &instance_type(architectures), image.as_ref()).node_info;
             info.map(|info| (info.architecture, info.operating_system))
         };
         let (amd64, arm64) = (Some(Architecture::Amd64), Some(Architecture::Arm64));

@@ -155,7 +155,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn what_a_node_offers_is_asked_for_once_in_the_clusters_region() {
+async fn capacity_is_looked_up_once_in_the_region_of_the_cluster() {
     let mut scene = Scene::new("instanceType: t3.large, ami: {id: ami-00000001}");
     let first = scene.written().await;
     assert_eq!((first.says.as_str(), first.cpu.as_deref()), ("True/Ready", Some("2")));
@@ -227,7 +227,7 @@ async fn templates_of_a_class_paused_and_leaving_ones_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_launched_is_said_with_a_warning_and_seldom_asked_again() {
+async fn a_template_that_cannot_launch_has_a_warning_and_few_lookups() {
     for (spec, says, part, cpu) in [
         ("instanceType: t99.huge", "False/InvalidSpec", "t99.huge", None),
         (

@@ -1,13 +1,13 @@
-//! Reads infrastructure objects of whatever kind, once for all machines that wait for the same one.
+//! Reads infrastructure objects of any kind, once for all machines that wait for the same object.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::core::ContractReference;
+use capa_api::contract::ContractReference;
 use capa_api::meta::CONTRACT_LABEL;
 use capa_cloud::Timing;
-use capa_network::published;
+use capa_network::infrastructure_network;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
@@ -19,7 +19,7 @@ use super::failed;
 use crate::kubernetes_api::{Infrastructure, KubernetesError};
 use crate::launching::network_sources::publishes_network;
 
-/// How long what is known of a kind is good; a 404 drops it at once.
+/// How long the properties of a kind are cached; a 404 drops them at once.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
 /// Reads infrastructure objects through a coalescing cache: while many machines wait for one object it is read once per
@@ -31,7 +31,7 @@ pub struct InfrastructureReader {
     kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
 }
 
-/// The last reading of one object, locked while it is read anew.
+/// The last read of one object, locked while the object is read again.
 type Slot = Arc<tokio::sync::Mutex<Option<Reading>>>;
 
 struct Reading {
@@ -57,7 +57,7 @@ impl InfrastructureReader {
         }
     }
 
-    /// Forgets what was read of an object, because a watch has seen it change.
+    /// Drops an object from the cache, because a watch has seen it change.
     pub fn changed(&self, namespace: &str, reference: &ContractReference) {
         self.objects.lock().remove(&(namespace.to_owned(), reference.clone()));
     }
@@ -69,7 +69,7 @@ impl InfrastructureReader {
                 .entry((namespace.to_owned(), reference.clone()))
                 .or_default(),
         );
-        // Whoever comes while a read is under way waits here and shares its answer.
+        // Callers that come during a read wait here and share its answer.
         let mut slot = slot.lock().await;
         let previous = slot.as_ref();
         if let Some(reading) = previous.filter(|reading| reading.at.elapsed() < reading.good_for) {
@@ -107,7 +107,7 @@ impl InfrastructureReader {
         match api.get(&reference.name).await {
             Ok(object) => {
                 let object = serde_json::to_value(object).unwrap_or_default();
-                let network = published(&reference.api_group, &reference.kind, &object);
+                let network = infrastructure_network(&reference.api_group, &reference.kind, &object);
                 Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -140,8 +140,9 @@ impl InfrastructureReader {
         Ok(found)
     }
 
-    /// The plural comes from discovery (a guess would be wrong for some kinds), the labels from the CRD, the version from
-    /// the contract label, as Cluster API itself resolves references; without that label from discovery's preference.
+    /// The plural comes from discovery (a guess would be wrong for some kinds), the labels from the CRD, the version
+    /// from the contract label, as Cluster API itself resolves references; without that label from discovery's
+    /// preference.
     async fn discover(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
         let attempted = || format!("discover kind {} of group {}", reference.kind, reference.api_group);
         let group = match discovery::group(&self.client, &reference.api_group).await {
@@ -201,8 +202,9 @@ fn unreadable(error: &KubernetesError) -> Infrastructure {
     }
 }
 
-/// What is said of an error may differ from call to call, by a port or an address. While the object stays unreadable in the
-/// same way what was said first stays, for each other text would be a status to write for every machine that waits.
+/// Whether two errors have the same status code. Their texts may differ by a port or an address from call to call, and
+/// each new text would be a status write of every machine that waits: the first text is kept while the code stays the
+/// same.
 fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
     match (before, now) {
         (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
@@ -249,8 +251,10 @@ mod tests {
         fn new() -> Self {
             let version = json!({"groupVersion": "example.org/v1", "version": "v1"});
             let group = json!({"name": "example.org", "versions": [version], "preferredVersion": version});
-            let kind = json!({"name": "landscapes", "singularName": "landscape", "namespaced": true, "kind": "Landscape",
-                "verbs": ["get"]});
+            let kind = json!({
+                "name": "landscapes", "singularName": "landscape", "namespaced": true, "kind": "Landscape",
+                "verbs": ["get"],
+            });
             let labels = json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT});
             let server = Self::default();
             server.answer("/apis", 200, json!({"kind": "APIGroupList", "groups": [group]}));
@@ -268,8 +272,10 @@ mod tests {
 
         /// Refuses to read the object.
         fn refuse(&self, code: u16, reason: &str, message: &str) {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-                "message": message});
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": code, "reason": reason, "message": message,
+            });
             self.answer(OBJECT, code, status);
         }
 
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_that_cannot_be_read_says_why_and_is_read_once_for_all_who_wait() {
+    async fn an_unreadable_object_says_why_and_is_read_once_for_all() {
         let server = Server::new();
         let message = "conversion webhook for example.org/v1, Kind=Landscape failed: service \"convert\" not found";
         server.refuse(500, "InternalError", message);

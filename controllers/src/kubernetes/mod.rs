@@ -1,4 +1,4 @@
-//! The reconcilers' Kubernetes side on a real API server: caches for what is watched, requests for the rest.
+//! Kubernetes for the reconcilers on a real API server: caches of watched kinds, requests for other kinds.
 
 mod infrastructure;
 
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityKind, IdentityReference};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
+use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
-use capa_api::machine_template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
@@ -32,10 +32,10 @@ use crate::kubernetes_api::{
 };
 pub use infrastructure::InfrastructureReader;
 
-/// Names us as the writer in `metadata.managedFields`.
+/// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
 
-/// Caches of everything that is watched.
+/// Caches of all watched kinds.
 #[derive(Clone)]
 pub struct Caches {
     /// Clusters.
@@ -69,7 +69,7 @@ pub struct KubernetesClient {
 }
 
 impl KubernetesClient {
-    /// Over these caches.
+    /// A client that reads from these caches.
     pub fn new(runtime: &Runtime, caches: &Caches, timing: Timing) -> Self {
         Self {
             client: runtime.client.clone(),
@@ -80,7 +80,7 @@ impl KubernetesClient {
         }
     }
 
-    /// The reader of infrastructure objects, so that a watch can tell it what has changed.
+    /// The reader of infrastructure objects, to be told of changes that a watch sees.
     pub fn infrastructure_reader(&self) -> Arc<InfrastructureReader> {
         Arc::clone(&self.infrastructure)
     }
@@ -103,7 +103,7 @@ impl KubernetesClient {
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(kube::Error::Api(status)) if status.is_conflict() => {
-                self.runtime.writes.overtaken(object);
+                self.runtime.writes.conflicted(object);
                 let object = ObjectName::of(object);
                 Err(failed(format!("{attempted} {object}"), WriteConflict(object)))
             }
@@ -246,7 +246,7 @@ impl MachineKubernetes for KubernetesClient {
         match api.get_metadata(&machine.name_any()).await {
             Ok(current) if current.resource_version() == machine.resource_version() => Ok(()),
             Ok(_) => {
-                self.runtime.writes.overtaken(machine);
+                self.runtime.writes.conflicted(machine);
                 Err(failed(attempted(), WriteConflict(ObjectName::of(machine))))
             }
             Err(error) => Err(failed(attempted(), error)),

@@ -59,7 +59,8 @@ pub(crate) fn user_data(
         return Err(not_ready(
             Reason::TooLarge,
             format!(
-                "the user data has {} bytes, EC2 accepts {}: shorten it or set uncompressedUserData: false to compress it",
+                "the user data has {} bytes, EC2 accepts {}: shorten it or set uncompressedUserData: false to \
+                 compress it",
                 data.len(),
                 UserData::MAX_BYTES
             ),
@@ -68,11 +69,11 @@ pub(crate) fn user_data(
     Ok(UserData::new(data))
 }
 
-/// Without a time stamp, so that equal data compresses to equal bytes and a repeated launch stays the same call.
+/// Compresses without a time stamp: equal data gives equal bytes, and a repeated launch stays the same call.
 fn gzip(data: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(data).and_then(|()| encoder.finish());
-    // Writing to memory cannot fail; raw data is what EC2 takes as well.
+    // Writing to memory cannot fail, and EC2 accepts uncompressed data as well.
     written.unwrap_or_else(|_| data.to_vec())
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_compressed_only_where_the_spec_says_so_and_always_to_the_same_bytes() {
+    fn data_is_compressed_on_request_to_the_same_bytes_each_time() {
         let secret = secret(&[("value", b"#cloud-config")]);
         let spec = spec(&format!("{INLINE}, uncompressedUserData: false"));
         let first = user_data(&spec, Some(&secret), "boot").unwrap();

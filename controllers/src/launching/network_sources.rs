@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::kubernetes_api::Infrastructure;
 
-/// The source that the spec of a machine or of a machine template is itself: region, identity, targets, subnet by id, and
-/// security groups by role.
+/// The spec of a machine or of a machine template as a source: region, identity, targets, subnet by id, and security
+/// groups by role.
 pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
     let subnet_id = spec
         .subnet
@@ -39,7 +39,7 @@ pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
     }
 }
 
-/// The source that the cluster's infrastructure object is; `None` where its kind does not implement the network contract.
+/// The cluster's infrastructure object as a source; `None` where its kind does not implement the network contract.
 pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastructure) -> Option<Source> {
     let ContractReference { api_group, kind, name } = reference;
     let described = format!("{kind}/{name}");
@@ -77,8 +77,8 @@ pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastru
         Infrastructure::Unreadable { text, .. } => unusable(
             Reason::Failed,
             format!(
-                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; mend what serves \
-                 that kind, it is read again"
+                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; mend what \
+                 serves that kind, it is read again"
             ),
         ),
     };
@@ -89,8 +89,8 @@ pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastru
     })
 }
 
-/// Reads `status.network` field by field, so that an error can name the path. An error never contains a value: the object
-/// may hold secrets.
+/// Reads `status.network` field by field, so that an error can name the path. An error never contains a value: the
+/// object may hold secrets.
 fn parse(value: Value) -> Result<MachineNetwork, String> {
     let Value::Object(fields) = value else {
         return Err(String::new());

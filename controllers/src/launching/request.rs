@@ -68,7 +68,7 @@ pub(crate) fn build_request(
     }
 }
 
-/// The machine's own, else the network's for its role.
+/// The instance profile of the machine, else that of the network for the machine's role.
 fn instance_profile(spec: &AWSMachineSpec, inputs: &RequestInputs<'_>) -> Option<String> {
     let of_network = inputs
         .network
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_profile_is_the_machines_own_or_the_networks_for_its_role() {
+    fn the_instance_profile_is_the_machines_or_the_networks() {
         let network = "{instanceProfiles: {controlPlane: masters, worker: workers}}";
         let profile = |spec, role| request(spec, network, role).iam_instance_profile;
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_the_machine_win_over_the_clusters_and_both_over_the_name() {
+    fn machine_tags_win_over_cluster_tags_and_both_over_name() {
         let network = "{additionalTags: {team: a, stage: prod, Name: cluster}}";
         let tags = request("additionalTags: {team: b}", network, MachineRole::ControlPlane).tags;
         let expected = [
@@ -198,7 +198,8 @@ mod tests {
         let spec = "iamInstanceProfile: nodes, sshKeyName: mine, publicIP: true, \
                     rootVolume: {size: 40, type: gp3, iops: 4000, throughput: 200, encryptionKey: k}, \
                     nonRootVolumes: [{deviceName: /dev/sdb, size: 100, encrypted: false}], \
-                    instanceMetadataOptions: {httpTokens: required, httpPutResponseHopLimit: 3, instanceMetadataTags: enabled}";
+                    instanceMetadataOptions: {httpTokens: required, httpPutResponseHopLimit: 3, \
+                     instanceMetadataTags: enabled}";
         let request = request(spec, "{sshKeyName: cluster}", MachineRole::Worker);
         assert_eq!(request.client_token, "token");
         assert_eq!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityKind, IdentityReference};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use jiff::Timestamp;

@@ -17,7 +17,8 @@ use super::state::{AccountState, KeyEntry, Shared};
 /// How every secret access key begins, to look for them all at once.
 pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
 
-/// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it in logs.
+/// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it
+/// in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessKey {
     /// Public half, 20 characters.
@@ -46,7 +47,8 @@ impl Account {
         &self.key
     }
 
-    /// The key of the human who owns the account: set-up, changes by hand, inspection. Calls with it are not the manager's.
+    /// The key of the human who owns the account: set-up, changes by hand, inspection. Calls with it are not the
+    /// manager's.
     pub fn user_key(&self) -> &AccessKey {
         &self.user_key
     }
@@ -99,21 +101,21 @@ impl Account {
         self.change(|account| account.roles.remove(role_arn));
     }
 
-    /// How long instances are shown as `pending` after their launch, default zero. Holds at once for all instances of the
-    /// account: a test keeps them pending with a long time and lets them run with zero.
+    /// How long instances are shown as `pending` after their launch, default zero. Holds at once for all instances of
+    /// the account: a test keeps them pending with a long time and lets them run with zero.
     pub fn set_pending(&self, duration: Duration) {
         self.change(|account| account.instances.pending = duration);
     }
 
-    /// How long instances are shown as `stopping` after StopInstances, default zero; holds at once for all. A start makes
-    /// them `pending` again for [as long as a launch](Self::set_pending).
+    /// How long instances are shown as `stopping` after StopInstances, default zero; holds at once for all. A start
+    /// makes them `pending` again for [as long as a launch](Self::set_pending).
     pub fn set_stopping(&self, duration: Duration) {
         self.change(|account| account.instances.stopping = duration);
     }
 
-    /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves them
-    /// out, whatever the filter; every call that names them by id is answered `InvalidInstanceID.NotFound`. The user sees
-    /// and changes them.
+    /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves
+    /// them out, whatever the filter; every call that names them by id is answered `InvalidInstanceID.NotFound`. The
+    /// user sees and changes them.
     pub fn set_hidden(&self, duration: Duration) {
         self.change(|account| account.instances.hidden = duration);
     }
@@ -123,8 +125,8 @@ impl Account {
         self.change(|account| account.instances.shutting_down = duration);
     }
 
-    /// How the computers of instances boot that are launched from now on with this text in their `Name` tag; the last such
-    /// word counts. All others boot at once.
+    /// How the computers of instances boot that are launched from now on with this text in their `Name` tag; the last
+    /// such word counts. All others boot at once.
     pub fn set_boot(&self, name: &str, boot: Boot) {
         self.change(|account| account.computers.set_boot(name, boot));
     }
@@ -145,8 +147,8 @@ impl Account {
         self.change(|account| account.targets.stuck = stuck);
     }
 
-    /// Whether nodes report that they serve. Without, as at first, every running instance serves; with, those alone that
-    /// [`Account::set_serving`] names: only they are healthy targets.
+    /// Whether nodes report that they serve. Without, as at first, every running instance serves; with, those alone
+    /// that [`Account::set_serving`] names: only they are healthy targets.
     pub fn set_nodes_report(&self, report: bool) {
         self.change(|account| account.targets.set_reported(report));
     }
@@ -165,8 +167,8 @@ impl Account {
         }
     }
 
-    /// Throttles EC2's calls by its published token buckets, full now, and refilled `faster` times as fast as AWS does it
-    /// (1 is AWS; more for managers that are hurried; 0 for never). What is over is answered `RequestLimitExceeded`.
+    /// Throttles EC2's calls by its published token buckets, full now, and refilled `faster` times as fast as AWS does
+    /// it (1 is AWS; more for managers that are hurried; 0 for never). What is over is answered `RequestLimitExceeded`.
     pub fn throttle(&self, faster: u32) {
         self.change(|account| account.limits = Some(Limits::new(faster)));
     }

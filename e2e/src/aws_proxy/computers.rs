@@ -34,8 +34,8 @@ pub struct Computer {
     pub state: String,
     /// Its zone, e.g. `eu-west-1a`.
     pub zone: String,
-    /// Its host name inside the VPC, made of its id as EC2 offers it. Not of its address: moto gives that of a terminated
-    /// instance to the next one at once, and two nodes of a cluster would have one name.
+    /// Its host name inside the VPC, made of its id as EC2 offers it. Not of its address: moto gives that of a
+    /// terminated instance to the next one at once, and two nodes of a cluster would have one name.
     pub host_name: String,
     /// Its address inside the VPC.
     pub address: String,

@@ -25,7 +25,8 @@ pub(super) const TERMINATED: State = state("48", "terminated");
 pub(super) const STOPPING: State = state("64", "stopping");
 pub(super) const STOPPED: State = state("80", "stopped");
 
-/// The filters of DescribeInstances that are answered here: two because moto does not know the states shown, one because it does not have it.
+/// The filters of DescribeInstances that are answered here: two because moto does not know the states shown, one
+/// because it does not have it.
 pub(super) const FILTERS: [&str; 3] = ["instance-state-name", "instance-state-code", "client-token"];
 
 /// Where an instance is in its network.
@@ -180,8 +181,8 @@ impl Instances {
         started.map_or(Duration::ZERO, |started| now.duration_since(started))
     }
 
-    /// Rewrites the states in an answer of DescribeInstances, and drops what is hidden (unless the caller `sees_all`) and
-    /// what the filters taken from the request do not match.
+    /// Rewrites the states in an answer of DescribeInstances, and drops what is hidden (unless the caller `sees_all`)
+    /// and what the filters taken from the request do not match.
     pub(super) fn describe(&self, answer: &mut Element, filters: &[Filter], sees_all: bool, now: Instant) {
         let Some(reservations) = answer.child_mut("reservationSet") else {
             return;
@@ -290,7 +291,8 @@ mod tests {
     fn answer(state: &str) -> Element {
         Element::parse(&format!(
             "<R><reservationSet><item><instancesSet><item><clientToken>t</clientToken><instanceId>i-1</instanceId>\
-             <instanceState><code>0</code><name>{state}</name></instanceState></item></instancesSet></item></reservationSet></R>"
+             <instanceState><code>0</code><name>{state}</name></instanceState></item></instancesSet></item>\
+             </reservationSet></R>"
         ))
         .unwrap()
     }
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launched_instance_is_pending_for_as_long_as_the_account_says() {
+    fn a_launched_instance_is_pending_as_long_as_its_account_says() {
         let start = Instant::now();
         let mut instances = Instances {
             pending: HOUR,
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminated_instance_is_shutting_down_first_and_a_second_termination_does_not_prolong_it() {
+    fn a_second_termination_does_not_prolong_the_first() {
         let start = Instant::now();
         let mut instances = Instances {
             pending: HOUR,
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_stopping_before_it_is_stopped_and_pending_when_it_starts_again() {
+    fn an_instance_is_stopping_before_stopped_and_pending_at_start() {
         let start = Instant::now();
         let mut instances = Instances {
             pending: HOUR,
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_dies_in_pending_when_its_time_has_come_and_tells_why() {
+    fn an_instance_dies_in_pending_at_its_time_and_tells_why() {
         let start = Instant::now();
         let mut instances = Instances::default();
         let death = Death {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_and_actions_have_buckets_of_their_own_and_other_services_none() {
+    fn regions_and_actions_of_ec2_have_buckets_of_their_own() {
         let now = Instant::now();
         let mut limits = Limits::new(1);
         let launch = request("RunInstances", &[]);

@@ -1,7 +1,8 @@
-//! AWS as the tests see it: a server in front of moto that gives each access key its account, keeps a journal of every call,
-//! and adds what moto lacks — ClientTokens that launch once, instances that take time to start, to stop and to end, that
-//! die before they run or stay hidden for a while, targets of load balancers that are checked and drained, keys and roles
-//! that are refused, throttling, and whatever else goes wrong on the way to AWS and back (see [`Fault`]).
+//! AWS as the tests see it: a server in front of moto that gives each access key its account, keeps a journal of every
+//! call, and adds what moto lacks — ClientTokens that launch once, instances that take time to start, to stop and to
+//! end, that die before they run or stay hidden for a while, targets of load balancers that are checked and drained,
+//! keys and roles that are refused, throttling, and whatever else goes wrong on the way to AWS and back (see
+//! [`Fault`]).
 //!
 //! ```no_run
 //! # use capa_e2e::aws_proxy::AwsProxy;
@@ -13,8 +14,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A request is read, meets the faults that a test has injected, is decided upon, forwarded, its answer transformed, and
-//! recorded: that is `pipeline`. Only the Query protocol (EC2, STS, ELB, IAM) is spoken.
+//! A request is read, meets the faults that a test has injected, is decided upon, forwarded, its answer transformed,
+//! and recorded: that is `pipeline`. Only the Query protocol (EC2, STS, ELB, IAM) is spoken.
 
 mod account;
 mod answer;
@@ -126,8 +127,8 @@ impl AwsProxy {
         }
     }
 
-    /// The ids of the instances that get traffic from a port of the load balancer with this DNS name, of any account; none
-    /// where no load balancer has the name. It fails where moto does.
+    /// The ids of the instances that get traffic from a port of the load balancer with this DNS name, of any account;
+    /// none where no load balancer has the name. It fails where moto does.
     pub async fn healthy_targets(&self, host: &str, port: u16) -> anyhow::Result<Option<Vec<String>>> {
         let found = load_balancing::healthy_targets(&self.shared, host, port).await;
         found.map_err(|refusal| anyhow::anyhow!("looking behind {host}:{port}: {}: {}", refusal.code, refusal.message))
@@ -143,7 +144,8 @@ impl Drop for AwsProxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at once: the sender is gone and connections are not waited for. A panic in it was reported by itself.
+            // It ends at once: the sender is gone and connections are not waited for. A panic in it was reported by
+            // itself.
             let _ = thread.join();
         }
     }
@@ -199,8 +201,8 @@ enum NoAnswer {
 /// Serves in a task of its own: a client that hangs up does not take back what it asked for, as at AWS. Only the wait
 /// for a held answer ends with the client.
 ///
-/// The task begins here, and not when the answer is first asked for: the server drops the future of a request unasked as
-/// soon as it sees the end of its connection, and it may see that at once. The body reaches the task even then.
+/// The task begins here, and not when the answer is first asked for: the server drops the future of a request unasked
+/// as soon as it sees the end of its connection, and it may see that at once. The body reaches the task even then.
 fn serve(
     shared: &Arc<Shared>,
     request: Request<Incoming>,

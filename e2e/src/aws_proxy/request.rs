@@ -31,7 +31,8 @@ pub(super) struct Filter {
 }
 
 impl Scope {
-    /// Reads the credential of a SigV4 header: `AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …`.
+    /// Reads the credential of a SigV4 header: `AWS4-HMAC-SHA256
+    /// Credential=<key>/<day>/<region>/<service>/aws4_request, …`.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let parts = header.strip_prefix("AWS4-HMAC-SHA256")?;
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_requests_gets_and_forms_without_an_action_are_refused() {
+    fn requests_without_signature_form_or_action_are_refused() {
         let code = |method, headers: &HeaderMap, body: &[u8]| Request::read(&method, headers, body).unwrap_err().code;
         assert_eq!(
             code(Method::POST, &HeaderMap::new(), b"Action=X"),
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn taking_a_filter_closes_the_gap_it_leaves() {
-        let body = b"Action=D&Filter.1.Name=client-token&Filter.1.Value.1=t&Filter.2.Name=vpc-id&Filter.2.Value.1=a&Filter.2.Value.2=b";
+        let body = b"Action=D&Filter.1.Name=client-token&Filter.1.Value.1=t\
+            &Filter.2.Name=vpc-id&Filter.2.Value.1=a&Filter.2.Value.2=b";
         let mut request = Request::read(&Method::POST, &signed(), body).unwrap();
         let taken = request.take_filters(&["client-token", "instance-state-name"]);
         assert_eq!(

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_repeats_its_answer_refuses_other_parameters_and_is_zonal() {
+    fn a_token_repeats_its_answer_for_its_parameters_in_its_zone() {
         let mut tokens = Tokens::default();
         assert_eq!(tokens.look_up(&place("a"), &parameters("t3.small")), Known::New);
         tokens.remember(place("a"), parameters("t3.small"), b"first".to_vec());

@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_again() {
-        let source = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<R xmlns=\"http://x/\"><a>1 &lt; 2 &amp; 3</a><b/><c><item>x</item><item>y</item></c></R>";
+        let source = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
+            <R xmlns=\"http://x/\"><a>1 &lt; 2 &amp; 3</a><b/><c><item>x</item><item>y</item></c></R>";
         let tree = Element::parse(source).unwrap();
         assert_eq!(tree.text_at(&["a"]), "1 < 2 & 3");
         assert_eq!(String::from_utf8(tree.write().unwrap()).unwrap(), source);

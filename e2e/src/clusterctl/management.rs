@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use crate::clusterctl::{Clusterctl, Repository};
+use crate::local_world::LocalWorld;
 use crate::wait::eventually;
-use crate::world::World;
 
 /// The namespace in which clusterctl tries cert-manager. While it ends, another `init` waits in vain.
 const CERT_MANAGER_TEST: &str = "cert-manager-test";
@@ -22,7 +22,7 @@ const FIRST_VERSION: &str = "v0.1.0";
 
 /// A management cluster with a repository of its own. Empty until [`init`](Self::init).
 pub struct ManagementCluster {
-    world: Arc<World>,
+    world: Arc<LocalWorld>,
     repository: Repository,
     clusterctl: Clusterctl,
 }
@@ -30,15 +30,15 @@ pub struct ManagementCluster {
 impl ManagementCluster {
     /// Starts one, with an AWS of its own.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::of(World::bare(None).await?)
+        Self::of(LocalWorld::bare(None).await?)
     }
 
     /// Starts another one that sees the same AWS and must end first.
     pub async fn beside(&self) -> anyhow::Result<Self> {
-        Self::of(World::bare(Some(&self.world)).await?)
+        Self::of(LocalWorld::bare(Some(&self.world)).await?)
     }
 
-    fn of(world: World) -> anyhow::Result<Self> {
+    fn of(world: LocalWorld) -> anyhow::Result<Self> {
         let repository = Repository::write(world.directory.folder("repository")?, &world.server.pki)?;
         repository.add(FIRST_VERSION)?;
         let home = world.directory.folder("home")?;
@@ -71,7 +71,7 @@ impl ManagementCluster {
     }
 
     /// The world of it.
-    pub fn world(&self) -> &Arc<World> {
+    pub fn world(&self) -> &Arc<LocalWorld> {
         &self.world
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 
 use super::cluster::Cluster;
 use super::objects::{self, NodeFacts};
-use super::simulator::World;
+use super::simulator::NodeSimulator;
 use super::user_data::{self, Bootstrap, Init, Join, Registration};
 use crate::aws_proxy::computers::Computer;
 
@@ -19,32 +19,32 @@ pub(super) struct Node {
     pub(super) cluster: Arc<Cluster>,
 }
 
-/// Boots up to where it is a node of a cluster that does not show yet. `None`: its user data makes it no node. An error is
-/// one that kubeadm would meet too and try again.
-pub(super) async fn boot(world: &World, computer: &Computer) -> anyhow::Result<Option<Node>> {
+/// Boots up to where it is a node of a cluster that does not show yet. `None`: its user data makes it no node. An error
+/// is one that kubeadm would meet too and try again.
+pub(super) async fn boot(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Option<Node>> {
     match user_data::read(&computer.user_data, &computer.host_name)? {
         None => Ok(None),
-        Some(Bootstrap::Init(init)) => init_control_plane(world, computer, &init).await.map(Some),
-        Some(Bootstrap::Join(join)) => join_cluster(world, computer, &join).await.map(Some),
+        Some(Bootstrap::Init(init)) => init_control_plane(simulator, computer, &init).await.map(Some),
+        Some(Bootstrap::Join(join)) => join_cluster(simulator, computer, &join).await.map(Some),
     }
 }
 
-async fn init_control_plane(world: &World, computer: &Computer, init: &Init) -> anyhow::Result<Node> {
+async fn init_control_plane(simulator: &NodeSimulator, computer: &Computer, init: &Init) -> anyhow::Result<Node> {
     let id = &computer.instance_id;
-    let cluster = if let Some(cluster) = world.started(id) {
+    let cluster = if let Some(cluster) = simulator.started(id) {
         cluster
     } else {
-        let cluster = Arc::new(Cluster::start(&world.directory, &world.options, id, init).await?);
-        world.routes.add_cluster(&cluster.endpoint, cluster.clone());
-        world.has_started(id, &cluster);
+        let cluster = Arc::new(Cluster::start(&simulator.directory, &simulator.options, id, init).await?);
+        simulator.routes.add_cluster(&cluster.endpoint, cluster.clone());
+        simulator.has_started(id, &cluster);
         cluster
     };
     let version = computer.kubernetes_version.as_ref().unwrap_or(&init.kubernetes_version);
     Ok(Node::new(computer, cluster, &init.registration, version, true))
 }
 
-async fn join_cluster(world: &World, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
-    let cluster = world.route(&join.endpoint).await?.cluster;
+async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
+    let cluster = simulator.route(&join.endpoint).await?.cluster;
     ensure!(
         join.authority_hashes.contains(&cluster.authority_hash),
         "the cluster at {} shows another certificate authority than the node believes",
@@ -103,50 +103,53 @@ impl Node {
     }
 
     /// Everything on it runs, and shows.
-    pub(super) async fn run(&self, world: &World) -> anyhow::Result<()> {
+    pub(super) async fn run(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
         let name = &self.facts.name;
         if self.facts.control_plane {
-            world.routes.join(&self.instance_id, self.cluster.clone());
+            simulator.routes.join(&self.instance_id, self.cluster.clone());
             if let Some(etcd) = &self.cluster.etcd {
                 // A member before a node: the other way round it would be a node without etcd for a moment.
                 etcd.set(name, true).await?;
             }
-            world.routes.up(&self.instance_id, self.cluster.clone());
-            self.report(world, true).await?;
+            simulator.routes.up(&self.instance_id, self.cluster.clone());
+            self.report(simulator, true).await?;
         }
         objects::register(&self.cluster.admin, &self.facts).await
     }
 
     /// Its instance has stopped: nothing on it runs any more, and its kubelet is not heard of.
-    pub(super) async fn stop(&self, world: &World) -> anyhow::Result<()> {
-        self.go_down(world).await?;
+    pub(super) async fn stop(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
+        self.go_down(simulator).await?;
         objects::heard_of(&self.cluster.admin, &self.facts.name, false).await
     }
 
     /// Its instance is gone for good. The last node of a control plane takes its cluster along.
-    pub(super) async fn vanish(&self, world: &World) -> anyhow::Result<()> {
-        self.go_down(world).await?;
+    pub(super) async fn vanish(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
+        self.go_down(simulator).await?;
         let (id, cluster) = (&self.instance_id, &self.cluster);
-        if self.facts.control_plane && !world.routes.leave(id, cluster) {
-            world.routes.remove_cluster(&cluster.endpoint, cluster);
+        if self.facts.control_plane && !simulator.routes.leave(id, cluster) {
+            simulator.routes.remove_cluster(&cluster.endpoint, cluster);
             return cluster.stop().await.context("stop the cluster");
         }
         objects::remove(&self.cluster.admin, &self.facts).await
     }
 
-    async fn go_down(&self, world: &World) -> anyhow::Result<()> {
+    async fn go_down(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
         if !self.facts.control_plane {
             return Ok(());
         }
-        world.routes.down(&self.instance_id);
-        self.report(world, false).await?;
+        simulator.routes.down(&self.instance_id);
+        self.report(simulator, false).await?;
         match &self.cluster.etcd {
             Some(etcd) => etcd.set(&self.facts.name, false).await,
             None => Ok(()),
         }
     }
 
-    async fn report(&self, world: &World, serving: bool) -> anyhow::Result<()> {
-        world.computers.report(&self.account, &self.instance_id, serving).await
+    async fn report(&self, simulator: &NodeSimulator, serving: bool) -> anyhow::Result<()> {
+        simulator
+            .computers
+            .report(&self.account, &self.instance_id, serving)
+            .await
     }
 }

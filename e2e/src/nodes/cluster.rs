@@ -40,7 +40,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Plays `kubeadm init`: starts the API server with the keys of the user data. `name` is that of its folder and log.
+    /// Plays `kubeadm init`: starts the API server with the keys of the user data. `name` is that of its folder and
+    /// log.
     pub(super) async fn start(
         directory: &Directory,
         options: &super::Options,

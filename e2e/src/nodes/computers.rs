@@ -37,8 +37,8 @@ impl Computers {
         self.call(Method::PUT, &path, body).await.map(drop)
     }
 
-    /// The instances behind the load balancer whose listener answers at `host:port` that it holds for healthy. `None` if
-    /// the name is no load balancer's.
+    /// The instances behind the load balancer whose listener answers at `host:port` that it holds for healthy. `None`
+    /// if the name is no load balancer's.
     pub(super) async fn healthy_targets(&self, endpoint: &str) -> anyhow::Result<Option<Vec<String>>> {
         let body = self
             .call(Method::GET, &format!("{ENDPOINTS}/{endpoint}"), Vec::new())

@@ -15,19 +15,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::cluster::Cluster;
 use super::route::Backend;
-use super::simulator::World;
+use super::simulator::NodeSimulator;
 
 /// How long to wait where the system has no connection to give.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until the runtime ends.
-pub(super) async fn serve(listen: SocketAddr, world: World) -> anyhow::Result<()> {
+pub(super) async fn serve(listen: SocketAddr, simulator: NodeSimulator) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("listen on {listen}"))?;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, world.clone()))),
+            Ok((stream, _)) => drop(tokio::spawn(connection(stream, simulator.clone()))),
             Err(error) => {
                 tracing::error!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -36,8 +36,8 @@ pub(super) async fn serve(listen: SocketAddr, world: World) -> anyhow::Result<()
     }
 }
 
-async fn connection(stream: TcpStream, world: World) {
-    let service = service_fn(|request| answer(request, world.clone()));
+async fn connection(stream: TcpStream, simulator: NodeSimulator) {
+    let service = service_fn(|request| answer(request, simulator.clone()));
     let served = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
@@ -46,7 +46,7 @@ async fn connection(stream: TcpStream, world: World) {
     }
 }
 
-async fn answer(request: Request<Incoming>, world: World) -> http::Result<Response<Full<Bytes>>> {
+async fn answer(request: Request<Incoming>, simulator: NodeSimulator) -> http::Result<Response<Full<Bytes>>> {
     let refused = |status, reason: String| Response::builder().status(status).body(Full::from(reason));
     let authority = request.uri().authority().map(ToString::to_string);
     let Some(endpoint) = authority.filter(|_| request.method() == Method::CONNECT) else {
@@ -55,7 +55,7 @@ async fn answer(request: Request<Incoming>, world: World) -> http::Result<Respon
             "only CONNECT host:port is served".into(),
         );
     };
-    let opened = match world.route(&endpoint).await {
+    let opened = match simulator.route(&endpoint).await {
         Ok(backend) => TcpStream::connect(backend.cluster.address)
             .await
             .map(|stream| (backend, stream))

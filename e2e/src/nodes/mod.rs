@@ -2,9 +2,9 @@
 //!
 //! Instances behind the [AWS proxy](crate::aws_proxy) are followed by polling. A running one reads its user data; where
 //! that calls `kubeadm init`, a kube-apiserver starts with the keys found in it, and a stub of kubelet and etcd beside
-//! it; where it calls `kubeadm join`, the machine asks the cluster at the endpoint it was told, through the load balancer
-//! in front of it, whether its token is good. Each then shows as a Node, a control plane node with its static pods. A
-//! stopped instance's Node is no longer heard of; a terminated one's is deleted, as a cloud controller does it.
+//! it; where it calls `kubeadm join`, the machine asks the cluster at the endpoint it was told, through the load
+//! balancer in front of it, whether its token is good. Each then shows as a Node, a control plane node with its static
+//! pods. A stopped instance's Node is no longer heard of; a terminated one's is deleted, as a cloud controller does it.
 //!
 //! Names of endpoints need no DNS: clients outside reach them through the CONNECT proxy of this program, which lets
 //! traffic through only to an instance that the load balancer of that name holds for healthy.

@@ -101,8 +101,8 @@ impl<C> Routes<C> {
         }
     }
 
-    /// Where a connection to an endpoint goes: to one of the healthy targets of the load balancer, or, where the name is
-    /// none's, to any node of the cluster that calls it its endpoint, as DNS or a virtual address would have it.
+    /// Where a connection to an endpoint goes: to one of the healthy targets of the load balancer, or, where the name
+    /// is none's, to any node of the cluster that calls it its endpoint, as DNS or a virtual address would have it.
     pub(super) fn to(&self, endpoint: &str, healthy: Option<&[String]>) -> anyhow::Result<Backend<C>> {
         self.with(|inner| {
             if let Some(targets) = healthy {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_load_balancers_leads_to_any_node_that_answers() {
+    fn a_name_of_no_load_balancer_leads_to_any_answering_node() {
         let (routes, _) = routes("dev");
         let backend = routes.to(ENDPOINT, None).unwrap();
         assert!(routes.to("other.example:6443", None).is_err());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_took_the_place_of_another_is_not_forgotten_with_it() {
+    fn a_cluster_is_not_forgotten_with_the_one_that_it_replaced() {
         let (routes, old) = routes("old");
         let new = Arc::new("new".to_owned());
         routes.add_cluster(ENDPOINT, new.clone());

@@ -27,7 +27,7 @@ const WITHIN: Duration = Duration::from_mins(6);
 
 /// What all computers share.
 #[derive(Clone)]
-pub(super) struct World {
+pub(super) struct NodeSimulator {
     pub(super) options: Options,
     pub(super) directory: Arc<Directory>,
     pub(super) computers: Computers,
@@ -36,7 +36,7 @@ pub(super) struct World {
     started: Arc<Mutex<HashMap<String, Weak<Cluster>>>>,
 }
 
-impl World {
+impl NodeSimulator {
     /// Where a connection to this endpoint, `host:port`, goes.
     pub(super) async fn route(&self, endpoint: &str) -> anyhow::Result<Backend<Cluster>> {
         let targets = self.computers.healthy_targets(endpoint).await?;
@@ -56,28 +56,28 @@ impl World {
 
 /// Simulates nodes until the runtime ends.
 pub async fn simulate(options: Options) -> anyhow::Result<()> {
-    let world = World {
+    let simulator = NodeSimulator {
         directory: Arc::new(Directory::new()?),
         computers: Computers::new(&options.aws),
         routes: Routes::default(),
         started: Arc::default(),
         options,
     };
-    let connections = connect::serve(world.options.listen, world.clone());
+    let connections = connect::serve(simulator.options.listen, simulator.clone());
     let local = LocalSet::new();
-    tokio::try_join!(connections, local.run_until(follow(world)))?;
+    tokio::try_join!(connections, local.run_until(follow(simulator)))?;
     Ok(())
 }
 
-async fn follow(world: World) -> anyhow::Result<()> {
+async fn follow(simulator: NodeSimulator) -> anyhow::Result<()> {
     let mut lives: HashMap<String, Life> = HashMap::new();
     loop {
-        match world.computers.list().await {
+        match simulator.computers.list().await {
             Ok(computers) => {
                 for computer in computers {
                     let id = computer.instance_id.clone();
                     let life = lives.remove(&id).unwrap_or(Life::Off { tried: None });
-                    lives.insert(id, life.goes_on(&world, computer).await);
+                    lives.insert(id, life.goes_on(&simulator, computer).await);
                 }
             }
             Err(error) => tracing::warn!("cannot list the computers: {error:#}"),
@@ -111,19 +111,21 @@ enum Life {
 }
 
 impl Life {
-    async fn goes_on(self, world: &World, computer: Computer) -> Self {
-        let world = world.clone();
+    async fn goes_on(self, simulator: &NodeSimulator, computer: Computer) -> Self {
+        let simulator = simulator.clone();
         let is_over = ["shutting-down", "terminated"].contains(&computer.state.as_str());
         match (self, computer.state.as_str()) {
             (Self::Busy(task), _) if !task.is_finished() => Self::Busy(task),
             (Self::Busy(task), _) => task.await.unwrap_or(Self::Off { tried: None }),
-            (Self::Off { tried }, "running") if is_due(&computer, tried) => busy(boots(world, computer)),
+            (Self::Off { tried }, "running") if is_due(&computer, tried) => busy(boots(simulator, computer)),
             (Self::Off { .. }, _) if is_over => Self::Gone,
-            (Self::Half { node, tried }, "running") if rested(tried) => busy(runs(world, node)),
-            (Self::Stopped(node), "running") => busy(runs(world, node)),
-            (Self::Half { node, .. } | Self::Up(node), "stopping" | "stopped") => busy(stops(world, node)),
-            (Self::Ending { node, tried }, _) if rested(tried) => busy(ends(world, node)),
-            (Self::Half { node, .. } | Self::Up(node) | Self::Stopped(node), _) if is_over => busy(ends(world, node)),
+            (Self::Half { node, tried }, "running") if rested(tried) => busy(runs(simulator, node)),
+            (Self::Stopped(node), "running") => busy(runs(simulator, node)),
+            (Self::Half { node, .. } | Self::Up(node), "stopping" | "stopped") => busy(stops(simulator, node)),
+            (Self::Ending { node, tried }, _) if rested(tried) => busy(ends(simulator, node)),
+            (Self::Half { node, .. } | Self::Up(node) | Self::Stopped(node), _) if is_over => {
+                busy(ends(simulator, node))
+            }
             (life, _) => life,
         }
     }
@@ -146,10 +148,10 @@ fn is_due(computer: &Computer, tried: Option<Instant>) -> bool {
         }
 }
 
-async fn boots(world: World, computer: Computer) -> Life {
+async fn boots(simulator: NodeSimulator, computer: Computer) -> Life {
     let id = &computer.instance_id;
-    match within(boot::boot(&world, &computer)).await {
-        Ok(Some(node)) => runs(world, Box::new(node)).await,
+    match within(boot::boot(&simulator, &computer)).await {
+        Ok(Some(node)) => runs(simulator, Box::new(node)).await,
         Ok(None) => Life::Gone,
         Err(error) => {
             tracing::info!(instance = id, "did not become a node, and tries again: {error:#}");
@@ -159,24 +161,24 @@ async fn boots(world: World, computer: Computer) -> Life {
     }
 }
 
-async fn runs(world: World, node: Box<Node>) -> Life {
-    if told(&node, "is a node", within(node.run(&world)).await) {
+async fn runs(simulator: NodeSimulator, node: Box<Node>) -> Life {
+    if told(&node, "is a node", within(node.run(&simulator)).await) {
         return Life::Up(node);
     }
     let tried = Instant::now();
     Life::Half { node, tried }
 }
 
-async fn stops(world: World, node: Box<Node>) -> Life {
-    if told(&node, "has stopped", within(node.stop(&world)).await) {
+async fn stops(simulator: NodeSimulator, node: Box<Node>) -> Life {
+    if told(&node, "has stopped", within(node.stop(&simulator)).await) {
         return Life::Stopped(node);
     }
     let tried = Instant::now();
     Life::Half { node, tried }
 }
 
-async fn ends(world: World, node: Box<Node>) -> Life {
-    if told(&node, "is gone", within(node.vanish(&world)).await) {
+async fn ends(simulator: NodeSimulator, node: Box<Node>) -> Life {
+    if told(&node, "is gone", within(node.vanish(&simulator)).await) {
         return Life::Gone;
     }
     let tried = Instant::now();

@@ -266,7 +266,7 @@ write_files:
     }
 
     #[test]
-    fn a_joining_node_gets_whom_to_believe_and_packed_user_data_is_unpacked() {
+    fn a_joining_node_reads_whom_to_trust_from_packed_user_data() {
         use std::io::Write as _;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(JOIN.as_bytes()).unwrap();

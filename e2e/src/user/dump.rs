@@ -25,7 +25,8 @@ const ACTIONS: [&str; 12] = [
     "DescribeVpcEndpoints",
 ];
 
-/// The same of both generations of load balancers, their targets apart; the first two entries of a row are as in [`EC2`].
+/// The same of both generations of load balancers, their targets apart; the first two entries of a row are as in
+/// [`EC2`].
 const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
     ("elasticloadbalancing", "2015-12-01", "DescribeLoadBalancers"),
     ("elasticloadbalancing", "2015-12-01", "DescribeTargetGroups"),
@@ -34,7 +35,8 @@ const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
 
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
-    /// included: an object with one sorted list an action. Two dumps are equal exactly if nothing was added, removed or changed between them.
+    /// included: an object with one sorted list an action. Two dumps are equal exactly if nothing was added, removed or
+    /// changed between them.
     pub async fn dump(&self) -> anyhow::Result<Value> {
         let mut dump = Map::new();
         for action in ACTIONS {

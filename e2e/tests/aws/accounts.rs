@@ -44,7 +44,7 @@ async fn accounts_see_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn every_key_knows_its_account_and_the_journal_tells_the_user_from_the_manager() {
+async fn the_journal_tells_the_user_from_the_manager_by_their_keys() {
     let account = account().await;
     let rotated = account.another_key();
     for key in [account.key(), account.user_key(), &rotated] {
@@ -110,7 +110,7 @@ async fn an_unknown_key_is_refused_and_recorded_under_no_account() {
 }
 
 #[tokio::test]
-async fn what_moto_does_not_implement_is_an_internal_error_not_a_broken_answer() {
+async fn an_action_that_moto_lacks_is_an_internal_error() {
     let account = account().await;
     let key = &account.user_key().access_key_id;
     let form = [("Action", "DescribeNothingAtAll"), ("Version", "2016-11-15")];

@@ -1,4 +1,5 @@
-//! The EC2 that stories meet over the wire, compared with EC2's documentation by the cases that the simulated one passes.
+//! The EC2 that stories meet over the wire, compared with EC2's documentation by the cases that the simulated one
+//! passes.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -96,7 +96,7 @@ async fn a_zone_or_subnet_refuses_what_others_launch() {
 }
 
 #[tokio::test]
-async fn a_token_that_launched_gets_its_answer_whatever_refuses_launches_now() {
+async fn a_token_that_launched_gets_its_answer_despite_refusals() {
     let (account, user, network) = world().await;
     let subnet = network.private_subnet_ids()[0];
     let instance = launched(&account, subnet, "1").await;

@@ -9,26 +9,16 @@ use aws_sdk_ec2::types::{
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use capa_e2e::aws_proxy::{Account, digest};
+use capa_e2e::aws_proxy::digest;
 use capa_e2e::eventually;
 use capa_e2e::moto::IMAGE_ID;
-use capa_e2e::user::{Network, NetworkPlan, User, client};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{REGION, account};
+use super::{REGION, network, state};
 
 const LONG: Duration = Duration::from_hours(1);
-
-/// An account with a network in two zones, and a client with the manager's key.
-async fn world() -> (Account, User, Network, Client) {
-    let account = account().await;
-    let user = User::new(&account, REGION);
-    let network = user.create_network(&NetworkPlan::new("byo", REGION, 2)).await.unwrap();
-    let ec2 = client(account.url(), account.key(), REGION);
-    (account, user, network, ec2)
-}
 
 fn launch(ec2: &Client, subnet: &str, token: &str) -> RunInstancesFluentBuilder {
     let tag = Tag::builder().key("Name").value("m").build();
@@ -51,10 +41,6 @@ async fn launched(ec2: &Client, subnet: &str, token: &str) -> String {
     answer.instances()[0].instance_id.clone().unwrap()
 }
 
-async fn state(user: &User, id: &str) -> InstanceStateName {
-    user.instance(id).await.unwrap().state.unwrap().name.unwrap()
-}
-
 async fn ids(ec2: &Client, filter: &str, value: &str) -> Vec<String> {
     let filter = Filter::builder().name(filter).values(value).build();
     let answer = ec2.describe_instances().filters(filter).send().await.unwrap();
@@ -66,7 +52,7 @@ async fn ids(ec2: &Client, filter: &str, value: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_token_launches_once_in_a_zone() {
-    let (account, user, network, ec2) = world().await;
+    let (account, user, network, ec2) = network().await;
     let [first, second] = network.private_subnet_ids()[..] else {
         panic!("two zones")
     };
@@ -98,7 +84,7 @@ async fn a_token_launches_once_in_a_zone() {
 
 #[tokio::test]
 async fn equal_launches_at_the_same_time_make_one_instance() {
-    let (_, user, network, ec2) = world().await;
+    let (_, user, network, ec2) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let all = futures::future::join_all((0..5).map(|_| launched(&ec2, subnet, "uid-1"))).await;
     assert!(all.iter().all(|id| *id == all[0]), "{all:?}");
@@ -107,10 +93,11 @@ async fn equal_launches_at_the_same_time_make_one_instance() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_launches_all_the_same() {
-    let (account, user, network, _) = world().await;
+    let (account, user, network, _) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let body = format!(
-        "Action=RunInstances&Version=2016-11-15&MinCount=1&MaxCount=1&ImageId={IMAGE_ID}&SubnetId={subnet}&ClientToken=uid-1"
+        "Action=RunInstances&Version=2016-11-15&MinCount=1&MaxCount=1\
+             &ImageId={IMAGE_ID}&SubnetId={subnet}&ClientToken=uid-1"
     );
     let (address, key) = (
         account.url().trim_start_matches("http://"),
@@ -135,7 +122,7 @@ async fn a_client_that_hangs_up_launches_all_the_same() {
 
 #[tokio::test]
 async fn a_refused_launch_leaves_its_token_unused() {
-    let (_, user, network, ec2) = world().await;
+    let (_, user, network, ec2) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let refused = launch(&ec2, "subnet-0123456789abcdef0", "uid-1")
         .send()
@@ -148,7 +135,7 @@ async fn a_refused_launch_leaves_its_token_unused() {
 
 #[tokio::test]
 async fn what_a_launch_names_must_exist() {
-    let (_, user, network, ec2) = world().await;
+    let (_, user, network, ec2) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let code = |launch: RunInstancesFluentBuilder| async move {
         launch.send().await.unwrap_err().code().unwrap_or_default().to_owned()
@@ -175,8 +162,8 @@ async fn what_a_launch_names_must_exist() {
 }
 
 #[tokio::test]
-async fn a_launch_that_describes_its_interface_has_the_zone_of_that_subnet_and_leaves_nothing_behind() {
-    let (_, user, network, ec2) = world().await;
+async fn a_launch_with_an_interface_has_the_zone_of_its_subnet() {
+    let (_, user, network, ec2) = network().await;
     let before = user.dump().await.unwrap();
     let mut instances = Vec::new();
     for subnet in network.public_subnet_ids() {
@@ -201,7 +188,7 @@ async fn a_launch_that_describes_its_interface_has_the_zone_of_that_subnet_and_l
 
 #[tokio::test]
 async fn an_instance_found_by_its_token_is_the_one_launched_with_it() {
-    let (_, _, network, ec2) = world().await;
+    let (_, _, network, ec2) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let instance = launched(&ec2, subnet, "uid-1").await;
     launched(&ec2, subnet, "uid-2").await;
@@ -212,7 +199,7 @@ async fn an_instance_found_by_its_token_is_the_one_launched_with_it() {
 
 #[tokio::test]
 async fn instances_stay_in_transition_as_long_as_the_account_says() {
-    let (account, user, network, ec2) = world().await;
+    let (account, user, network, ec2) = network().await;
     account.set_pending(LONG);
     account.set_shutting_down(LONG);
     let instance = launched(&ec2, network.private_subnet_ids()[0], "uid-1").await;
@@ -264,8 +251,8 @@ async fn instances_stay_in_transition_as_long_as_the_account_says() {
 }
 
 #[tokio::test]
-async fn the_journal_has_what_matters_of_a_launch_and_nothing_of_its_user_data() {
-    let (account, _, network, ec2) = world().await;
+async fn the_journal_shows_a_launch_without_its_user_data() {
+    let (account, _, network, ec2) = network().await;
     let secret = "#cloud-config\npassword: hunter2";
     let encoded = BASE64_STANDARD.encode(secret);
     let subnet = network.private_subnet_ids()[0];

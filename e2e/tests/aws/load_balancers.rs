@@ -50,7 +50,7 @@ async fn behind(host: &str, port: u16) -> Option<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_target_is_refused_until_it_runs_then_initial_then_as_healthy_as_its_node_reports() {
+async fn a_target_is_refused_until_running_then_healthy_as_its_node() {
     let (account, user, network) = world().await;
     let balancer = user.create_network_load_balancer(&network, "api").await.unwrap();
     let group = &balancer.target_group_arn;
@@ -75,7 +75,7 @@ async fn a_target_is_refused_until_it_runs_then_initial_then_as_healthy_as_its_n
 }
 
 #[tokio::test]
-async fn a_target_drains_for_as_long_as_its_group_says_and_is_gone_then() {
+async fn a_target_drains_as_long_as_its_group_says_and_then_is_gone() {
     let (account, user, network) = world().await;
     let balancer = user.create_network_load_balancer(&network, "api").await.unwrap();
     let group = &balancer.target_group_arn;
@@ -96,7 +96,7 @@ async fn a_target_drains_for_as_long_as_its_group_says_and_is_gone_then() {
 }
 
 #[tokio::test]
-async fn an_address_is_as_healthy_as_the_instance_that_has_it_and_stays_when_that_is_terminated() {
+async fn an_address_is_as_healthy_as_its_instance_and_outlives_it() {
     let (_, user, network) = world().await;
     let balancer = user.create_network_load_balancer(&network, "api").await.unwrap();
     let addresses = user
@@ -120,7 +120,7 @@ async fn an_address_is_as_healthy_as_the_instance_that_has_it_and_stays_when_tha
 }
 
 #[tokio::test]
-async fn instances_of_a_classic_load_balancer_are_in_service_while_they_serve() {
+async fn classic_instances_are_in_service_while_they_serve() {
     let (account, user, network) = world().await;
     let balancer = user.create_classic_load_balancer(&network, "classic").await.unwrap();
     let (instance, _) = launched(&user, &network).await;
@@ -146,7 +146,7 @@ async fn instances_of_a_classic_load_balancer_are_in_service_while_they_serve() 
 }
 
 #[tokio::test]
-async fn a_load_balancer_is_reached_by_a_name_of_its_own_and_a_dump_shows_it() {
+async fn a_load_balancer_has_a_name_of_its_own_that_a_dump_shows() {
     let (_, user, network) = world().await;
     let (_, other, elsewhere) = world().await;
     let before = user.dump().await.unwrap();
@@ -183,7 +183,7 @@ async fn a_load_balancer_is_reached_by_a_name_of_its_own_and_a_dump_shows_it() {
 }
 
 #[tokio::test]
-async fn calls_about_targets_are_in_the_journal_and_meet_the_faults_of_their_account() {
+async fn calls_about_targets_are_recorded_and_meet_faults() {
     let (account, user, network) = world().await;
     let balancer = user.create_network_load_balancer(&network, "api").await.unwrap();
     let group = &balancer.target_group_arn;

@@ -16,8 +16,11 @@ mod transitions;
 
 use std::path::Path;
 
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::types::InstanceStateName;
 use capa_e2e::aws_proxy::{Account, AwsProxy};
 use capa_e2e::moto::Moto;
+use capa_e2e::user::{Network, NetworkPlan, User, client};
 use tokio::sync::OnceCell;
 
 const REGION: &str = "eu-west-1";
@@ -44,4 +47,17 @@ async fn aws() -> &'static AwsProxy {
 
 async fn account() -> Account {
     aws().await.account()
+}
+
+/// An account with a network in two zones, and a client with the manager's key.
+async fn network() -> (Account, User, Network, Client) {
+    let account = account().await;
+    let user = User::new(&account, REGION);
+    let network = user.create_network(&NetworkPlan::new("byo", REGION, 2)).await.unwrap();
+    let ec2 = client(account.url(), account.key(), REGION);
+    (account, user, network, ec2)
+}
+
+async fn state(user: &User, id: &str) -> InstanceStateName {
+    user.instance(id).await.unwrap().state.unwrap().name.unwrap()
 }

@@ -62,12 +62,13 @@ async fn every_change_by_the_user_is_announced_as_a_command_line() {
     assert_eq!(said.len(), account.journal().mutating().len(), "{said:#?}");
     assert_eq!(
         said[0],
-        "aws ec2 create-vpc --cidr-block 10.0.0.0/16 --tag-specifications 'ResourceType=vpc,Tags=[{Key=Name,Value=byo}]'"
+        "aws ec2 create-vpc --cidr-block 10.0.0.0/16 \
+             --tag-specifications 'ResourceType=vpc,Tags=[{Key=Name,Value=byo}]'"
     );
 }
 
 #[tokio::test]
-async fn a_dump_changes_with_every_tag_and_not_with_instances_that_came_and_went() {
+async fn a_dump_changes_with_every_tag_and_not_with_past_instances() {
     let account = account().await;
     let user = User::new(&account, REGION);
     let network = user.create_network(&plan()).await.unwrap();

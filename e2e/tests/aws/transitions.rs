@@ -5,21 +5,12 @@ use std::time::Duration;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName, InstanceType};
-use capa_e2e::aws_proxy::{Account, Fault};
+use capa_e2e::aws_proxy::Fault;
 use capa_e2e::moto::IMAGE_ID;
-use capa_e2e::user::{Network, NetworkPlan, User, client};
 
-use super::{REGION, account};
+use super::{network, state};
 
 const LONG: Duration = Duration::from_hours(1);
-
-async fn world() -> (Account, User, Network, Client) {
-    let account = account().await;
-    let user = User::new(&account, REGION);
-    let network = user.create_network(&NetworkPlan::new("byo", REGION, 2)).await.unwrap();
-    let ec2 = client(account.url(), account.key(), REGION);
-    (account, user, network, ec2)
-}
 
 async fn launched(ec2: &Client, subnet: &str, token: &str) -> String {
     let launch = ec2
@@ -31,10 +22,6 @@ async fn launched(ec2: &Client, subnet: &str, token: &str) -> String {
     answer.instances()[0].instance_id.clone().unwrap()
 }
 
-async fn state(user: &User, id: &str) -> InstanceStateName {
-    user.instance(id).await.unwrap().state.unwrap().name.unwrap()
-}
-
 fn states(change: &InstanceStateChange) -> (InstanceStateName, InstanceStateName) {
     let name = |state: &Option<aws_sdk_ec2::types::InstanceState>| state.clone().unwrap().name.unwrap();
     (name(&change.previous_state), name(&change.current_state))
@@ -42,7 +29,7 @@ fn states(change: &InstanceStateChange) -> (InstanceStateName, InstanceStateName
 
 #[tokio::test]
 async fn a_fresh_instance_is_hidden_from_everybody_but_the_user() {
-    let (account, user, network, ec2) = world().await;
+    let (account, user, network, ec2) = network().await;
     account.set_hidden(LONG);
     let instance = launched(&ec2, network.private_subnet_ids()[0], "uid-1").await;
     for (name, value) in [
@@ -64,7 +51,7 @@ async fn a_fresh_instance_is_hidden_from_everybody_but_the_user() {
 #[tokio::test]
 async fn an_instance_takes_its_time_to_stop_and_to_start_again() {
     use InstanceStateName::{Pending, Running, Stopped, Stopping};
-    let (account, user, network, ec2) = world().await;
+    let (account, user, network, ec2) = network().await;
     let instance = launched(&ec2, network.private_subnet_ids()[0], "uid-1").await;
     account.set_stopping(LONG);
     let stopped = ec2.stop_instances().instance_ids(&instance).send().await.unwrap();
@@ -89,8 +76,8 @@ async fn an_instance_takes_its_time_to_stop_and_to_start_again() {
 }
 
 #[tokio::test]
-async fn a_launch_dies_in_pending_with_its_reason_and_leaves_nothing_behind() {
-    let (account, user, network, ec2) = world().await;
+async fn a_launch_dies_in_pending_with_its_reason_and_leaves_nothing() {
+    let (account, user, network, ec2) = network().await;
     let before = user.dump().await.unwrap();
     let [first, second] = network.private_subnet_ids()[..] else {
         panic!("two zones")

@@ -10,8 +10,8 @@ use capa_e2e::objects;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
-/// Variables of an installation, and whether they have a default. Not the credentials: clusterctl makes their Secret anew
-/// with every upgrade, and shall not make it empty because nobody thought of it.
+/// Variables of an installation, and whether they have a default. Not the credentials: clusterctl makes their Secret
+/// anew with every upgrade, and shall not make it empty because nobody thought of it.
 const VARIABLES: [(&str, bool); 3] = [
     ("AWS_B64ENCODED_CREDENTIALS", false),
     ("CAPA_DIAGNOSTICS_ADDRESS", true),
@@ -78,7 +78,7 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
 }
 
 #[test]
-fn the_manager_takes_the_flags_that_clusterctl_and_its_users_set() -> anyhow::Result<()> {
+fn the_manager_takes_the_flags_of_clusterctl_and_its_users() -> anyhow::Result<()> {
     let program = Path::new(env!("CARGO_BIN_EXE_supervise")).with_file_name("capa-rs");
     let output = Command::new(&program).args(["manager", "--help"]).output()?;
     let help = String::from_utf8(output.stdout)?;

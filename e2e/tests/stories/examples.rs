@@ -2,12 +2,12 @@
 
 use anyhow::{Context, bail, ensure};
 use capa_api::unsupported;
-use capa_e2e::{TestEnvironment, World, eventually, objects};
+use capa_e2e::{Story, TestEnvironment, eventually, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 
 const UNMANAGED: &str = include_str!("../../../api/tests/fixtures/unmanaged-awscluster.yaml");
 const EXAMPLES: [(&str, &str); 4] = [
@@ -31,104 +31,105 @@ const NOT_YET: &str = include_str!("../../../api/tests/fixtures/not-yet.tsv");
 /// What the unmanaged example asks for and does not get yet. With `preflight.mode: Require` it would be one more.
 const WITHOUT_EFFECT: [&str; 2] = ["preflight.skipRules", "preflight.cni"];
 
-#[tokio::test]
-async fn every_example_is_stored_whole_with_its_status_or_listed_as_not_there_yet() -> anyhow::Result<()> {
+#[test]
+fn every_example_is_stored_whole_or_listed_as_not_there_yet() -> anyhow::Result<()> {
     // As an object that was stored before there was a policy against fields without effect.
-    let environment = World::shared().await?.test_of_stored_objects("examples").await?;
-    environment.world().install_provider().await?;
-    let mut listed = 0;
-    let mut stored = 0;
-    for (file, text) in EXAMPLES {
-        for mut object in objects::parse(text)? {
-            object.metadata.namespace = None;
-            object.metadata.finalizers = None;
-            match not_yet(file, &object) {
-                Some("-") => {
-                    let answer = environment.apply(&serde_json::to_string(&object)?).await;
-                    assert!(answer.is_err(), "{file}: the kind is there, take it off the list");
-                    listed += 1;
-                }
-                Some(path) => {
-                    refused_for(&environment, &object, path).await?;
-                    remove(&mut object.data, path)?;
-                    store(&environment, &object).await?;
-                    listed += 1;
-                }
-                None => {
-                    store(&environment, &object).await?;
-                    stored += 1;
+    Story::new("examples").of_stored_objects().run(async |environment| {
+        environment.world().install_provider().await?;
+        let mut listed = 0;
+        let mut stored = 0;
+        for (file, text) in EXAMPLES {
+            for mut object in objects::parse(text)? {
+                object.metadata.namespace = None;
+                object.metadata.finalizers = None;
+                match not_yet(file, &object) {
+                    Some("-") => {
+                        let answer = environment.apply(&serde_json::to_string(&object)?).await;
+                        assert!(answer.is_err(), "{file}: the kind is there, take it off the list");
+                        listed += 1;
+                    }
+                    Some(path) => {
+                        refused_for(environment, &object, path).await?;
+                        remove(&mut object.data, path)?;
+                        store(environment, &object).await?;
+                        listed += 1;
+                    }
+                    None => {
+                        store(environment, &object).await?;
+                        stored += 1;
+                    }
                 }
             }
         }
-    }
-    assert_eq!((stored, listed), (5, NOT_YET.lines().count() - 1));
-    environment.finish().await
-}
-
-#[tokio::test]
-async fn the_unmanaged_example_is_refused_with_exactly_the_names_of_what_has_no_effect_yet() -> anyhow::Result<()> {
-    let environment = World::shared().await?.test("example-refused").await?;
-    environment.world().install_provider().await?;
-    let api = environment.api(OURS, "AWSCluster").await?;
-    let as_written = example()?;
-    let mut required = as_written.clone();
-    required.data["spec"]["preflight"]["mode"] = json!("Require");
-    let four = WITHOUT_EFFECT.into_iter().chain(["preflight.mode"]);
-    for (object, expected) in [(as_written, WITHOUT_EFFECT.to_vec()), (required, four.collect())] {
-        let Err(kube::Error::Api(refusal)) = api.create(&PostParams::default(), &object).await else {
-            bail!("the example is not refused");
-        };
-        for field in unsupported::fields().iter().filter(|field| field.kind == "AWSCluster") {
-            let named = refusal.message.contains(&format!("spec.{} ", field.path));
-            assert_eq!(
-                named,
-                expected.contains(&field.path),
-                "{}: {}",
-                field.path,
-                refusal.message
-            );
-        }
-    }
-    environment.finish().await
-}
-
-#[tokio::test]
-async fn without_what_has_no_effect_yet_the_unmanaged_example_is_admitted_and_its_machines_run() -> anyhow::Result<()> {
-    let scenario = Scenario::new("example-runs").await?;
-    let manager = scenario.manager().await?;
-    let identity = identity(&scenario).await?;
-    let mut cluster = example()?;
-    for path in WITHOUT_EFFECT {
-        remove(&mut cluster.data, &format!("spec.{path}"))?;
-    }
-    cluster.data["spec"]["identityRef"]["name"] = json!(identity);
-    scenario.owned("prod", &on_network(&scenario, &cluster)?).await?;
-    scenario.infrastructure_provisioned("prod").await?;
-    for condition in ["Ready", "IdentityReady", "NetworkReady", "ControlPlaneEndpointReady"] {
-        scenario.says("prod", condition, "True", "Ready").await?;
-    }
-    let published = scenario.aws_cluster("prod").await?;
-    assert!(objects::condition(&published, "PreflightPassed").is_none());
-
-    scenario.machine_deployment("workers", "prod", 2).await?;
-    let machines = scenario.environment.api(CORE, "Machine").await?;
-    eventually(WITHIN, "two Machines to be Provisioned", async || {
-        let machines = machines.list(&ListParams::default()).await?.items;
-        let phases: Vec<&Value> = machines
-            .iter()
-            .map(|machine| &machine.data["status"]["phase"])
-            .collect();
-        ensure!(phases == ["Provisioned", "Provisioned"], "they are {phases:?}");
+        assert_eq!((stored, listed), (5, NOT_YET.lines().count() - 1));
         Ok(())
     })
-    .await?;
-    for machine in scenario.machines_ready(2).await? {
-        let id = machine.data["spec"]["instanceID"].as_str().context("no instance")?;
-        let launch = scenario.launch_of(id)?;
-        assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
-    }
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+}
+
+#[test]
+fn the_refusal_of_the_example_names_its_fields_without_effect() -> anyhow::Result<()> {
+    Story::new("example-refused").run(async |environment| {
+        environment.world().install_provider().await?;
+        let api = environment.api(OURS, "AWSCluster").await?;
+        let as_written = example()?;
+        let mut required = as_written.clone();
+        required.data["spec"]["preflight"]["mode"] = json!("Require");
+        let four = WITHOUT_EFFECT.into_iter().chain(["preflight.mode"]);
+        for (object, expected) in [(as_written, WITHOUT_EFFECT.to_vec()), (required, four.collect())] {
+            let Err(kube::Error::Api(refusal)) = api.create(&PostParams::default(), &object).await else {
+                bail!("the example is not refused");
+            };
+            for field in unsupported::fields().iter().filter(|field| field.kind == "AWSCluster") {
+                let named = refusal.message.contains(&format!("spec.{} ", field.path));
+                assert_eq!(
+                    named,
+                    expected.contains(&field.path),
+                    "{}: {}",
+                    field.path,
+                    refusal.message
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_example_with_effective_fields_only_is_run() -> anyhow::Result<()> {
+    story("example-runs", async |s| {
+        let identity = identity(s).await?;
+        let mut cluster = example()?;
+        for path in WITHOUT_EFFECT {
+            remove(&mut cluster.data, &format!("spec.{path}"))?;
+        }
+        cluster.data["spec"]["identityRef"]["name"] = json!(identity);
+        s.owned("prod", &on_network(s, &cluster)?).await?;
+        s.infrastructure_provisioned("prod").await?;
+        for condition in ["Ready", "IdentityReady", "NetworkReady", "ControlPlaneEndpointReady"] {
+            s.says("prod", condition, "True", "Ready").await?;
+        }
+        let published = s.aws_cluster("prod").await?;
+        assert!(objects::condition(&published, "PreflightPassed").is_none());
+
+        s.machine_deployment("workers", "prod", 2).await?;
+        let machines = s.api(CORE, "Machine").await?;
+        eventually(WITHIN, "two Machines to be Provisioned", async || {
+            let machines = machines.list(&ListParams::default()).await?.items;
+            let phases: Vec<&Value> = machines
+                .iter()
+                .map(|machine| &machine.data["status"]["phase"])
+                .collect();
+            ensure!(phases == ["Provisioned", "Provisioned"], "they are {phases:?}");
+            Ok(())
+        })
+        .await?;
+        for machine in s.machines_ready(2).await? {
+            let id = machine.data["spec"]["instanceID"].as_str().context("no instance")?;
+            let launch = s.launch_of(id)?;
+            assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
+        }
+        Ok(())
+    })
 }
 
 /// The unmanaged example as a user applies it.
@@ -157,21 +158,15 @@ fn on_network(scenario: &Scenario, cluster: &DynamicObject) -> anyhow::Result<St
 
 /// Applies the identity that the example names, called after the namespace because identities have none.
 async fn identity(scenario: &Scenario) -> anyhow::Result<String> {
-    let name = format!("{}-team-a", scenario.environment.namespace());
-    let aws = scenario.environment.aws();
-    let role = aws.role_arn("team-a");
-    aws.allow_assume_role(&role, None);
-    let identity = json!({
-        "apiVersion": OURS,
-        "kind": "AWSClusterRoleIdentity",
-        "metadata": {"name": name},
-        "spec": {
-            "roleARN": role,
-            "sourceIdentityRef": {"kind": "AWSClusterControllerIdentity", "name": "default"},
-            "allowedNamespaces": {"list": [scenario.environment.namespace()]},
-        },
-    });
-    scenario.environment.apply(&identity.to_string()).await?;
+    let name = format!("{}-team-a", scenario.namespace());
+    let role = scenario.aws().role_arn("team-a");
+    scenario.aws().allow_assume_role(&role, None);
+    let spec = format!(
+        "{{roleARN: \"{role}\", allowedNamespaces: {{list: [{}]}}, \
+          sourceIdentityRef: {{kind: AWSClusterControllerIdentity, name: default}}}}",
+        scenario.namespace()
+    );
+    scenario.identity("AWSClusterRoleIdentity", &name, &spec).await?;
     Ok(name)
 }
 

@@ -6,112 +6,100 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::machines::{INLINE, counts, text};
-use super::scenario::{CORE, OURS, REGION, Scenario};
+use super::machines::{INLINE, text};
+use super::scenario::{CORE, OURS, REGION, Scenario, story};
 
-#[tokio::test]
-async fn machines_launch_from_any_labelled_kind_as_soon_as_it_may_be_read() -> anyhow::Result<()> {
-    let scenario = Scenario::new("foreign").await?;
-    let manager = scenario.manager().await?;
-    let kind = Kind::new("landscapes.example.org", "Landscape");
-    scenario.environment.apply(&kind.definition()).await?;
-    let for_core = kind.readable_by(
-        "cluster.x-k8s.io/aggregate-to-manager",
-        "[get, list, watch, patch, update]",
-    );
-    scenario.environment.apply(&for_core).await?;
-    kind.cluster(&scenario, "dev", json!({"network": network(&scenario)}))
-        .await?;
-    scenario.machine("abroad", "dev", INLINE).await?;
-    let told = scenario
-        .condition("AWSMachine", "abroad", "NetworkReady", "False", "Forbidden")
-        .await?;
-    for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
-        assert!(told.message.contains(part), "{}", told.message);
-    }
-    assert!(scenario.environment.aws().manager_journal().is_empty());
+#[test]
+fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Result<()> {
+    story("foreign", async |s| {
+        let kind = Kind::new("landscapes.example.org", "Landscape");
+        s.apply(&kind.definition()).await?;
+        let for_core = kind.readable_by(
+            "cluster.x-k8s.io/aggregate-to-manager",
+            "[get, list, watch, patch, update]",
+        );
+        s.apply(&for_core).await?;
+        kind.cluster(s, "dev", json!({"network": network(s)})).await?;
+        s.machine("abroad", "dev", INLINE).await?;
+        let told = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
+        for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(s.aws().manager_journal().is_empty());
 
-    let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
-    scenario.environment.apply(&for_us).await?;
-    let ready = scenario.machine_ready("abroad").await?;
-    for field in ["region", "subnets", "securityGroups.all"] {
-        let sources = &ready.data["status"]["network"]["sources"];
-        assert_eq!(sources[field], "Landscape/dev", "source of {field}");
-    }
-    let last = scenario.network.zones.last().map(|zone| zone.private_subnet_id.clone());
-    assert_eq!(Some(text(&ready, "/status/network/subnetID")), last.as_deref());
-    let launch = scenario.launch_of(text(&ready, "/spec/instanceID"))?;
-    assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
+        let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
+        s.apply(&for_us).await?;
+        let ready = s.machine_ready("abroad").await?;
+        for field in ["region", "subnets", "securityGroups.all"] {
+            let sources = &ready.data["status"]["network"]["sources"];
+            assert_eq!(sources[field], "Landscape/dev", "source of {field}");
+        }
+        let last = s.network.zones.last().map(|zone| zone.private_subnet_id.clone());
+        assert_eq!(Some(text(&ready, "/status/network/subnetID")), last.as_deref());
+        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+        assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
 
-    // What was used is frozen: the machine goes though its source is gone.
-    let api = scenario.environment.api(&kind.api_version(), &kind.name).await?;
-    let released = json!({"metadata": {"finalizers": null}});
-    scenario.patch(&kind.api_version(), &kind.name, "dev", released).await?;
-    api.delete("dev", &DeleteParams::default()).await?;
-    scenario.gone(&kind.api_version(), &kind.name, &["dev"]).await?;
-    scenario.begin_deletion(CORE, "Machine", "abroad").await?;
-    scenario.gone(OURS, "AWSMachine", &["abroad"]).await?;
-    let expected = counts(&[("RunInstances", 1), ("TerminateInstances", 1)]);
-    assert_eq!(scenario.mutating(), expected);
-    assert_eq!(scenario.terminated(), [text(&ready, "/spec/instanceID")]);
-    kind.forget(&scenario).await?;
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        // What was used is frozen: the machine goes though its source is gone.
+        let api = s.api(&kind.api_version(), &kind.name).await?;
+        let released = json!({"metadata": {"finalizers": null}});
+        s.patch(&kind.api_version(), &kind.name, "dev", released).await?;
+        api.delete("dev", &DeleteParams::default()).await?;
+        s.gone(&kind.api_version(), &kind.name, &["dev"]).await?;
+        s.begin_deletion(CORE, "Machine", "abroad").await?;
+        s.gone(OURS, "AWSMachine", &["abroad"]).await?;
+        s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
+        assert_eq!(s.terminated(), [text(&ready, "/spec/instanceID")]);
+        kind.forget(s).await
+    })
 }
 
-#[tokio::test]
-async fn what_a_foreign_object_must_not_or_cannot_say_is_named_and_launches_nothing() -> anyhow::Result<()> {
-    let scenario = Scenario::new("foreign-faults").await?;
-    let manager = scenario.manager().await?;
-    let kind = Kind::new("infrastructure.cluster.x-k8s.io", "MadeUpCluster");
-    scenario.environment.apply(&kind.definition()).await?;
-    let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
-    scenario.environment.apply(&for_us).await?;
-    let identity = json!({"kind": "AWSClusterRoleIdentity", "name": "hunter2"});
-    let subnets = json!("hunter2");
-    let with = |field: &str, value: Value| {
-        let mut network = network(&scenario);
-        network[field] = value;
-        json!({"network": network})
-    };
-    for (name, status, reason, part) in [
-        ("silent", json!({}), "NotReady", "status.network"),
-        (
-            "bold",
-            with("identityRef", identity),
-            "AuthorityNotAllowed",
-            "identityRef",
-        ),
-        (
-            "greedy",
-            with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),
-            "AuthorityNotAllowed",
-            "controlPlaneTargets",
-        ),
-        ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
-        ("nowhere", with("region", json!("")), "MissingField", "region"),
-    ] {
-        kind.cluster(&scenario, name, status).await?;
-        scenario.machine(name, name, INLINE).await?;
-        let told = scenario
-            .condition("AWSMachine", name, "NetworkReady", "False", reason)
-            .await?;
-        assert!(told.message.contains(part), "{}", told.message);
-        assert!(reason == "MissingField" || told.message.contains(&format!("MadeUpCluster/{name}")));
-        assert!(!told.message.contains("hunter2"), "{}", told.message);
-    }
-    assert!(scenario.environment.aws().manager_journal().is_empty());
+#[test]
+fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Result<()> {
+    story("foreign-faults", async |s| {
+        let kind = Kind::new("infrastructure.cluster.x-k8s.io", "MadeUpCluster");
+        s.apply(&kind.definition()).await?;
+        let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
+        s.apply(&for_us).await?;
+        let identity = json!({"kind": "AWSClusterRoleIdentity", "name": "hunter2"});
+        let subnets = json!("hunter2");
+        let with = |field: &str, value: Value| {
+            let mut network = network(s);
+            network[field] = value;
+            json!({"network": network})
+        };
+        for (name, status, reason, part) in [
+            ("silent", json!({}), "NotReady", "status.network"),
+            (
+                "bold",
+                with("identityRef", identity),
+                "AuthorityNotAllowed",
+                "identityRef",
+            ),
+            (
+                "greedy",
+                with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),
+                "AuthorityNotAllowed",
+                "controlPlaneTargets",
+            ),
+            ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
+            ("nowhere", with("region", json!("")), "MissingField", "region"),
+        ] {
+            kind.cluster(s, name, status).await?;
+            s.machine(name, name, INLINE).await?;
+            let told = s.machine_lacks(name, "NetworkReady", reason).await?;
+            assert!(told.contains(part), "{told}");
+            assert!(reason == "MissingField" || told.contains(&format!("MadeUpCluster/{name}")));
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        assert!(s.aws().manager_journal().is_empty());
 
-    kind.publish(&scenario, "bold", with("identityRef", Value::Null))
-        .await?;
-    kind.publish(&scenario, "odd", json!({"network": network(&scenario)}))
-        .await?;
-    scenario.machine_ready("bold").await?;
-    scenario.machine_ready("odd").await?;
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
-    kind.forget(&scenario).await?;
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        kind.publish(s, "bold", with("identityRef", Value::Null)).await?;
+        kind.publish(s, "odd", json!({"network": network(s)})).await?;
+        s.machine_ready("bold").await?;
+        s.machine_ready("odd").await?;
+        s.assert_mutating(&[("RunInstances", 2)]);
+        kind.forget(s).await
+    })
 }
 
 /// The last zone's subnet, and what else a placement can take from there.
@@ -155,28 +143,8 @@ impl Kind {
     }
 
     fn definition(&self) -> String {
-        let (group, name, plural, singular) = (&self.group, &self.name, self.plural(), self.name.to_lowercase());
-        format!(
-            "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: {plural}.{group}
-  labels:
-    cluster.x-k8s.io/v1beta2: v1alpha1
-    infrastructure.cluster.x-k8s.io/machine-network: v1
-spec:
-  group: {group}
-  scope: Namespaced
-  names: {{kind: {name}, listKind: {name}List, plural: {plural}, singular: {singular}}}
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    subresources: {{status: {{}}}}
-    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-"
-        )
+        let network = "infrastructure.cluster.x-k8s.io/machine-network: v1";
+        fixtures::definition(&self.group, &self.name, network)
     }
 
     /// A ClusterRole that aggregation adds to a manager's permissions.
@@ -197,16 +165,16 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
     async fn cluster(&self, scenario: &Scenario, name: &str, status: Value) -> anyhow::Result<()> {
         let (api_version, kind) = (self.api_version(), &self.name);
         let object = format!("{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: {name}}}}}");
-        scenario.environment.apply(&object).await?;
+        scenario.apply(&object).await?;
         self.publish(scenario, name, status).await?;
         let cluster = fixtures::cluster(name, Some(kind)).replace("infrastructure.cluster.x-k8s.io", &self.group);
-        scenario.environment.apply(&cluster).await?;
+        scenario.apply(&cluster).await?;
         scenario.infrastructure_provisioned(name).await
     }
 
     async fn publish(&self, scenario: &Scenario, name: &str, mut status: Value) -> anyhow::Result<()> {
         status["initialization"] = json!({"provisioned": true});
-        let api = scenario.environment.api(&self.api_version(), &self.name).await?;
+        let api = scenario.api(&self.api_version(), &self.name).await?;
         let patch = Patch::Merge(json!({"status": status}));
         api.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())

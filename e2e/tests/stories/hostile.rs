@@ -2,18 +2,17 @@
 //! told what is wrong with it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use capa_e2e::hostile::{Hostile, remove};
-use capa_e2e::{Manager, World, eventually, fixtures, moto, objects};
+use capa_e2e::{Manager, Story, eventually, fixtures, moto, objects};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams, TypeMeta};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, Scenario};
+use super::scenario::{CORE, OURS, Scenario, tell};
 
 /// How many of a hundred objects are of each kind.
 const OBJECTS: [(&str, usize); 7] = [
@@ -26,8 +25,8 @@ const OBJECTS: [(&str, usize); 7] = [
     ("AWSClusterControllerIdentity", 2),
 ];
 
-/// Kinds that have a status from us, and the condition that each of their objects gets. The others are read when an object
-/// names them, and nothing is written to them.
+/// Kinds that have a status from us, and the condition that each of their objects gets. The others are read when an
+/// object names them, and nothing is written to them.
 const WITH_STATUS: [(&str, &str); 3] = [
     ("AWSMachine", "Ready"),
     ("AWSCluster", "Ready"),
@@ -52,78 +51,75 @@ const AT_ONCE: usize = 8;
 /// Objects that are made in the place of one before it is given up.
 const ATTEMPTS: usize = 50;
 
-#[tokio::test]
-async fn hostile_objects_neither_stop_nor_busy_the_manager_and_all_can_be_deleted() -> anyhow::Result<()> {
-    hostile_objects(1).await
+#[test]
+fn hostile_objects_neither_stop_nor_busy_the_manager() -> anyhow::Result<()> {
+    hostile_objects(1)
 }
 
 mod long_stories {
-    #[tokio::test]
-    async fn a_thousand_hostile_objects_neither_stop_nor_busy_the_manager_and_all_can_be_deleted() -> anyhow::Result<()>
-    {
-        super::hostile_objects(10).await
+    #[test]
+    fn a_thousand_hostile_objects_neither_stop_nor_busy_the_manager() -> anyhow::Result<()> {
+        super::hostile_objects(10)
     }
 }
 
-async fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
+fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     // A world of its own: without our policies every field reaches the manager, as it would from an object of before.
-    let world = Arc::new(World::start().await?);
-    world.install_provider().await?;
-    let scenario = Scenario::in_world(&world, "hostile").await?;
-    scenario.forgo_policies().await?;
-    let manager = scenario.environment.manager().start().await?;
-    scenario.cluster("dev").await?;
-    let data = fixtures::bootstrap_secret("data", "#cloud-config");
-    scenario.environment.apply(&data).await?;
+    tell(Story::new("hostile").in_its_own_world(&[]), async |s| {
+        s.environment.world().install_provider().await?;
+        s.forgo_policies().await?;
+        let manager = s.new_manager().start().await?;
+        s.cluster("dev").await?;
+        let data = fixtures::bootstrap_secret("data", "#cloud-config");
+        s.apply(&data).await?;
 
-    let host = Host::new(&scenario).await?;
-    for (kind, count) in OBJECTS.map(|(kind, count)| (kind, count * hundreds)) {
-        host.create(kind, count).await?;
-    }
-    for (kind, condition) in WITH_STATUS {
-        every_one_says_how_it_is(&scenario, kind, condition).await?;
-    }
-    let silent = |kind| WITH_STATUS.iter().all(|(with_status, _)| *with_status != kind);
-    for (kind, _) in OBJECTS.iter().filter(|(kind, _)| silent(*kind)) {
-        for object in scenario.all(kind).await? {
-            assert_eq!(object.data.get("status"), None, "{kind} {}", object.name_any());
-            assert_eq!(object.metadata.generation, Some(1), "{kind} {}", object.name_any());
+        let host = Host::new(s).await?;
+        for (kind, count) in OBJECTS.map(|(kind, count)| (kind, count * hundreds)) {
+            host.create(kind, count).await?;
         }
-    }
-    is_unharmed(&manager).await?;
-    was_not_busied(&scenario, &manager, hundreds * 100)?;
-    assert!(manager.stop().await?.success());
+        for (kind, condition) in WITH_STATUS {
+            every_one_says_how_it_is(s, kind, condition).await?;
+        }
+        let silent = |kind| WITH_STATUS.iter().all(|(with_status, _)| *with_status != kind);
+        for (kind, _) in OBJECTS.iter().filter(|(kind, _)| silent(*kind)) {
+            for object in s.all(kind).await? {
+                assert_eq!(object.data.get("status"), None, "{kind} {}", object.name_any());
+                assert_eq!(object.metadata.generation, Some(1), "{kind} {}", object.name_any());
+            }
+        }
+        is_unharmed(&manager).await?;
+        was_not_busied(s, &manager, hundreds * 100)?;
+        manager.stop().await?;
 
-    // Hurried: what became of a launch without an answer takes ten minutes to find out.
-    let manager = scenario.manager().await?;
-    for (api_version, kind) in [
-        (CORE, "Machine"),
-        (OURS, "AWSMachine"),
-        (OURS, "AWSCluster"),
-        (CORE, "Cluster"),
-    ] {
-        delete_all(&scenario, api_version, kind).await?;
-    }
-    is_unharmed(&manager).await?;
-    assert!(scenario.user.live_instances().await?.is_empty());
-    for (kind, _) in OBJECTS {
-        delete_all(&scenario, OURS, kind).await?;
-    }
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        // Hurried: what became of a launch without an answer takes ten minutes to find out.
+        let manager = s.start_manager().await?;
+        for (api_version, kind) in [
+            (CORE, "Machine"),
+            (OURS, "AWSMachine"),
+            (OURS, "AWSCluster"),
+            (CORE, "Cluster"),
+        ] {
+            delete_all(s, api_version, kind).await?;
+        }
+        is_unharmed(&manager).await?;
+        assert!(s.user.live_instances().await?.is_empty());
+        for (kind, _) in OBJECTS {
+            delete_all(s, OURS, kind).await?;
+        }
+        Ok(())
+    })
 }
 
 impl Scenario {
     /// Takes our admission policies out of a world that nobody else uses, and waits until they have no effect.
     async fn forgo_policies(&self) -> anyhow::Result<()> {
         let bindings = self
-            .environment
             .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
             .await?;
         for binding in bindings.list(&ListParams::default()).await?.items {
             bindings.delete(&binding.name_any(), &DeleteParams::default()).await?;
         }
-        let api = self.environment.api(OURS, "AWSCluster").await?;
+        let api = self.api(OURS, "AWSCluster").await?;
         let unsupported =
             json!({"bastion": {"enabled": true}, "s3Bucket": {"name": "boot", "presignedURLDuration": "1m"}});
         let probe = object("AWSCluster", "probe", &unsupported);
@@ -139,7 +135,7 @@ impl Scenario {
     }
 
     async fn all(&self, kind: &str) -> anyhow::Result<Vec<DynamicObject>> {
-        let api = self.environment.api(OURS, kind).await?;
+        let api = self.api(OURS, kind).await?;
         Ok(api.list(&ListParams::default()).await?.items)
     }
 }
@@ -193,7 +189,6 @@ impl<'a> Host<'a> {
     async fn create(&self, kind: &str, count: usize) -> anyhow::Result<()> {
         let definitions = self
             .scenario
-            .environment
             .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
             .await?;
         let plural = format!("{}s", kind.to_lowercase()).replace("identitys", "identities");
@@ -204,8 +199,8 @@ impl<'a> Host<'a> {
             .data
             .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let schema = schema.with_context(|| format!("no schema of {kind}"))?;
-        let api = self.scenario.environment.api(OURS, kind).await?;
-        let (api, machines) = (&api, &self.scenario.environment.api(CORE, "Machine").await?);
+        let api = self.scenario.api(OURS, kind).await?;
+        let (api, machines) = (&api, &self.scenario.api(CORE, "Machine").await?);
         stream::iter(0..count)
             .map(|number| async move {
                 let name = name_of(kind, number);
@@ -320,7 +315,7 @@ fn owner_machine(name: &str) -> anyhow::Result<DynamicObject> {
 /// Waits until each object of a kind has a condition about itself.
 async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str, condition: &str) -> anyhow::Result<()> {
     let mut silent: Vec<String> = scenario.all(kind).await?.iter().map(ResourceExt::name_any).collect();
-    let api = scenario.environment.api(OURS, kind).await?;
+    let api = scenario.api(OURS, kind).await?;
     // One by one: some are huge, and a list of all would be made again for each look.
     eventually(WITHIN, &format!("a condition of every {kind}"), async || {
         while let Some(name) = silent.last() {
@@ -376,7 +371,7 @@ fn passes_by_object(log: &str) -> BTreeMap<String, usize> {
 
 /// Deletes all objects of a kind and waits until they are gone.
 async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyhow::Result<()> {
-    let api = scenario.environment.api(api_version, kind).await?;
+    let api = scenario.api(api_version, kind).await?;
     api.delete_collection(&DeleteParams::default(), &ListParams::default())
         .await?;
     eventually(WITHIN, &format!("every {kind} to be gone"), async || {

@@ -1,11 +1,11 @@
-//! What a manager asks of AWS while AWS refuses: little, less and less, and no stampede when it is over. Real periods, so
-//! that the numbers are those of a real minute.
+//! What a manager asks of AWS while AWS refuses: little, less and less, and no stampede when it is over. Real periods,
+//! so that the numbers are those of a real minute.
 
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
-use capa_e2e::{eventually, mostly_waits};
+use capa_e2e::{Story, block_on, eventually, mostly_waits};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -116,31 +116,39 @@ const TROUBLES: [Trouble; 10] = [
     },
 ];
 
-#[tokio::test]
-async fn aws_is_asked_less_and_less_while_it_refuses() -> anyhow::Result<()> {
-    all_for(Duration::from_secs(30)).await
+#[test]
+fn aws_is_asked_less_and_less_while_it_refuses() -> anyhow::Result<()> {
+    all_for(Duration::from_secs(30))
 }
 
 mod long_stories {
     use std::time::Duration;
 
-    #[tokio::test]
-    async fn aws_is_asked_no_more_than_a_few_times_a_minute_while_it_refuses() -> anyhow::Result<()> {
-        super::all_for(Duration::from_mins(3)).await
+    #[test]
+    fn aws_is_called_a_few_times_a_minute_while_it_refuses() -> anyhow::Result<()> {
+        super::all_for(Duration::from_mins(3))
     }
 }
 
 /// All troubles at the same time: each has an account and a manager of its own, and all are idle nearly all the time.
-async fn all_for(window: Duration) -> anyhow::Result<()> {
+fn all_for(window: Duration) -> anyhow::Result<()> {
     mostly_waits();
-    try_join_all(TROUBLES.map(|trouble| bounded(trouble, window))).await?;
+    block_on(try_join_all(TROUBLES.map(|trouble| {
+        Story::new(trouble.name).tell(async move |environment| {
+            bounded(
+                trouble,
+                window,
+                &Scenario::new(environment.clone(), trouble.name).await?,
+            )
+            .await
+        })
+    })))?;
     Ok(())
 }
 
-async fn bounded(trouble: Trouble, window: Duration) -> anyhow::Result<()> {
-    let scenario = Scenario::new(trouble.name).await?;
-    let aws = scenario.environment.aws();
-    let manager = scenario.environment.manager().start().await?;
+async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> anyhow::Result<()> {
+    let aws = scenario.aws();
+    scenario.new_manager().start().await?;
     scenario.cluster("dev").await?;
     if trouble.moment == Moment::Deletion {
         scenario.machine_deployment("workers", "dev", trouble.machines).await?;
@@ -151,7 +159,7 @@ async fn bounded(trouble: Trouble, window: Duration) -> anyhow::Result<()> {
     let fault = aws.fault((trouble.fault)());
     match trouble.moment {
         Moment::Launch => scenario.machine_deployment("workers", "dev", trouble.machines).await?,
-        Moment::Deletion => scale_to_nothing(&scenario).await?,
+        Moment::Deletion => scale_to_nothing(scenario).await?,
     }
     // A machine that comes later would begin to back off when others have done so for long.
     eventually(6 * WITHIN, "all machines, and the first refusal", async || {
@@ -174,9 +182,7 @@ async fn bounded(trouble: Trouble, window: Duration) -> anyhow::Result<()> {
     );
 
     fault.lift();
-    recovers(trouble, &scenario).await?;
-    ensure!(manager.stop().await?.success());
-    scenario.environment.finish().await
+    recovers(trouble, scenario).await
 }
 
 async fn scale_to_nothing(scenario: &Scenario) -> anyhow::Result<()> {
@@ -186,7 +192,7 @@ async fn scale_to_nothing(scenario: &Scenario) -> anyhow::Result<()> {
 
 /// What was asked for comes about, and without a stampede.
 async fn recovers(trouble: Trouble, scenario: &Scenario) -> anyhow::Result<()> {
-    let aws = scenario.environment.aws();
+    let aws = scenario.aws();
     let (after, over) = (aws.mark(), Instant::now());
     let machines = trouble.machines as usize;
     let wanted = match trouble.moment {
@@ -216,8 +222,8 @@ async fn recovers(trouble: Trouble, scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often something may be tried that is tried anew after a second, then after twice as long each time, each wait cut
-/// short by up to a quarter; once more for what wakes a machine besides.
+/// How often something may be tried that is tried anew after a second, then after twice as long each time, each wait
+/// cut short by up to a quarter; once more for what wakes a machine besides.
 fn tries(window: Duration) -> usize {
     let waits = (1..u32::BITS).take_while(|count| (2_u64.pow(*count) - 1) * 3 <= window.as_secs() * 4);
     2 + waits.count()
@@ -229,8 +235,8 @@ fn within(window: Duration, in_a_minute: usize) -> usize {
     (in_a_minute * tries(window.min(minute))).div_ceil(tries(minute))
 }
 
-/// How often a machine may be tried in the second half of the time. Each wait is twice as long as the one before, so that
-/// no more than two tries fall into it; once more for a machine that came late, or is woken besides.
+/// How often a machine may be tried in the second half of the time. Each wait is twice as long as the one before, so
+/// that no more than two tries fall into it; once more for a machine that came late, or is woken besides.
 const LATE_TRIES: usize = 3;
 
 /// How many calls may differ between the halves by chance.
@@ -242,8 +248,8 @@ fn shared(window: Duration) -> usize {
     3 + usize::try_from(window.as_secs() / 60).unwrap_or(usize::MAX)
 }
 
-/// Prints the calls of each minute, holds each against the bounds, and the second half of the time against bounds of its own
-/// and against the first.
+/// Prints the calls of each minute, holds each against the bounds, and the second half of the time against bounds of
+/// its own and against the first.
 fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) -> anyhow::Result<()> {
     let since = |call: &Call| began.duration_until(call.at).unsigned_abs();
     let minute = |number: u64| calls.matching(|call| since(call).as_secs() / 60 == number);

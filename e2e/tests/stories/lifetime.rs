@@ -53,7 +53,7 @@ async fn nothing_outlives_a_test_process_that_exits_at_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_program_that_ignores_sigterm_is_gone_with_its_children_and_its_exit_code_arrives() -> anyhow::Result<()> {
+async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow::Result<()> {
     let directory = Directory::new()?;
     let stubborn = supervised(&directory, "stubborn", STUBBORN)?;
     let (id, child) = (stubborn.process_id(), child_of(stubborn.process_id()).await?);
@@ -113,7 +113,7 @@ fn victim() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_world_that_is_kept_outlives_the_program_until_its_stop_file_appears() -> anyhow::Result<()> {
+async fn a_kept_world_outlives_the_program_until_its_stop_file() -> anyhow::Result<()> {
     let mut victim = Victim::run("kept_victim", "settle").await?;
     let status = eventually(GONE_WITHIN, "the program to end", async || {
         victim.process.try_wait()?.context("it still runs")
@@ -128,7 +128,7 @@ async fn a_world_that_is_kept_outlives_the_program_until_its_stop_file_appears()
 }
 
 #[tokio::test]
-async fn a_world_that_is_to_be_kept_ends_with_the_program_until_it_has_settled() -> anyhow::Result<()> {
+async fn a_world_to_be_kept_ends_with_the_program_until_it_settles() -> anyhow::Result<()> {
     let mut victim = Victim::run("kept_victim", "wait").await?;
     kill_process(Pid::from_child(&victim.process), Signal::KILL)?;
     victim.leaves_nothing().await

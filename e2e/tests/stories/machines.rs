@@ -2,12 +2,12 @@
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
-use capa_e2e::{Manager, eventually, fixtures, moto, objects};
+use capa_e2e::{Manager, eventually, moto, objects};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN};
 
 /// The line of a spec that hands user data over inline.
 pub(crate) const INLINE: &str = "cloudInit: {insecureSkipSecretsManager: true}";
@@ -38,17 +38,20 @@ spec:
 impl Scenario {
     /// Applies a [`machine`] together with its bootstrap Secret.
     pub(crate) async fn machine(&self, name: &str, cluster: &str, spec: &str) -> anyhow::Result<()> {
-        self.environment
-            .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
-            .await?;
-        self.environment.apply(&machine(name, cluster, spec)).await?;
-        Ok(())
+        self.bootstrap_secret(name).await?;
+        self.apply(&machine(name, cluster, spec)).await
     }
 
     /// Waits until a stand-alone machine is Ready, and gives its AWSMachine.
     pub(crate) async fn machine_ready(&self, name: &str) -> anyhow::Result<DynamicObject> {
         self.condition("AWSMachine", name, "Ready", "True", "Ready").await?;
         self.get(OURS, "AWSMachine", name).await
+    }
+
+    /// Waits until a condition of an AWSMachine is False for this reason, and gives its message.
+    pub(crate) async fn machine_lacks(&self, name: &str, condition: &str, reason: &str) -> anyhow::Result<String> {
+        let told = self.condition("AWSMachine", name, condition, "False", reason).await?;
+        Ok(told.message)
     }
 
     /// Waits until the namespace has this many AWSMachines, and gives their names.
@@ -73,14 +76,14 @@ impl Scenario {
 
     /// Asks for the deletion of an object and does not wait.
     pub(crate) async fn begin_deletion(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
-        let api = self.environment.api(api_version, kind).await?;
+        let api = self.api(api_version, kind).await?;
         api.delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
 
     /// Waits until objects are gone.
     pub(crate) async fn gone(&self, api_version: &str, kind: &str, names: &[&str]) -> anyhow::Result<()> {
-        let api = self.environment.api(api_version, kind).await?;
+        let api = self.api(api_version, kind).await?;
         for name in names {
             eventually(WITHIN, &format!("{kind} {name} to be gone"), async || {
                 match api.get_opt(name).await? {
@@ -114,7 +117,7 @@ impl Scenario {
 
     /// Takes the status off an AWSMachine, as a restored backup would.
     pub(crate) async fn lose_status(&self, name: &str) -> anyhow::Result<()> {
-        let api = self.environment.api(OURS, "AWSMachine").await?;
+        let api = self.api(OURS, "AWSMachine").await?;
         let lost = Patch::Merge(json!({"status": null}));
         api.patch_status(name, &PatchParams::default(), &lost).await?;
         let left = self.get(OURS, "AWSMachine", name).await?;
@@ -124,8 +127,8 @@ impl Scenario {
 
     /// Makes the manager look at a machine once more, and waits until it has: a pass has ended over the machine as it
     /// is from here on.
-    pub(crate) async fn looked_again(&self, name: &str, manager: &Manager) -> anyhow::Result<()> {
-        let api = self.environment.api(OURS, "AWSMachine").await?;
+    pub(crate) async fn looked_again(&self, name: &str) -> anyhow::Result<()> {
+        let (api, manager) = (self.api(OURS, "AWSMachine").await?, self.manager());
         // A value of its own each time: an equal one would be no change.
         let before = api.get(name).await?.resource_version();
         let label = Patch::Merge(json!({"metadata": {"labels": {"seen": before}}}));
@@ -145,13 +148,19 @@ impl Scenario {
 
     /// All calls of the manager that may have changed something, counted by action.
     pub(crate) fn mutating(&self) -> Vec<(String, usize)> {
-        let counts = self.environment.aws().manager_journal().mutating().counts();
+        let counts = self.aws().manager_journal().mutating().counts();
         counts.into_iter().collect()
+    }
+
+    /// Fails unless these are all calls of the manager that may have changed something, counted by action.
+    #[track_caller]
+    pub(crate) fn assert_mutating(&self, expected: &[(&str, usize)]) {
+        assert_eq!(self.mutating(), counts(expected));
     }
 
     /// The calls that launched or should have.
     pub(crate) fn launches(&self) -> Journal {
-        self.environment.aws().manager_journal().of("RunInstances")
+        self.aws().manager_journal().of("RunInstances")
     }
 
     /// The call that launched an instance.
@@ -175,7 +184,7 @@ impl Scenario {
 
     /// The instances that the manager has asked to terminate, each as often as it has.
     pub(crate) fn terminated(&self) -> Vec<String> {
-        let journal = self.environment.aws().manager_journal().of("TerminateInstances");
+        let journal = self.aws().manager_journal().of("TerminateInstances");
         let ids = journal.calls().iter().flat_map(|call| call.values("InstanceId"));
         ids.map(str::to_owned).collect()
     }
@@ -191,6 +200,20 @@ impl Scenario {
 /// How many passes over AWSMachines there were.
 pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
     manager.passes("awsmachine").await
+}
+
+/// How many of these Machines or AWSMachines are in each of the three zones, the emptiest zone first.
+pub(crate) fn spread<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> [usize; 3] {
+    let zones: Vec<&str> = machines
+        .into_iter()
+        .map(|machine| text(machine, "/status/failureDomain"))
+        .collect();
+    let mut counts = ["a", "b", "c"].map(|letter| {
+        let zone = format!("{REGION}{letter}");
+        zones.iter().filter(|other| **other == zone).count()
+    });
+    counts.sort_unstable();
+    counts
 }
 
 /// A condition that must be there.

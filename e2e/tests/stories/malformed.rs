@@ -1,163 +1,151 @@
 //! Objects that another CustomResourceDefinition let in: they are healed or named, and no other object suffers.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, ensure};
-use capa_e2e::{World, eventually, moto, objects};
+use capa_e2e::{Story, eventually, moto, objects};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::machines::{INLINE, counts};
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::machines::INLINE;
+use super::scenario::{CORE, OURS, Scenario, WITHIN, tell};
 
 const CLUSTERS: &str = "awsclusters.infrastructure.cluster.x-k8s.io";
 const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
-#[tokio::test]
-async fn an_object_that_cannot_be_read_stops_no_other_and_a_foreign_status_is_healed() -> anyhow::Result<()> {
+#[test]
+fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Result<()> {
     // A world of its own, because a schema is everybody's.
-    let world = Arc::new(World::start().await?);
-    world.install_provider().await?;
-    let scenario = Scenario::in_world(&world, "malformed").await?;
-    let ours = replace_schema(&scenario, CLUSTERS, anything()).await?;
-    wait_until_text_for_a_network_is(&scenario, true).await?;
-    for name in ["unreadable", "foreign", "fine"] {
-        scenario.owned(name, &scenario.unmanaged(name, "")).await?;
-    }
-    let network = json!({"spec": {"network": "none"}});
-    scenario.change("unreadable", network).await?;
-    // As the Go provider leaves it.
-    let foreign = json!({"status": {"ready": true, "failureDomains": {"eu-west-1a": {"controlPlane": true}}, "conditions": "none"}});
-    let api = scenario.environment.api(OURS, "AWSCluster").await?;
-    api.patch_status("foreign", &PatchParams::default(), &Patch::Merge(foreign))
-        .await?;
-    replace_schema(&scenario, CLUSTERS, ours).await?;
-    wait_until_text_for_a_network_is(&scenario, false).await?;
+    tell(Story::new("malformed").in_its_own_world(&[]), async |s| {
+        s.environment.world().install_provider().await?;
+        let ours = replace_schema(s, CLUSTERS, anything()).await?;
+        wait_until_text_for_a_network_is(s, true).await?;
+        for name in ["unreadable", "foreign", "fine"] {
+            s.owned(name, &s.unmanaged(name, "")).await?;
+        }
+        let network = json!({"spec": {"network": "none"}});
+        s.change("unreadable", network).await?;
+        // As the Go provider leaves it.
+        let domains = json!({"eu-west-1a": {"controlPlane": true}});
+        let foreign = json!({"status": {"ready": true, "failureDomains": domains, "conditions": "none"}});
+        let api = s.api(OURS, "AWSCluster").await?;
+        api.patch_status("foreign", &PatchParams::default(), &Patch::Merge(foreign))
+            .await?;
+        replace_schema(s, CLUSTERS, ours).await?;
+        wait_until_text_for_a_network_is(s, false).await?;
 
-    let manager = scenario.manager().await?;
-    for name in ["fine", "foreign"] {
-        scenario.infrastructure_provisioned(name).await?;
-        scenario.says(name, "Ready", "True", "Ready").await?;
-    }
-    let healed = scenario.aws_cluster("foreign").await?.data["status"].take();
-    assert_eq!(healed["failureDomains"].as_array().map(Vec::len), Some(3), "{healed}");
-    let unreadable = scenario.aws_cluster("unreadable").await?;
-    assert_eq!(unreadable.data.get("status"), None);
-    let malformed = manager
-        .metrics()
-        .await?
-        .sum("capa_malformed_objects", &[("kind", "AWSCluster")]);
-    assert_eq!(malformed, Some(1.0));
-    let log = manager.log()?;
-    let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
-    assert!(log.lines().any(named), "{log}");
-    told(&scenario, "AWSCluster", "spec.network", "nothing is done for it").await?;
+        let manager = s.start_manager().await?;
+        for name in ["fine", "foreign"] {
+            s.infrastructure_provisioned(name).await?;
+            s.says(name, "Ready", "True", "Ready").await?;
+        }
+        let healed = s.aws_cluster("foreign").await?.data["status"].take();
+        assert_eq!(healed["failureDomains"].as_array().map(Vec::len), Some(3), "{healed}");
+        let unreadable = s.aws_cluster("unreadable").await?;
+        assert_eq!(unreadable.data.get("status"), None);
+        let malformed = manager
+            .metrics()
+            .await?
+            .sum("capa_malformed_objects", &[("kind", "AWSCluster")]);
+        assert_eq!(malformed, Some(1.0));
+        let log = manager.log()?;
+        let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
+        assert!(log.lines().any(named), "{log}");
+        told(s, "AWSCluster", "spec.network", "nothing is done for it").await?;
 
-    let network = scenario.aws_cluster("fine").await?.data["spec"]["network"].take();
-    scenario
-        .change("unreadable", json!({"spec": {"network": network}}))
-        .await?;
-    scenario.infrastructure_provisioned("unreadable").await?;
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        let network = s.aws_cluster("fine").await?.data["spec"]["network"].take();
+        s.change("unreadable", json!({"spec": {"network": network}})).await?;
+        s.infrastructure_provisioned("unreadable").await
+    })
 }
 
-#[tokio::test]
-async fn a_machine_that_cannot_be_read_any_more_keeps_its_instance_and_stops_no_other() -> anyhow::Result<()> {
-    let world = Arc::new(World::start().await?);
-    world.install_provider().await?;
-    let scenario = Scenario::in_world(&world, "malformed-machines").await?;
-    let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
-    for name in ["unreadable", "forgetful"] {
-        scenario.machine(name, "dev", INLINE).await?;
-    }
-    let unreadable = instance_of(&scenario.machine_ready("unreadable").await?);
-    let forgetful = instance_of(&scenario.machine_ready("forgetful").await?);
+#[test]
+fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Result<()> {
+    tell(Story::new("malformed-machines").in_its_own_world(&[]), async |s| {
+        s.environment.world().install_provider().await?;
+        let manager = s.start_manager().await?;
+        s.cluster("dev").await?;
+        for name in ["unreadable", "forgetful"] {
+            s.machine(name, "dev", INLINE).await?;
+        }
+        let unreadable = instance_of(&s.machine_ready("unreadable").await?);
+        let forgetful = instance_of(&s.machine_ready("forgetful").await?);
 
-    // As long ago as a schema of another shape, there were no policies either.
-    let bindings = scenario
-        .environment
-        .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
+        // As long ago as a schema of another shape, there were no policies either.
+        let bindings = s
+            .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
+            .await?;
+        bindings
+            .delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
+        let ours = replace_schema(s, MACHINES, anything()).await?;
+        let api = s.api(OURS, "AWSMachine").await?;
+        // Accepted once the schema has taken effect.
+        eventually(WITHIN, "a text in place of an image to be accepted", async || {
+            let image = Patch::Merge(json!({"spec": {"ami": "none"}}));
+            api.patch("unreadable", &PatchParams::default(), &image).await?;
+            Ok(())
+        })
         .await?;
-    bindings
-        .delete_collection(&DeleteParams::default(), &ListParams::default())
-        .await?;
-    let ours = replace_schema(&scenario, MACHINES, anything()).await?;
-    let api = scenario.environment.api(OURS, "AWSMachine").await?;
-    // Accepted once the schema has taken effect.
-    eventually(WITHIN, "a text in place of an image to be accepted", async || {
-        let image = Patch::Merge(json!({"spec": {"ami": "none"}}));
-        api.patch("unreadable", &PatchParams::default(), &image).await?;
-        Ok(())
-    })
-    .await?;
-    let status = Patch::Merge(json!({"status": {"launch": "none", "addresses": {}, "conditions": 5, "ready": "yes"}}));
-    api.patch_status("forgetful", &PatchParams::default(), &status).await?;
-    replace_schema(&scenario, MACHINES, ours).await?;
+        let status =
+            Patch::Merge(json!({"status": {"launch": "none", "addresses": {}, "conditions": 5, "ready": "yes"}}));
+        api.patch_status("forgetful", &PatchParams::default(), &status).await?;
+        replace_schema(s, MACHINES, ours).await?;
 
-    eventually(WITHIN, "the machine to be counted", async || {
-        let metrics = manager.metrics().await?;
-        let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSMachine")]);
-        ensure!(malformed == Some(1.0), "{malformed:?} are");
-        Ok(())
-    })
-    .await?;
-    told(&scenario, "AWSMachine", "spec.ami", "nothing is done for it").await?;
-    // A status by somebody else wakes nobody. The next pass heals it, whatever it is for.
-    let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
-    scenario.change("dev", tags).await?;
-    eventually(WITHIN, "the record of the launch to be restored", async || {
-        let healed = scenario.get(OURS, "AWSMachine", "forgetful").await?;
-        let ready = objects::condition(&healed, "Ready").context("no condition yet")?;
-        ensure!(
-            ready.status == "True" && instance_of(&healed) == forgetful,
-            "{}",
-            healed.data["status"]
-        );
-        Ok(())
-    })
-    .await?;
-    // Neither the deletion of the one nor a new machine waits for the other.
-    scenario.machine("new", "dev", INLINE).await?;
-    scenario.machine_ready("new").await?;
-    scenario.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
-    told(&scenario, "AWSMachine", "spec.ami", "its deletion waits").await?;
-    scenario
-        .environment
-        .delete(CORE, "Machine", "forgetful", WITHIN)
+        eventually(WITHIN, "the machine to be counted", async || {
+            let metrics = manager.metrics().await?;
+            let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSMachine")]);
+            ensure!(malformed == Some(1.0), "{malformed:?} are");
+            Ok(())
+        })
         .await?;
-    let live: Vec<_> = scenario
-        .user
-        .live_instances()
-        .await?
-        .into_iter()
-        .filter_map(|instance| instance.instance_id)
-        .collect();
-    assert!(live.contains(&unreadable) && !live.contains(&forgetful), "{live:?}");
-    assert_eq!(
-        scenario.mutating(),
-        counts(&[("RunInstances", 3), ("TerminateInstances", 1)])
-    );
-    assert_eq!(scenario.terminated(), std::slice::from_ref(&forgetful));
+        told(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
+        // A status by somebody else wakes nobody. The next pass heals it, whatever it is for.
+        let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
+        s.change("dev", tags).await?;
+        eventually(WITHIN, "the record of the launch to be restored", async || {
+            let healed = s.get(OURS, "AWSMachine", "forgetful").await?;
+            let ready = objects::condition(&healed, "Ready").context("no condition yet")?;
+            ensure!(
+                ready.status == "True" && instance_of(&healed) == forgetful,
+                "{}",
+                healed.data["status"]
+            );
+            Ok(())
+        })
+        .await?;
+        // Neither the deletion of the one nor a new machine waits for the other.
+        s.machine("new", "dev", INLINE).await?;
+        s.machine_ready("new").await?;
+        s.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
+        told(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
+        s.delete(CORE, "Machine", "forgetful").await?;
+        let live: Vec<_> = s
+            .user
+            .live_instances()
+            .await?
+            .into_iter()
+            .filter_map(|instance| instance.instance_id)
+            .collect();
+        assert!(live.contains(&unreadable) && !live.contains(&forgetful), "{live:?}");
+        s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
+        assert_eq!(s.terminated(), [forgetful.as_str()]);
 
-    // Mended, it goes on where it was: to be deleted.
-    let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
-    scenario.patch(OURS, "AWSMachine", "unreadable", image).await?;
-    eventually(WITHIN, "the mended machine to be gone", async || {
-        ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
+        // Mended, it goes on where it was: to be deleted.
+        let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
+        s.patch(OURS, "AWSMachine", "unreadable", image).await?;
+        eventually(WITHIN, "the mended machine to be gone", async || {
+            ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
+            Ok(())
+        })
+        .await?;
+        assert_eq!(s.user.live_instances().await?.len(), 1);
         Ok(())
     })
-    .await?;
-    assert_eq!(scenario.user.live_instances().await?.len(), 1);
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
 }
 
 /// Waits for the one event about the unreadable object that names this field and this consequence.
 async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
-    let events = scenario.environment.api("events.k8s.io/v1", "Event").await?;
+    let events = scenario.api("events.k8s.io/v1", "Event").await?;
     eventually(WITHIN, "an event about the unreadable object", async || {
         let events = events.list(&ListParams::default()).await?.items;
         let about = |event: &&DynamicObject| {
@@ -194,7 +182,6 @@ fn anything() -> Value {
 /// Puts another schema in place of a kind's, and gives the former one.
 async fn replace_schema(scenario: &Scenario, definition: &str, schema: Value) -> anyhow::Result<Value> {
     let api = scenario
-        .environment
         .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         .await?;
     let mut changed = api.get(definition).await?;
@@ -206,7 +193,7 @@ async fn replace_schema(scenario: &Scenario, definition: &str, schema: Value) ->
 
 /// A schema takes effect some moments after it was written.
 async fn wait_until_text_for_a_network_is(scenario: &Scenario, accepted: bool) -> anyhow::Result<()> {
-    let api = scenario.environment.api(OURS, "AWSCluster").await?;
+    let api = scenario.api(OURS, "AWSCluster").await?;
     let mut probe = objects::parse(&scenario.unmanaged("probe", ""))?.remove(0);
     probe.data["spec"]["network"] = "none".into();
     let dry_run = PostParams {

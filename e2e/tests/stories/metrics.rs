@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{Metrics, eventually};
+use capa_e2e::{Metrics, Story, eventually};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -11,7 +11,7 @@ use kube::config::AuthInfo;
 use kube::{Api, Client, Config};
 
 use super::machines::INLINE;
-use super::scenario::{FASTER, OURS, Scenario, WITHIN};
+use super::scenario::{FASTER, OURS, Scenario, WITHIN, tell};
 
 const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
 
@@ -21,86 +21,82 @@ const AT_NEED: [&str; 2] = ["capa_aws_throttle_wait_seconds", "capa_instances_wi
 /// Type and labels of each metric.
 type Families = BTreeMap<String, (String, BTreeSet<String>)>;
 
-#[tokio::test]
-async fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<()> {
-    let scenario = Scenario::new("metrics").await?;
-    let manager = scenario.environment.manager().leader_election().flag(FASTER);
-    let manager = manager.start().await?;
-    scenario.cluster("dev").await?;
-    scenario.machine("counted", "dev", INLINE).await?;
-    scenario.machine_ready("counted").await?;
-    eventually(WITHIN, "a listing", async || {
-        let metrics = manager.metrics().await?;
-        let age = metrics.sum("capa_instance_store_age_seconds", &[]);
-        ensure!(age.is_some(), "none yet");
-        Ok(())
-    })
-    .await?;
-
-    let text = manager.scrape().await?;
-    let documented = documented()?;
-    let types = |families: &Families| -> BTreeMap<String, String> {
-        families
-            .iter()
-            .map(|(name, (kind, _))| (name.clone(), kind.clone()))
-            .collect()
-    };
-    let served = served(&text)?;
-    let mut expected = types(&documented);
-    expected.retain(|name, _| !AT_NEED.contains(&name.as_str()) || served.contains_key(name));
-    assert_eq!(types(&served), expected, "name and type of each metric");
-    for (name, (_, labels)) in served {
-        let (_, documented) = &documented[&name];
-        assert!(
-            labels.is_empty() || labels == *documented,
-            "{name} has the labels {labels:?}"
-        );
-    }
-
-    let metrics = Metrics::parse(&text);
-    let value = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels);
-    assert_eq!(value("capa_launch_attempts_total", &[("result", "success")]), Some(1.0));
-    assert_eq!(
-        value("capa_launch_attempts_total", &[("result", "throttled")]),
-        Some(0.0)
-    );
-    assert_eq!(value("capa_machines", &[("phase", "running")]), Some(1.0));
-    assert_eq!(value("capa_machines", &[]), Some(1.0), "each machine is in one phase");
-    assert_eq!(value("leader_election_master_status", &[]), Some(1.0));
-    let launched = [
-        ("controller", "awsmachine"),
-        ("operation", "RunInstances"),
-        ("error_code", ""),
-    ];
-    assert_eq!(value("aws_api_requests_total", &launched), Some(1.0));
-    assert_eq!(value("aws_api_call_retries_sum", &launched[..2]), Some(0.0));
-    for object in ["dev", "counted", scenario.environment.namespace()] {
-        assert!(!text.contains(&format!("\"{object}\"")), "{object} is a label");
-    }
-    scenario
-        .environment
-        .delete(OURS, "AWSMachine", "counted", WITHIN)
+#[test]
+fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<()> {
+    tell(Story::new("metrics"), async |s| {
+        let manager = s.new_manager().leader_election().flag(FASTER);
+        let manager = manager.start().await?;
+        s.cluster("dev").await?;
+        s.machine("counted", "dev", INLINE).await?;
+        s.machine_ready("counted").await?;
+        eventually(WITHIN, "a listing", async || {
+            let metrics = manager.metrics().await?;
+            let age = metrics.sum("capa_instance_store_age_seconds", &[]);
+            ensure!(age.is_some(), "none yet");
+            Ok(())
+        })
         .await?;
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+
+        let text = manager.scrape().await?;
+        let documented = documented()?;
+        let types = |families: &Families| -> BTreeMap<String, String> {
+            families
+                .iter()
+                .map(|(name, (kind, _))| (name.clone(), kind.clone()))
+                .collect()
+        };
+        let served = served(&text)?;
+        let mut expected = types(&documented);
+        expected.retain(|name, _| !AT_NEED.contains(&name.as_str()) || served.contains_key(name));
+        assert_eq!(types(&served), expected, "name and type of each metric");
+        for (name, (_, labels)) in served {
+            let (_, documented) = &documented[&name];
+            assert!(
+                labels.is_empty() || labels == *documented,
+                "{name} has the labels {labels:?}"
+            );
+        }
+
+        let metrics = Metrics::parse(&text);
+        let value = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels);
+        assert_eq!(value("capa_launch_attempts_total", &[("result", "success")]), Some(1.0));
+        assert_eq!(
+            value("capa_launch_attempts_total", &[("result", "throttled")]),
+            Some(0.0)
+        );
+        assert_eq!(value("capa_machines", &[("phase", "running")]), Some(1.0));
+        assert_eq!(value("capa_machines", &[]), Some(1.0), "each machine is in one phase");
+        assert_eq!(value("leader_election_master_status", &[]), Some(1.0));
+        let launched = [
+            ("controller", "awsmachine"),
+            ("operation", "RunInstances"),
+            ("error_code", ""),
+        ];
+        assert_eq!(value("aws_api_requests_total", &launched), Some(1.0));
+        assert_eq!(value("aws_api_call_retries_sum", &launched[..2]), Some(0.0));
+        for object in ["dev", "counted", s.namespace()] {
+            assert!(!text.contains(&format!("\"{object}\"")), "{object} is a label");
+        }
+        s.delete(OURS, "AWSMachine", "counted").await
+    })
 }
 
-#[tokio::test]
-async fn metrics_are_served_with_tls_to_whom_the_api_server_lets_read_them() -> anyhow::Result<()> {
-    let scenario = Scenario::new("scrape").await?;
-    let environment = &scenario.environment;
-    let manager = environment
-        .manager()
-        .flag("--insecure-diagnostics=false")
-        .start()
-        .await?;
-    let namespace = environment.namespace();
-    for name in ["reader", "stranger"] {
-        let account = format!("{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}}}}}");
-        environment.apply(&account).await?;
-    }
-    let role = format!(
-        "
+#[test]
+fn metrics_are_served_with_tls_to_authorized_readers_only() -> anyhow::Result<()> {
+    tell(Story::new("scrape"), async |s| {
+        let environment = &s.environment;
+        let manager = environment
+            .new_manager()
+            .flag("--insecure-diagnostics=false")
+            .start()
+            .await?;
+        let namespace = environment.namespace();
+        for name in ["reader", "stranger"] {
+            let account = format!("{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}}}}}");
+            environment.apply(&account).await?;
+        }
+        let role = format!(
+            "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {{name: {namespace}}}
@@ -112,32 +108,33 @@ metadata: {{name: {namespace}}}
 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {namespace}}}
 subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
 "
-    );
-    environment.apply(&role).await?;
+        );
+        environment.apply(&role).await?;
 
-    let (reader, stranger) = (token(&scenario, "reader").await?, token(&scenario, "stranger").await?);
-    let address = manager.diagnostics();
-    let text = eventually(WITHIN, "the reader to be known as one", async || {
-        scrape(address, &reader).await
+        let (reader, stranger) = (token(s, "reader").await?, token(s, "stranger").await?);
+        let address = manager.diagnostics();
+        let text = eventually(WITHIN, "the reader to be known as one", async || {
+            scrape(address, &reader).await
+        })
+        .await?;
+        assert!(text.contains("controller_runtime_max_concurrent_reconciles"), "{text}");
+        for (token, says) in [(stranger.as_str(), "403"), ("made-up", "401")] {
+            let refused = scrape(address, token).await.err().context("metrics for a stranger")?;
+            assert!(format!("{refused:#}").contains(says), "{refused:#}");
+        }
+        assert!(manager.metrics().await.is_err(), "plain HTTP");
+        let log = manager.log()?;
+        assert!(
+            !log.contains(&reader) && !log.contains(&stranger),
+            "a token is in the log"
+        );
+        manager.stop().await?;
+        for kind in ["ClusterRoleBinding", "ClusterRole"] {
+            let api = "rbac.authorization.k8s.io/v1";
+            s.delete(api, kind, namespace).await?;
+        }
+        Ok(())
     })
-    .await?;
-    assert!(text.contains("controller_runtime_max_concurrent_reconciles"), "{text}");
-    for (token, says) in [(stranger.as_str(), "403"), ("made-up", "401")] {
-        let refused = scrape(address, token).await.err().context("metrics for a stranger")?;
-        assert!(format!("{refused:#}").contains(says), "{refused:#}");
-    }
-    assert!(manager.metrics().await.is_err(), "plain HTTP");
-    let log = manager.log()?;
-    assert!(
-        !log.contains(&reader) && !log.contains(&stranger),
-        "a token is in the log"
-    );
-    assert!(manager.stop().await?.success());
-    for kind in ["ClusterRoleBinding", "ClusterRole"] {
-        let api = "rbac.authorization.k8s.io/v1";
-        scenario.environment.delete(api, kind, namespace, WITHIN).await?;
-    }
-    scenario.environment.finish().await
 }
 
 /// The rows of the table.
@@ -174,8 +171,7 @@ fn served(text: &str) -> anyhow::Result<Families> {
 }
 
 async fn token(scenario: &Scenario, account: &str) -> anyhow::Result<String> {
-    let accounts: Api<ServiceAccount> =
-        Api::namespaced(scenario.environment.client(), scenario.environment.namespace());
+    let accounts: Api<ServiceAccount> = Api::namespaced(scenario.environment.client(), scenario.namespace());
     let request = TokenRequest {
         spec: TokenRequestSpec::default(),
         ..TokenRequest::default()

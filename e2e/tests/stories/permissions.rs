@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use capa_e2e::{World, eventually};
+use capa_e2e::{LocalWorld, eventually};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectRulesReviewStatus,
 };
@@ -78,7 +78,7 @@ const AT_HOME: [Rule; 3] = [
 
 #[tokio::test]
 async fn the_manager_may_do_what_it_does_and_nothing_else() -> anyhow::Result<()> {
-    let world = World::shared().await?;
+    let world = LocalWorld::shared().await?;
     world.install_provider().await?;
     let client = world.admin().await?;
     for (namespace, rules) in [
@@ -131,8 +131,8 @@ fn flat(
     [groups.unwrap_or_default(), resources.unwrap_or_default(), names, verbs]
 }
 
-/// All that the manager may do in a namespace, without what everybody may, and without what an administrator has allowed
-/// it by [`AGGREGATED`], as other stories do in the same world.
+/// All that the manager may do in a namespace, without what everybody may, and without what an administrator has
+/// allowed it by [`AGGREGATED`], as other stories do in the same world.
 async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut granted = rules_of(client, MANAGER, namespace).await?;
     let everybodys = rules_of(client, NOBODY, namespace).await?;
@@ -193,7 +193,7 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
         requests.extend(verbs.map(|verb| (verb, OUR_GROUP, resource, "team-a")));
     }
     may(CORE, &requests).await?;
-    World::shared().await?.start_kubeadm().await?;
+    LocalWorld::shared().await?.start_kubeadm().await?;
     // It makes machines of templates, and owns these.
     let asked: Vec<_> = requests
         .into_iter()
@@ -204,7 +204,7 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
 
 /// Waits until all of these requests are allowed: roles are aggregated some time after they were applied.
 async fn may(account: (&str, &str), requests: &[Request]) -> anyhow::Result<()> {
-    let world = World::shared().await?;
+    let world = LocalWorld::shared().await?;
     world.install_provider().await?;
     let client = world.admin().await?;
     eventually(WITHIN, "all permissions to be granted", async || {

@@ -1,14 +1,15 @@
-//! What most stories start from: a network that the user brought, an identity for its account, and a cluster on it.
+//! The scenario of most stories: a network that the user brought, our manager, and a cluster on that network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use capa_e2e::aws_proxy::{AccessKey, Account};
 use capa_e2e::user::{Network, NetworkPlan, User};
-use capa_e2e::{Manager, TestEnvironment, World, eventually, fixtures, moto, objects};
-use kube::ResourceExt as _;
+use capa_e2e::{Manager, ManagerBuilder, Story, TestEnvironment, eventually, fixtures, moto, objects};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 /// Region of every story.
@@ -22,31 +23,57 @@ pub(crate) const WITHIN: Duration = Duration::from_mins(4);
 /// Real servers, shorter waits: every period and age of AWS access is divided by this.
 pub(crate) const FASTER: &str = "--timing-divisor=20";
 
-/// A story under way.
+/// Where the manager looks for the Secrets of static identities: its own namespace.
+pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+
+/// A namespace and account with a network of three zones, in which a story takes place.
 pub(crate) struct Scenario {
-    pub(crate) environment: TestEnvironment,
+    pub(crate) environment: Arc<TestEnvironment>,
     pub(crate) user: User,
     pub(crate) network: Network,
 }
 
+/// Tells a story in a [`Scenario`] with a hurried manager at work. All managers are stopped at the end.
+pub(crate) fn story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    tell(Story::new(name), async |s| {
+        s.start_manager().await?;
+        body(s).await
+    })
+}
+
+/// Tells a story in a [`Scenario`] that has no manager yet.
+pub(crate) fn tell(story: Story<'_>, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let name = story.name();
+    story.run(async |environment| body(&Scenario::new(environment.clone(), name).await?).await)
+}
+
+/// Calls `look` until it has found the same for this long, and gives what it has found. `what` names what is looked at.
+pub(crate) async fn settled<T: PartialEq>(
+    what: &str,
+    quiet: Duration,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut last = None;
+    let mut since = Instant::now();
+    eventually(
+        within,
+        &format!("{what} to stay as they are for {quiet:?}"),
+        async || {
+            let now = Some(look().await?);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            ensure!(since.elapsed() >= quiet, "something changed {:?} ago", since.elapsed());
+            last.take().context("nothing was looked at")
+        },
+    )
+    .await
+}
+
 impl Scenario {
-    /// A namespace and account with a network of three zones.
-    pub(crate) async fn new(name: &str) -> anyhow::Result<Self> {
-        Self::in_world(&World::shared().await?, name).await
-    }
-
-    /// The same in another world than the one that all tests share.
-    pub(crate) async fn in_world(world: &Arc<World>, name: &str) -> anyhow::Result<Self> {
-        Self::in_environment(world.test(name).await?, name).await
-    }
-
-    /// A story about objects that were stored before fields without effect were refused.
-    pub(crate) async fn of_stored_objects(name: &str) -> anyhow::Result<Self> {
-        let environment = World::shared().await?.test_of_stored_objects(name).await?;
-        Self::in_environment(environment, name).await
-    }
-
-    async fn in_environment(environment: TestEnvironment, name: &str) -> anyhow::Result<Self> {
+    /// A network of three zones in an environment.
+    pub(crate) async fn new(environment: Arc<TestEnvironment>, name: &str) -> anyhow::Result<Self> {
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
         Ok(Self {
@@ -56,19 +83,94 @@ impl Scenario {
         })
     }
 
-    /// Another namespace on the same network.
-    pub(crate) async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
-        let environment = self.environment.neighbour(name).await?;
-        Ok(Self {
+    /// The same network in another environment, which has the same AWS account.
+    pub(crate) fn with(&self, environment: Arc<TestEnvironment>) -> Self {
+        Self {
             user: User::new(environment.aws(), REGION),
             environment,
             network: self.network.clone(),
-        })
+        }
     }
 
-    /// Our manager, hurried.
-    pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {
-        self.environment.manager().flag(FASTER).start().await
+    /// Another namespace on the same network.
+    pub(crate) async fn neighbour(&self, name: &str) -> anyhow::Result<Self> {
+        Ok(self.with(self.environment.neighbour(name).await?))
+    }
+
+    /// Our manager, to be started.
+    pub(crate) fn new_manager(&self) -> ManagerBuilder<'_> {
+        self.environment.new_manager()
+    }
+
+    /// Starts our manager, hurried.
+    pub(crate) async fn start_manager(&self) -> anyhow::Result<Manager> {
+        self.new_manager().flag(FASTER).start().await
+    }
+
+    /// The manager that was started last.
+    pub(crate) fn manager(&self) -> Manager {
+        self.environment.manager().expect("a story with a manager")
+    }
+
+    /// The AWS account.
+    pub(crate) fn aws(&self) -> &Account {
+        self.environment.aws()
+    }
+
+    /// The namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.environment.namespace()
+    }
+
+    /// Applies YAML of one or several objects.
+    pub(crate) async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+        self.environment.apply(yaml).await.map(drop)
+    }
+
+    /// The API of a kind.
+    pub(crate) async fn api(&self, api_version: &str, kind: &str) -> anyhow::Result<Api<DynamicObject>> {
+        self.environment.api(api_version, kind).await
+    }
+
+    /// Deletes an object and waits until it is gone.
+    pub(crate) async fn delete(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
+        self.environment.delete(api_version, kind, name, WITHIN).await
+    }
+
+    /// Applies a bootstrap Secret without instructions.
+    pub(crate) async fn bootstrap_secret(&self, name: &str) -> anyhow::Result<()> {
+        self.apply(&fixtures::bootstrap_secret(name, "#cloud-config")).await
+    }
+
+    /// Applies an identity with the Secret of its key, both of one name. `allowed` are the namespaces that may use it,
+    /// in YAML's flow style.
+    pub(crate) async fn static_identity(&self, name: &str, allowed: &str, key: &AccessKey) -> anyhow::Result<()> {
+        self.identity_secret(name, key).await?;
+        let spec = format!("{{secretRef: {name}, allowedNamespaces: {allowed}}}");
+        self.identity("AWSClusterStaticIdentity", name, &spec).await
+    }
+
+    /// Applies the Secret of a static identity.
+    pub(crate) async fn identity_secret(&self, name: &str, key: &AccessKey) -> anyhow::Result<()> {
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": IDENTITY_NAMESPACE},
+            "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
+        });
+        self.apply(&secret.to_string()).await
+    }
+
+    /// Applies an identity; `spec` in YAML's flow style.
+    pub(crate) async fn identity(&self, kind: &str, name: &str, spec: &str) -> anyhow::Result<()> {
+        let identity = format!("{{apiVersion: {OURS}, kind: {kind}, metadata: {{name: {name}}}, spec: {spec}}}");
+        self.apply(&identity).await
+    }
+
+    /// Applies an unmanaged AWSCluster that names an identity, and its Cluster.
+    pub(crate) async fn owned_with_identity(&self, name: &str, kind: &str, identity: &str) -> anyhow::Result<()> {
+        let reference = format!("  identityRef: {{kind: {kind}, name: {identity}}}");
+        self.owned(name, &self.unmanaged(name, &reference)).await
     }
 
     /// An unmanaged AWSCluster on the private subnets; `extra` are further lines of its spec, indented by two.
@@ -108,10 +210,8 @@ spec:
 
     /// Applies an AWSCluster and a Cluster of the same name, and waits until Cluster API has made this its owner.
     pub(crate) async fn owned(&self, name: &str, aws_cluster: &str) -> anyhow::Result<()> {
-        self.environment.apply(aws_cluster).await?;
-        self.environment
-            .apply(&fixtures::cluster(name, Some("AWSCluster")))
-            .await?;
+        self.apply(aws_cluster).await?;
+        self.apply(&fixtures::cluster(name, Some("AWSCluster"))).await?;
         eventually(WITHIN, "Cluster API to own the AWSCluster", async || {
             let owners = self.aws_cluster(name).await?.metadata.owner_references;
             ensure!(owners.is_some(), "it has no owner yet");
@@ -135,14 +235,9 @@ spec:
 
     /// A MachineDeployment with its bootstrap Secret and template, all of one name.
     pub(crate) async fn machine_deployment(&self, name: &str, cluster: &str, replicas: u32) -> anyhow::Result<()> {
-        self.environment
-            .apply(&fixtures::bootstrap_secret(name, "#cloud-config\n# a join token"))
-            .await?;
-        self.environment.apply(&template(name, "")).await?;
-        self.environment
-            .apply(&fixtures::machine_deployment(name, cluster, replicas))
-            .await?;
-        Ok(())
+        self.bootstrap_secret(name).await?;
+        self.apply(&template(name, "")).await?;
+        self.apply(&fixtures::machine_deployment(name, cluster, replicas)).await
     }
 
     /// Waits until the namespace has exactly this many AWSMachines and all are Ready, and gives them.
@@ -170,13 +265,13 @@ spec:
 
     /// The AWSMachines of the namespace.
     pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
-        let api = self.environment.api(OURS, "AWSMachine").await?;
+        let api = self.api(OURS, "AWSMachine").await?;
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
     /// One object.
     pub(crate) async fn get(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<DynamicObject> {
-        Ok(self.environment.api(api_version, kind).await?.get(name).await?)
+        Ok(self.api(api_version, kind).await?.get(name).await?)
     }
 
     /// One AWSCluster.
@@ -197,18 +292,13 @@ spec:
 
     /// How often the manager has called each action of AWS.
     pub(crate) fn calls(&self) -> BTreeMap<String, usize> {
-        self.environment.aws().manager_journal().counts()
+        self.aws().manager_journal().counts()
     }
 
     /// Has an AWSCluster reconciled at least this many times by touching a label. Fails if anybody else writes to it
     /// meanwhile.
-    pub(crate) async fn reconciles_without_a_write(
-        &self,
-        manager: &Manager,
-        name: &str,
-        passes: u32,
-    ) -> anyhow::Result<()> {
-        let api = self.environment.api(OURS, "AWSCluster").await?;
+    pub(crate) async fn reconciles_without_a_write(&self, name: &str, passes: u32) -> anyhow::Result<()> {
+        let (api, manager) = (self.api(OURS, "AWSCluster").await?, self.manager());
         let goal = manager.passes("awscluster").await? + f64::from(passes);
         let mut version = self.aws_cluster(name).await?.resource_version();
         let mut touches = 0;
@@ -231,7 +321,7 @@ spec:
 
     /// Waits for an event about an object of ours.
     pub(crate) async fn event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<()> {
-        let events = self.environment.api("events.k8s.io/v1", "Event").await?;
+        let events = self.api("events.k8s.io/v1", "Event").await?;
         eventually(WITHIN, &format!("an event {reason} about {kind} {name}"), async || {
             let events = events.list(&ListParams::default()).await?.items;
             let told = events.iter().any(|event| {
@@ -271,7 +361,7 @@ spec:
         name: &str,
         patch: serde_json::Value,
     ) -> anyhow::Result<()> {
-        let api = self.environment.api(api_version, kind).await?;
+        let api = self.api(api_version, kind).await?;
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }

@@ -3,28 +3,25 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::aws_proxy::{AccessKey, Fault, SECRET_KEYS, Session};
-use capa_e2e::{Manager, ManagerBuilder, eventually, fixtures, planted};
+use capa_e2e::aws_proxy::{Fault, SECRET_KEYS, Session};
+use capa_e2e::{ManagerBuilder, Story, eventually, fixtures, planted};
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::machines::{INLINE, condition_of, machine};
-use super::scenario::{FASTER, OURS, Scenario, WITHIN};
-
-/// Where the manager looks for the Secrets of static identities.
-const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, tell};
 
 /// What the role of the story asks for. Whoever may read the identity may know it, and nobody else.
 const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
 
-#[tokio::test]
-async fn nothing_that_a_manager_leaves_behind_shows_a_secret() -> anyhow::Result<()> {
+#[test]
+fn a_manager_at_its_highest_verbosity_shows_no_secret() -> anyhow::Result<()> {
     // As talkative as it can be made by its flags.
-    nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9")).await
+    nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9"))
 }
 
-#[tokio::test]
-async fn nothing_that_a_manager_leaves_behind_shows_a_secret_whatever_it_is_asked_to_trace() -> anyhow::Result<()> {
+#[test]
+fn a_manager_that_traces_everything_shows_no_secret() -> anyhow::Result<()> {
     nothing_shows_a_secret("secrets-traced", |manager| {
         manager
             .variable(
@@ -34,81 +31,51 @@ async fn nothing_that_a_manager_leaves_behind_shows_a_secret_whatever_it_is_aske
             // Has the AWS SDK print what it signs, the whole form with its user data.
             .variable("LOG_SIGNABLE_BODY", "true")
     })
-    .await
 }
 
-async fn nothing_shows_a_secret(
+fn nothing_shows_a_secret(
     name: &str,
     talkative: impl for<'a> FnOnce(ManagerBuilder<'a>) -> ManagerBuilder<'a>,
 ) -> anyhow::Result<()> {
-    let scenario = Scenario::new(name).await?;
-    let environment = &scenario.environment;
-    let manager = talkative(environment.manager().flag(FASTER)).start().await?;
-    let key = environment.aws().another_key();
-    let name = identities(&scenario, &key).await?;
-    let reference = format!("  identityRef: {{kind: AWSClusterRoleIdentity, name: {name}}}");
-    scenario.owned("dev", &scenario.unmanaged("dev", &reference)).await?;
-    scenario.infrastructure_provisioned("dev").await?;
-    good_and_bad_lives(&scenario).await?;
-    bad_keys(&scenario, &name, &manager).await?;
+    tell(Story::new(name), async |s| {
+        talkative(s.new_manager().flag(FASTER)).start().await?;
+        identities(s).await?;
+        s.owned_with_identity("dev", "AWSClusterRoleIdentity", s.namespace())
+            .await?;
+        s.infrastructure_provisioned("dev").await?;
+        good_and_bad_lives(s).await?;
+        bad_keys(s).await?;
 
-    let left = left_behind(&scenario, &manager).await?;
-    // After what is searched: the manager may get another one at any time.
-    let sessions = environment.aws().sessions();
-    let lasting = [fixtures::JOIN_TOKEN, SECRET_KEYS, EXTERNAL_ID].map(str::to_owned);
-    let hidden: Vec<String> = sessions.iter().flat_map(Session::secrets).chain(lasting).collect();
-    for (what, text) in &left {
-        // The journal is what AWS was told, and the identity is where the user has written it.
-        let may_say = what == "journal" || what.starts_with("awsclusterroleidentities.");
-        let found = planted::found(text.as_bytes(), &hidden);
-        ensure!(
-            found.iter().all(|found| may_say && *found == EXTERNAL_ID),
-            "{what} shows {found:?}"
-        );
-    }
-    can_find(&scenario, &name, &left).await?;
-    can_find_sessions(&scenario, &sessions)?;
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        let left = left_behind(s).await?;
+        // After what is searched: the manager may get another one at any time.
+        let sessions = s.aws().sessions();
+        let lasting = [fixtures::JOIN_TOKEN, SECRET_KEYS, EXTERNAL_ID].map(str::to_owned);
+        let hidden: Vec<String> = sessions.iter().flat_map(Session::secrets).chain(lasting).collect();
+        for (what, text) in &left {
+            // The journal is what AWS was told, and the identity is where the user has written it.
+            let may_say = what == "journal" || what.starts_with("awsclusterroleidentities.");
+            let found = planted::found(text.as_bytes(), &hidden);
+            ensure!(
+                found.iter().all(|found| may_say && *found == EXTERNAL_ID),
+                "{what} shows {found:?}"
+            );
+        }
+        can_find(s, &left).await?;
+        can_find_sessions(s, &sessions)
+    })
 }
 
 /// A role, assumed with an external id by a key; called after the namespace, because identities have none.
-async fn identities(scenario: &Scenario, key: &AccessKey) -> anyhow::Result<String> {
-    let environment = &scenario.environment;
-    let name = environment.namespace().to_owned();
-    let role = environment.aws().role_arn("clusters");
-    environment.aws().allow_assume_role(&role, Some(EXTERNAL_ID));
-    secret(scenario, &name, key).await?;
-    let identities = format!(
-        "
-apiVersion: {OURS}
-kind: AWSClusterStaticIdentity
-metadata: {{name: {name}}}
-spec: {{secretRef: {name}, allowedNamespaces: {{}}}}
----
-apiVersion: {OURS}
-kind: AWSClusterRoleIdentity
-metadata: {{name: {name}}}
-spec:
-  roleARN: {role}
-  externalID: {EXTERNAL_ID}
-  allowedNamespaces: {{}}
-  sourceIdentityRef: {{kind: AWSClusterStaticIdentity, name: {name}}}
-"
+async fn identities(scenario: &Scenario) -> anyhow::Result<()> {
+    let (name, aws) = (scenario.namespace(), scenario.aws());
+    let role = aws.role_arn("clusters");
+    aws.allow_assume_role(&role, Some(EXTERNAL_ID));
+    scenario.static_identity(name, "{}", &aws.another_key()).await?;
+    let spec = format!(
+        "{{roleARN: \"{role}\", externalID: {EXTERNAL_ID}, allowedNamespaces: {{}}, \
+          sourceIdentityRef: {{kind: AWSClusterStaticIdentity, name: {name}}}}}"
     );
-    environment.apply(&identities).await?;
-    Ok(name)
-}
-
-async fn secret(scenario: &Scenario, name: &str, key: &AccessKey) -> anyhow::Result<()> {
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": IDENTITY_NAMESPACE},
-        "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
-    });
-    scenario.environment.apply(&secret.to_string()).await?;
-    Ok(())
+    scenario.identity("AWSClusterRoleIdentity", name, &spec).await
 }
 
 /// Bootstrap data that is launched, plain and compressed, refused by us, and refused by AWS.
@@ -121,20 +88,17 @@ async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
         scenario.machine_ready(name).await?;
     }
     let large = fixtures::bootstrap_secret("large", &format!("#cloud-config\n# {}", "x".repeat(16 * 1024)));
-    scenario.environment.apply(&large).await?;
+    scenario.apply(&large).await?;
     let uncompressed = format!("{INLINE}, uncompressedUserData: true");
+    scenario.apply(&machine("large", "dev", &uncompressed)).await?;
     scenario
-        .environment
-        .apply(&machine("large", "dev", &uncompressed))
-        .await?;
-    scenario
-        .condition("AWSMachine", "large", "BootstrapDataReady", "False", "TooLarge")
+        .machine_lacks("large", "BootstrapDataReady", "TooLarge")
         .await?;
     let refusal = Fault::on("RunInstances").error("UnauthorizedOperation");
-    let refusal = scenario.environment.aws().fault(refusal);
+    let refusal = scenario.aws().fault(refusal);
     scenario.machine("refused", "dev", INLINE).await?;
     scenario
-        .condition("AWSMachine", "refused", "InstanceReady", "False", "Unauthorized")
+        .machine_lacks("refused", "InstanceReady", "Unauthorized")
         .await?;
     refusal.lift();
     scenario.machine_ready("refused").await?;
@@ -142,17 +106,17 @@ async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
 }
 
 /// The key stops working, and is mended: what AWS says of it is shown, not the key.
-async fn bad_keys(scenario: &Scenario, name: &str, manager: &Manager) -> anyhow::Result<()> {
-    let aws = scenario.environment.aws();
+async fn bad_keys(scenario: &Scenario) -> anyhow::Result<()> {
+    let aws = scenario.aws();
     let revoked = aws.another_key();
     aws.revoke(&revoked.access_key_id);
-    secret(scenario, name, &revoked).await?;
-    scenario.looked_again("plain", manager).await?;
+    scenario.identity_secret(scenario.namespace(), &revoked).await?;
+    scenario.looked_again("plain").await?;
     scenario
-        .condition("AWSMachine", "plain", "IdentityReady", "False", "CredentialsFailed")
+        .machine_lacks("plain", "IdentityReady", "CredentialsFailed")
         .await?;
     let valid = aws.another_key();
-    secret(scenario, name, &valid).await?;
+    scenario.identity_secret(scenario.namespace(), &valid).await?;
     eventually(WITHIN, "the mended key to be used", async || {
         let plain = scenario.get(OURS, "AWSMachine", "plain").await?;
         ensure!(condition_of(&plain, "IdentityReady")?.status == "True", "not yet");
@@ -162,11 +126,11 @@ async fn bad_keys(scenario: &Scenario, name: &str, manager: &Manager) -> anyhow:
 }
 
 /// Everything but Secrets, by what it is.
-async fn left_behind(scenario: &Scenario, manager: &Manager) -> anyhow::Result<BTreeMap<String, String>> {
+async fn left_behind(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, String>> {
     let mut left = BTreeMap::from([
-        ("log".to_owned(), manager.log()?),
-        ("metrics".to_owned(), manager.scrape().await?),
-        ("journal".to_owned(), scenario.environment.aws().journal().to_string()),
+        ("log".to_owned(), scenario.manager().log()?),
+        ("metrics".to_owned(), scenario.manager().scrape().await?),
+        ("journal".to_owned(), scenario.aws().journal().to_string()),
     ]);
     for (kind, objects) in scenario.environment.objects().await? {
         if kind != "secrets.core" {
@@ -185,14 +149,14 @@ async fn left_behind(scenario: &Scenario, manager: &Manager) -> anyhow::Result<B
 }
 
 /// The same search finds each secret where it has to be, or it proves nothing.
-async fn can_find(scenario: &Scenario, name: &str, left: &BTreeMap<String, String>) -> anyhow::Result<()> {
+async fn can_find(scenario: &Scenario, left: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let ours = scenario.environment.objects().await?;
     let identity = scenario.environment.client();
     let identity: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(identity, IDENTITY_NAMESPACE);
     let bootstrap: &Vec<DynamicObject> = ours.get("secrets.core").context("no Secrets")?;
     let dumps = [
         serde_json::to_value(bootstrap)?,
-        serde_json::to_value(identity.get(name).await?)?,
+        serde_json::to_value(identity.get(scenario.namespace()).await?)?,
     ];
     let dumps = Value::from(dumps.to_vec()).to_string();
     let token = &[fixtures::JOIN_TOKEN.to_owned()];
@@ -206,7 +170,7 @@ async fn can_find(scenario: &Scenario, name: &str, left: &BTreeMap<String, Strin
         "no key in the Secrets"
     );
 
-    let launches = scenario.environment.aws().raw_launches();
+    let launches = scenario.aws().raw_launches();
     ensure!(launches.len() >= 3, "{} launches", launches.len());
     for launch in launches {
         ensure!(
@@ -224,7 +188,7 @@ async fn can_find(scenario: &Scenario, name: &str, left: &BTreeMap<String, Strin
 
 /// The sessions are those that instances were launched with, and the search finds their secrets in AWS's answers.
 fn can_find_sessions(scenario: &Scenario, sessions: &[Session]) -> anyhow::Result<()> {
-    let launches = scenario.environment.aws().manager_journal().of("RunInstances");
+    let launches = scenario.aws().manager_journal().of("RunInstances");
     for launch in launches.calls() {
         let signed_by = |session: &Session| session.access_key_id == launch.access_key_id;
         ensure!(sessions.iter().any(signed_by), "no session is known for {launch}");

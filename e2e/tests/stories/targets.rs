@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use aws_sdk_elasticloadbalancingv2::types::TargetTypeEnum;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
-use capa_e2e::eventually;
 use capa_e2e::user::LoadBalancer;
+use capa_e2e::{Story, eventually};
 use serde_json::json;
 
 use super::machines::{INLINE, at, counts, machine, text};
-use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN};
+use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
 
 /// Longer than any story.
 const HOUR: Duration = Duration::from_hours(1);
@@ -35,19 +35,18 @@ impl Scenario {
     /// A [`machine`] of a control plane.
     pub(super) async fn control_plane_machine(&self, name: &str, cluster: &str) -> anyhow::Result<()> {
         let secret = capa_e2e::fixtures::bootstrap_secret(name, "#cloud-config");
-        self.environment.apply(&secret).await?;
+        self.apply(&secret).await?;
         // Cluster API marks the Machine; whether its AWSMachine is marked too is up to whoever makes it.
         let unmarked = format!("kind: Machine\nmetadata: {{name: {name}}}");
         let marked =
             format!("kind: Machine\nmetadata: {{name: {name}, labels: {{cluster.x-k8s.io/control-plane: ''}}}}");
         let machine = machine(name, cluster, INLINE).replace(&unmarked, &marked);
-        self.environment.apply(&machine).await?;
-        Ok(())
+        self.apply(&machine).await
     }
 
     /// The manager's calls to load balancers.
     fn balancing(&self) -> Journal {
-        let journal = self.environment.aws().manager_journal();
+        let journal = self.aws().manager_journal();
         journal.matching(|call| call.service == "elasticloadbalancing")
     }
 
@@ -77,36 +76,36 @@ struct Life<'a> {
 const DRAINS: Duration = Duration::from_secs(3);
 
 // One story on purpose: each chapter needs the machine as the one before has left it.
-#[tokio::test]
-async fn an_instance_is_a_target_from_when_it_runs_until_it_is_drained() -> anyhow::Result<()> {
-    let scenario = Scenario::new("targets").await?;
-    let (user, network) = (&scenario.user, &scenario.network);
-    let balancer = scenario.balancer().await?;
-    let addresses = user
-        .create_target_group(network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
-        .await?;
-    user.set_deregistration_delay(&addresses, u32::try_from(DRAINS.as_secs())?)
-        .await?;
-    let life = Life {
-        scenario: &scenario,
-        instances: balancer.target_group_arn,
-        addresses,
-        classic: user.create_classic_load_balancer(network, "old").await?.name,
-    };
-    let before = user.dump().await?;
-    let manager = scenario.manager().await?;
-    life.asks_for_nothing_before_the_instance_runs().await?;
-    life.registers_the_instance_that_runs().await?;
-    life.drains_the_instance_before_it_is_terminated().await?;
-    assert_eq!(user.dump().await?, before, "the user's load balancers are as they were");
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+#[test]
+fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result<()> {
+    tell(Story::new("targets"), async |s| {
+        let (user, network) = (&s.user, &s.network);
+        let balancer = s.balancer().await?;
+        let addresses = user
+            .create_target_group(network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
+            .await?;
+        user.set_deregistration_delay(&addresses, u32::try_from(DRAINS.as_secs())?)
+            .await?;
+        let life = Life {
+            scenario: s,
+            instances: balancer.target_group_arn,
+            addresses,
+            classic: user.create_classic_load_balancer(network, "old").await?.name,
+        };
+        let before = user.dump().await?;
+        s.start_manager().await?;
+        life.asks_for_nothing_before_the_instance_runs().await?;
+        life.registers_the_instance_that_runs().await?;
+        life.drains_the_instance_before_it_is_terminated().await?;
+        assert_eq!(user.dump().await?, before, "the user's load balancers are as they were");
+        Ok(())
+    })
 }
 
 impl Life<'_> {
     async fn asks_for_nothing_before_the_instance_runs(&self) -> anyhow::Result<()> {
         let Self { scenario, .. } = self;
-        scenario.environment.aws().set_pending(HOUR);
+        scenario.aws().set_pending(HOUR);
         let targets = format!(
             "[{{targetGroupARN: '{}', port: 6443}}, {{targetGroupARN: '{}'}}, {{classicLoadBalancerName: {}}}]",
             self.instances, self.addresses, self.classic
@@ -120,7 +119,7 @@ impl Life<'_> {
 
     async fn registers_the_instance_that_runs(&self) -> anyhow::Result<()> {
         let (scenario, user) = (self.scenario, &self.scenario.user);
-        scenario.environment.aws().set_pending(Duration::ZERO);
+        scenario.aws().set_pending(Duration::ZERO);
         let ready = scenario.machine_ready("first").await?;
         let id = text(&ready, "/spec/instanceID").to_owned();
         let address = user.instance(&id).await?.private_ip_address.context("no address")?;
@@ -142,7 +141,7 @@ impl Life<'_> {
             .await?;
         let left = user.targets(&self.addresses).await?;
         assert!(left.is_empty(), "an address does not leave by itself");
-        let journal = scenario.environment.aws().manager_journal();
+        let journal = scenario.aws().manager_journal();
         let terminated = only(&journal, "TerminateInstances")?.at;
         let calls = journal.of("DeregisterTargets");
         let of_addresses = calls.matching(|call| call.parameter("TargetGroupArn") == Some(&self.addresses));
@@ -161,218 +160,205 @@ impl Life<'_> {
     }
 }
 
-#[tokio::test]
-async fn the_health_of_a_target_shows_and_holds_back_nothing_that_makes_it_healthy() -> anyhow::Result<()> {
-    let scenario = Scenario::new("health").await?;
-    let aws = scenario.environment.aws();
-    aws.set_nodes_report(true);
-    let balancer = scenario.balancer().await?;
-    let manager = scenario.environment.manager().flag(FASTER).flag("--sync-period=2s");
-    let manager = manager.start().await?;
-    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-    scenario.cluster_with_targets("dev", &targets).await?;
-    scenario.control_plane_machine("first", "dev").await?;
-    let id = scenario.launched("first").await?;
-    eventually(WITHIN, "the target to be said to fail its checks", async || {
-        let told = scenario.targets_say("first", "False", "Registering").await?;
-        ensure!(told.contains("Target.FailedHealthChecks"), "{told}");
-        Ok(())
-    })
-    .await?;
-    let booting = scenario.get(OURS, "AWSMachine", "first").await?;
-    assert_eq!(at(&booting, "/status/initialization/provisioned"), true);
-    assert!(text(&booting, "/spec/providerID").ends_with(&id));
-    aws.set_serving(&id, true);
-    scenario.machine_ready("first").await?;
-    aws.set_serving(&id, false);
-    let told = scenario.targets_say("first", "False", "Failed").await?;
-    assert!(told.contains("Target.FailedHealthChecks"), "{told}");
-    aws.set_serving(&id, true);
-    scenario.machine_ready("first").await?;
-    assert_eq!(scenario.balancing().of("RegisterTargets").len(), 1);
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
-}
-
-#[tokio::test]
-async fn a_lost_registration_comes_back_by_the_look_that_all_machines_share() -> anyhow::Result<()> {
-    const PERIOD: Duration = Duration::from_secs(4);
-    let scenario = Scenario::new("lost-target").await?;
-    let (user, aws) = (&scenario.user, scenario.environment.aws());
-    let group = scenario.balancer().await?.target_group_arn;
-    let manager = scenario.environment.manager().flag(FASTER).flag("--sync-period=4s");
-    let manager = manager.start().await?;
-    scenario
-        .cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+#[test]
+fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<()> {
+    tell(Story::new("health"), async |s| {
+        let aws = s.aws();
+        aws.set_nodes_report(true);
+        let balancer = s.balancer().await?;
+        s.new_manager().flag(FASTER).flag("--sync-period=2s").start().await?;
+        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+        s.cluster_with_targets("dev", &targets).await?;
+        s.control_plane_machine("first", "dev").await?;
+        let id = s.launched("first").await?;
+        eventually(WITHIN, "the target to be said to fail its checks", async || {
+            let told = s.targets_say("first", "False", "Registering").await?;
+            ensure!(told.contains("Target.FailedHealthChecks"), "{told}");
+            Ok(())
+        })
         .await?;
-    let names = ["one", "two", "three"];
-    for name in names {
-        scenario.control_plane_machine(name, "dev").await?;
-    }
-    for name in names {
-        scenario.machine_ready(name).await?;
-    }
-    let looks = || scenario.balancing().of("DescribeTargetHealth").calls().to_vec();
-    // From the last of them on nothing but the period makes a look.
-    let settled = looks().len();
-    eventually(WITHIN, "three looks", async || {
-        ensure!(looks().len() >= settled + 3, "{} looks", looks().len() - settled);
+        let booting = s.get(OURS, "AWSMachine", "first").await?;
+        assert_eq!(at(&booting, "/status/initialization/provisioned"), true);
+        assert!(text(&booting, "/spec/providerID").ends_with(&id));
+        aws.set_serving(&id, true);
+        s.machine_ready("first").await?;
+        aws.set_serving(&id, false);
+        let told = s.targets_say("first", "False", "Failed").await?;
+        assert!(told.contains("Target.FailedHealthChecks"), "{told}");
+        aws.set_serving(&id, true);
+        s.machine_ready("first").await?;
+        assert_eq!(s.balancing().of("RegisterTargets").len(), 1);
         Ok(())
     })
-    .await?;
-    let regular: Vec<_> = looks().into_iter().skip(settled).map(|call| call.at).collect();
-    for pair in regular.windows(2) {
-        let apart: Duration = pair[1].duration_since(pair[0]).try_into()?;
-        // The journal tells when a call has arrived, a little after it was due.
-        assert!(apart + Duration::from_millis(500) >= PERIOD, "looks {apart:?} apart");
-    }
-
-    let mark = aws.mark();
-    let lost = text(&scenario.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
-    user.deregister_target(&group, &lost).await?;
-    eventually(WITHIN, "the registration to be back", async || {
-        let targets = user.targets(&group).await?;
-        let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
-        ensure!(healthy == 3, "{targets:?}");
-        Ok(())
-    })
-    .await?;
-    scenario.machine_ready("two").await?;
-    let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-    let repaired = since.mutating();
-    let register = only(&repaired, "RegisterTargets")?;
-    assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
-    assert_eq!(repaired.len(), 1, "{repaired}");
-    // One look may have been on its way when the registration was lost; the next one finds it.
-    let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
-    assert!((1..=2).contains(&looks.len()), "{since}");
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
 }
 
-#[tokio::test]
-async fn draining_that_never_ends_is_waited_for_five_minutes_and_no_longer() -> anyhow::Result<()> {
+#[test]
+fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> {
+    const PERIOD: Duration = Duration::from_secs(4);
+    tell(Story::new("lost-target"), async |s| {
+        let (user, aws) = (&s.user, s.aws());
+        let group = s.balancer().await?.target_group_arn;
+        s.new_manager().flag(FASTER).flag("--sync-period=4s").start().await?;
+        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+            .await?;
+        let names = ["one", "two", "three"];
+        for name in names {
+            s.control_plane_machine(name, "dev").await?;
+        }
+        for name in names {
+            s.machine_ready(name).await?;
+        }
+        let looks = || s.balancing().of("DescribeTargetHealth").calls().to_vec();
+        // From the last of them on nothing but the period makes a look.
+        let settled = looks().len();
+        eventually(WITHIN, "three looks", async || {
+            ensure!(looks().len() >= settled + 3, "{} looks", looks().len() - settled);
+            Ok(())
+        })
+        .await?;
+        let regular: Vec<_> = looks().into_iter().skip(settled).map(|call| call.at).collect();
+        for pair in regular.windows(2) {
+            let apart: Duration = pair[1].duration_since(pair[0]).try_into()?;
+            // The journal tells when a call has arrived, a little after it was due.
+            assert!(apart + Duration::from_millis(500) >= PERIOD, "looks {apart:?} apart");
+        }
+
+        let mark = aws.mark();
+        let lost = text(&s.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
+        user.deregister_target(&group, &lost).await?;
+        eventually(WITHIN, "the registration to be back", async || {
+            let targets = user.targets(&group).await?;
+            let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
+            ensure!(healthy == 3, "{targets:?}");
+            Ok(())
+        })
+        .await?;
+        s.machine_ready("two").await?;
+        let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+        let repaired = since.mutating();
+        let register = only(&repaired, "RegisterTargets")?;
+        assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
+        assert_eq!(repaired.len(), 1, "{repaired}");
+        // One look may have been on its way when the registration was lost; the next one finds it.
+        let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
+        assert!((1..=2).contains(&looks.len()), "{since}");
+        Ok(())
+    })
+}
+
+#[test]
+fn endless_draining_is_waited_for_five_minutes_and_no_longer() -> anyhow::Result<()> {
     // Five minutes of the hurried manager.
     const LIMIT: Duration = Duration::from_secs(15);
-    let scenario = Scenario::new("stuck-draining").await?;
-    let aws = scenario.environment.aws();
-    aws.set_stuck_draining(true);
-    let balancer = scenario
-        .user
-        .create_network_load_balancer(&scenario.network, "api")
-        .await?;
-    let manager = scenario.manager().await?;
-    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-    scenario.cluster_with_targets("dev", &targets).await?;
-    scenario.control_plane_machine("first", "dev").await?;
-    scenario.machine_ready("first").await?;
-    scenario.begin_deletion(CORE, "Machine", "first").await?;
-    scenario.targets_say("first", "False", "Deregistering").await?;
-    scenario
-        .condition("AWSMachine", "first", "InstanceReady", "False", "Draining")
-        .await?;
-    scenario.gone(OURS, "AWSMachine", &["first"]).await?;
-    scenario.event("AWSMachine", "first", "Failed").await?;
-    let journal = aws.manager_journal();
-    let waited = only(&journal, "TerminateInstances")?.at;
-    let waited: Duration = waited
-        .duration_since(only(&journal, "DeregisterTargets")?.at)
-        .try_into()?;
-    // The manager's clock starts with the answer, the journal's with the call.
-    assert!((LIMIT..LIMIT + Duration::from_secs(10)).contains(&waited), "{waited:?}");
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+    story("stuck-draining", async |s| {
+        let aws = s.aws();
+        aws.set_stuck_draining(true);
+        let balancer = s.user.create_network_load_balancer(&s.network, "api").await?;
+        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+        s.cluster_with_targets("dev", &targets).await?;
+        s.control_plane_machine("first", "dev").await?;
+        s.machine_ready("first").await?;
+        s.begin_deletion(CORE, "Machine", "first").await?;
+        s.targets_say("first", "False", "Deregistering").await?;
+        s.machine_lacks("first", "InstanceReady", "Draining").await?;
+        s.gone(OURS, "AWSMachine", &["first"]).await?;
+        s.event("AWSMachine", "first", "Failed").await?;
+        let journal = aws.manager_journal();
+        let waited = only(&journal, "TerminateInstances")?.at;
+        let waited: Duration = waited
+            .duration_since(only(&journal, "DeregisterTargets")?.at)
+            .try_into()?;
+        // The manager's clock starts with the answer, the journal's with the call.
+        assert!((LIMIT..LIMIT + Duration::from_secs(10)).contains(&waited), "{waited:?}");
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn a_target_that_refuses_or_is_missing_is_named_and_strands_no_deletion() -> anyhow::Result<()> {
-    let scenario = Scenario::new("refused-target").await?;
-    let (user, aws) = (&scenario.user, scenario.environment.aws());
-    let balancer = scenario.balancer().await?;
-    let group = &balancer.target_group_arn;
-    let manager = scenario.manager().await?;
-    scenario
-        .cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-        .await?;
-    let missing = "[{classicLoadBalancerName: nowhere}]";
-    scenario.cluster_with_targets("lost", missing).await?;
-    let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
-    scenario.control_plane_machine("refused", "dev").await?;
-    scenario.control_plane_machine("lost", "lost").await?;
-    let told = scenario.targets_say("refused", "False", "Unauthorized").await?;
-    assert!(
-        told.contains("AccessDenied") && told.contains("target group api/"),
-        "{told}"
-    );
-    let told = scenario.targets_say("lost", "False", "NotFound").await?;
-    assert!(told.contains("classic load balancer nowhere"), "{told}");
-    refused.lift();
-    scenario.machine_ready("refused").await?;
+#[test]
+fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result<()> {
+    tell(Story::new("refused-target"), async |s| {
+        let (user, aws) = (&s.user, s.aws());
+        let balancer = s.balancer().await?;
+        let group = &balancer.target_group_arn;
+        s.start_manager().await?;
+        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+            .await?;
+        let missing = "[{classicLoadBalancerName: nowhere}]";
+        s.cluster_with_targets("lost", missing).await?;
+        let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
+        s.control_plane_machine("refused", "dev").await?;
+        s.control_plane_machine("lost", "lost").await?;
+        let told = s.targets_say("refused", "False", "Unauthorized").await?;
+        assert!(
+            told.contains("AccessDenied") && told.contains("target group api/"),
+            "{told}"
+        );
+        let told = s.targets_say("lost", "False", "NotFound").await?;
+        assert!(told.contains("classic load balancer nowhere"), "{told}");
+        refused.lift();
+        s.machine_ready("refused").await?;
 
-    // Nobody may take it out any more, and the deletion ends all the same; nothing is registered with what is missing.
-    aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
-    for name in ["refused", "lost"] {
-        scenario.begin_deletion(CORE, "Machine", name).await?;
-    }
-    scenario.gone(OURS, "AWSMachine", &["lost"]).await?;
-    let told = scenario.targets_say("refused", "False", "Unauthorized").await?;
-    assert!(told.contains("is not out of target group api/"), "{told}");
-    scenario.gone(OURS, "AWSMachine", &["refused"]).await?;
-    assert!(user.live_instances().await?.is_empty());
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        // Nobody may take it out any more, and the deletion ends all the same; nothing is registered with what is
+        // missing.
+        aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
+        for name in ["refused", "lost"] {
+            s.begin_deletion(CORE, "Machine", name).await?;
+        }
+        s.gone(OURS, "AWSMachine", &["lost"]).await?;
+        let told = s.targets_say("refused", "False", "Unauthorized").await?;
+        assert!(told.contains("has not left target group api/"), "{told}");
+        s.gone(OURS, "AWSMachine", &["refused"]).await?;
+        assert!(user.live_instances().await?.is_empty());
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn a_worker_and_a_control_plane_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
-    let scenario = Scenario::new("no-targets").await?;
-    let balancer = scenario.balancer().await?;
-    let manager = scenario.manager().await?;
-    let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-    scenario.cluster_with_targets("dev", &targets).await?;
-    scenario.machine("worker", "dev", INLINE).await?;
-    // As other tools store it everywhere.
-    let bare = scenario.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
-    scenario.owned("hosted", &bare).await?;
-    scenario.infrastructure_provisioned("hosted").await?;
-    scenario.control_plane_machine("hosted", "hosted").await?;
-    for name in ["worker", "hosted"] {
-        let ready = scenario.machine_ready(name).await?;
-        assert!(capa_e2e::objects::condition(&ready, TARGETS).is_none());
-        scenario.begin_deletion(CORE, "Machine", name).await?;
-    }
-    scenario.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
-    assert!(scenario.balancing().is_empty(), "{}", scenario.balancing());
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+#[test]
+fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
+    tell(Story::new("no-targets"), async |s| {
+        let balancer = s.balancer().await?;
+        s.start_manager().await?;
+        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+        s.cluster_with_targets("dev", &targets).await?;
+        s.machine("worker", "dev", INLINE).await?;
+        // As other tools store it everywhere.
+        let bare = s.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
+        s.owned("hosted", &bare).await?;
+        s.infrastructure_provisioned("hosted").await?;
+        s.control_plane_machine("hosted", "hosted").await?;
+        for name in ["worker", "hosted"] {
+            let ready = s.machine_ready(name).await?;
+            assert!(capa_e2e::objects::condition(&ready, TARGETS).is_none());
+            s.begin_deletion(CORE, "Machine", name).await?;
+        }
+        s.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
+        assert!(s.balancing().is_empty(), "{}", s.balancing());
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
-    let scenario = Scenario::new("named-balancer").await?;
-    let manager = scenario.manager().await?;
-    let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
-    let aws_cluster = scenario.unmanaged("dev", named);
-    scenario.owned("dev", &aws_cluster).await?;
-    let told = scenario.says("dev", "NetworkReady", "False", "NotFound").await?;
-    assert!(told.contains("load balancer api does not exist"), "{told}");
-    scenario.infrastructure_provisioned("dev").await?;
-    let balancer = scenario.balancer().await?;
-    scenario.says("dev", "NetworkReady", "True", "Ready").await?;
-    let cluster = scenario.aws_cluster("dev").await?;
-    let arn = &balancer.target_group_arn;
-    let published = at(&cluster, "/status/network/controlPlaneTargets");
-    assert_eq!(*published, json!([{"targetGroupARN": arn}]));
-    scenario.control_plane_machine("first", "dev").await?;
-    let ready = scenario.machine_ready("first").await?;
-    let id = text(&ready, "/spec/instanceID");
-    assert_eq!(
-        scenario.user.targets(arn).await?,
-        [(id.to_owned(), "healthy".to_owned())]
-    );
-    let blind = json!({"spec": {"preflight": {"mode": "Disabled"}}});
-    let refused = scenario.change("dev", blind).await.unwrap_err().to_string();
-    assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+#[test]
+fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
+    story("named-balancer", async |s| {
+        let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
+        let aws_cluster = s.unmanaged("dev", named);
+        s.owned("dev", &aws_cluster).await?;
+        let told = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+        assert!(told.contains("load balancer api does not exist"), "{told}");
+        s.infrastructure_provisioned("dev").await?;
+        let balancer = s.balancer().await?;
+        s.says("dev", "NetworkReady", "True", "Ready").await?;
+        let cluster = s.aws_cluster("dev").await?;
+        let arn = &balancer.target_group_arn;
+        let published = at(&cluster, "/status/network/controlPlaneTargets");
+        assert_eq!(*published, json!([{"targetGroupARN": arn}]));
+        s.control_plane_machine("first", "dev").await?;
+        let ready = s.machine_ready("first").await?;
+        let id = text(&ready, "/spec/instanceID");
+        assert_eq!(s.user.targets(arn).await?, [(id.to_owned(), "healthy".to_owned())]);
+        let blind = json!({"spec": {"preflight": {"mode": "Disabled"}}});
+        let refused = s.change("dev", blind).await.unwrap_err().to_string();
+        assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
+        Ok(())
+    })
 }

@@ -1,19 +1,19 @@
 //! What is made from our templates is what they say: Cluster API copies, and nothing of ours gets in its way.
 
 use anyhow::{Context, ensure};
-use capa_e2e::{eventually, fixtures, moto, objects};
+use capa_e2e::{Story, eventually, fixtures, moto, objects};
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::scenario::{OURS, REGION, Scenario, WITHIN};
+use super::scenario::{OURS, REGION, Scenario, WITHIN, story, tell};
 
-#[tokio::test]
-async fn machines_are_made_as_their_template_says() -> anyhow::Result<()> {
-    let scenario = Scenario::new("machine-template").await?;
-    scenario.environment.world().install_provider().await?;
-    scenario.owned("dev", &scenario.unmanaged("dev", "")).await?;
-    let template = parsed(
-        "
+#[test]
+fn machines_are_made_as_their_template_says() -> anyhow::Result<()> {
+    tell(Story::new("machine-template"), async |s| {
+        s.environment.world().install_provider().await?;
+        s.owned("dev", &s.unmanaged("dev", "")).await?;
+        let template = parsed(
+            "
 kind: AWSMachineTemplate
 metadata: {name: workers}
 spec:
@@ -28,31 +28,26 @@ spec:
       rootVolume: {size: 40, type: gp3}
       instanceMetadataOptions: {httpPutResponseHopLimit: 3}
 ",
-    )?;
-    scenario.environment.apply(&serde_json::to_string(&template)?).await?;
-    scenario
-        .environment
-        .apply(&fixtures::bootstrap_secret("workers", "#cloud-config"))
-        .await?;
-    scenario
-        .environment
-        .apply(&fixtures::machine_deployment("workers", "dev", 1))
-        .await?;
-    let paths = [
-        "template.spec",
-        "template.metadata.labels{}",
-        "template.metadata.annotations{}",
-    ];
-    assert_made(&scenario, "AWSMachine", &template, paths).await?;
-    scenario.environment.finish().await
+        )?;
+        s.apply(&serde_json::to_string(&template)?).await?;
+        s.bootstrap_secret("workers").await?;
+        s.apply(&fixtures::machine_deployment("workers", "dev", 1)).await?;
+        let paths = [
+            "template.spec",
+            "template.metadata.labels{}",
+            "template.metadata.annotations{}",
+        ];
+        assert_made(s, "AWSMachine", &template, paths).await?;
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn a_cluster_is_made_as_its_template_says() -> anyhow::Result<()> {
-    let scenario = Scenario::new("cluster-template").await?;
-    scenario.environment.world().install_provider().await?;
-    let template = parsed(&format!(
-        "
+#[test]
+fn a_cluster_is_made_as_its_template_says() -> anyhow::Result<()> {
+    tell(Story::new("cluster-template"), async |s| {
+        s.environment.world().install_provider().await?;
+        let template = parsed(&format!(
+            "
 kind: AWSClusterTemplate
 metadata: {{name: brought}}
 spec:
@@ -69,81 +64,75 @@ spec:
         subnets: [{{id: subnet-00000001, availabilityZone: eu-west-1a}}]
         securityGroupOverrides: {{node: sg-00000001}}
 "
-    ))?;
-    scenario.environment.apply(&serde_json::to_string(&template)?).await?;
-    scenario.environment.apply(&class_and_cluster("brought", "dev")).await?;
-    let paths = [
-        "template.spec",
-        "template.metadata.labels{}",
-        "template.metadata.annotations{}",
-    ];
-    assert_made(&scenario, "AWSCluster", &template, paths).await?;
-    scenario.environment.finish().await
+        ))?;
+        s.apply(&serde_json::to_string(&template)?).await?;
+        s.apply(&class_and_cluster("brought", "dev")).await?;
+        let paths = [
+            "template.spec",
+            "template.metadata.labels{}",
+            "template.metadata.annotations{}",
+        ];
+        assert_made(s, "AWSCluster", &template, paths).await?;
+        Ok(())
+    })
 }
 
 /// Three groups that the cluster autoscaler could start from zero, a template that none refers to, and one that nothing
 /// can be made from.
-#[tokio::test]
-async fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
-    let scenario = Scenario::new("template-capacity").await?;
-    let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
-    for (name, instance_type, more) in [
-        ("workers", "t3.large", ""),
-        ("storage", "t3.large", "rootVolume: {size: 100}"),
-        ("gpus", "g4dn.xlarge", ""),
-        ("wrong", "m6g.large", ""),
-        ("alone", "t3.xlarge", ""),
-    ] {
-        scenario.environment.apply(&template(name, instance_type, more)).await?;
-    }
-    scenario
-        .environment
-        .apply(&fixtures::bootstrap_secret("workers", "#cloud-config"))
-        .await?;
-    for name in ["workers", "storage", "gpus", "wrong"] {
-        let group = fixtures::machine_deployment(name, "dev", 0);
-        scenario.environment.apply(&group).await?;
-    }
-    let node = json!({"architecture": "amd64", "operatingSystem": "linux"});
-    for (name, capacity) in [
-        ("workers", json!({"cpu": "2", "memory": "8192Mi"})),
-        (
-            "storage",
-            json!({"cpu": "2", "memory": "8192Mi", "ephemeral-storage": "100Gi"}),
-        ),
-        ("gpus", json!({"cpu": "4", "memory": "16384Mi", "nvidia.com/gpu": "1"})),
-    ] {
-        scenario.condition(KIND, name, CAPACITY, "True", "Ready").await?;
-        let status = &scenario.get(OURS, KIND, name).await?.data["status"];
-        assert_eq!((&status["capacity"], &status["nodeInfo"]), (&capacity, &node), "{name}");
-    }
-    let mismatch = scenario
-        .condition(KIND, "wrong", CAPACITY, "False", "InvalidSpec")
-        .await?;
-    assert!(mismatch.message.contains("m6g.large"), "{}", mismatch.message);
-    scenario
-        .condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster")
-        .await?;
+#[test]
+fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
+    story("template-capacity", async |s| {
+        s.cluster("dev").await?;
+        for (name, instance_type, more) in [
+            ("workers", "t3.large", ""),
+            ("storage", "t3.large", "rootVolume: {size: 100}"),
+            ("gpus", "g4dn.xlarge", ""),
+            ("wrong", "m6g.large", ""),
+            ("alone", "t3.xlarge", ""),
+        ] {
+            s.apply(&template(name, instance_type, more)).await?;
+        }
+        s.bootstrap_secret("workers").await?;
+        for name in ["workers", "storage", "gpus", "wrong"] {
+            let group = fixtures::machine_deployment(name, "dev", 0);
+            s.apply(&group).await?;
+        }
+        let node = json!({"architecture": "amd64", "operatingSystem": "linux"});
+        for (name, capacity) in [
+            ("workers", json!({"cpu": "2", "memory": "8192Mi"})),
+            (
+                "storage",
+                json!({"cpu": "2", "memory": "8192Mi", "ephemeral-storage": "100Gi"}),
+            ),
+            ("gpus", json!({"cpu": "4", "memory": "16384Mi", "nvidia.com/gpu": "1"})),
+        ] {
+            s.condition(KIND, name, CAPACITY, "True", "Ready").await?;
+            let status = &s.get(OURS, KIND, name).await?.data["status"];
+            assert_eq!((&status["capacity"], &status["nodeInfo"]), (&capacity, &node), "{name}");
+        }
+        let mismatch = s.condition(KIND, "wrong", CAPACITY, "False", "InvalidSpec").await?;
+        assert!(mismatch.message.contains("m6g.large"), "{}", mismatch.message);
+        s.condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster")
+            .await?;
 
-    // Two groups of one type are one question, and later looks are none.
-    let asked = |scenario: &Scenario| scenario.calls()["DescribeInstanceTypes"];
-    assert_eq!(asked(&scenario), 3, "{:?}", scenario.calls());
-    let before = scenario.get(OURS, KIND, "workers").await?;
-    let passes = manager.passes("awsmachinetemplate").await?;
-    let touch = json!({"metadata": {"labels": {"touched": "true"}}});
-    scenario.patch(OURS, KIND, "workers", touch).await?;
-    eventually(WITHIN, "a pass over the touched template", async || {
-        let now = manager.passes("awsmachinetemplate").await?;
-        ensure!(now > passes, "there were {now}, as before");
+        // Two groups of one type are one question, and later looks are none.
+        let asked = || s.calls()["DescribeInstanceTypes"];
+        assert_eq!(asked(), 3, "{:?}", s.calls());
+        let before = s.get(OURS, KIND, "workers").await?;
+        let passes = s.manager().passes("awsmachinetemplate").await?;
+        let touch = json!({"metadata": {"labels": {"touched": "true"}}});
+        s.patch(OURS, KIND, "workers", touch).await?;
+        eventually(WITHIN, "a pass over the touched template", async || {
+            let now = s.manager().passes("awsmachinetemplate").await?;
+            ensure!(now > passes, "there were {now}, as before");
+            Ok(())
+        })
+        .await?;
+        let after = s.get(OURS, KIND, "workers").await?;
+        assert_eq!(after.data["status"], before.data["status"]);
+        assert_eq!(asked(), 3, "{:?}", s.calls());
         Ok(())
     })
-    .await?;
-    let after = scenario.get(OURS, KIND, "workers").await?;
-    assert_eq!(after.data["status"], before.data["status"]);
-    assert_eq!(asked(&scenario), 3, "{:?}", scenario.calls());
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
 }
 
 const KIND: &str = "AWSMachineTemplate";
@@ -179,7 +168,7 @@ async fn assert_made(
     template: &DynamicObject,
     paths: [&str; 3],
 ) -> anyhow::Result<()> {
-    let api = scenario.environment.api(OURS, kind).await?;
+    let api = scenario.api(OURS, kind).await?;
     let made = eventually(WITHIN, &format!("an {kind} to be made"), async || {
         let made = api.list(&ListParams::default()).await?.items.pop();
         made.context("there is none yet")
@@ -218,20 +207,7 @@ fn class_and_cluster(class: &str, cluster: &str) -> String {
     format!(
         "{}
 ---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: standintemplates.controlplane.cluster.x-k8s.io
-  labels: {{cluster.x-k8s.io/v1beta2: v1alpha1}}
-spec:
-  group: controlplane.cluster.x-k8s.io
-  scope: Namespaced
-  names: {{kind: StandInTemplate, listKind: StandInTemplateList, plural: standintemplates, singular: standintemplate}}
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+{}
 ---
 apiVersion: controlplane.cluster.x-k8s.io/v1alpha1
 kind: StandInTemplate
@@ -254,6 +230,7 @@ spec:
   clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
   topology: {{classRef: {{name: {class}}}, version: v1.36.3}}
 ",
-        fixtures::control_plane(class)
+        fixtures::control_plane(class),
+        fixtures::definition("controlplane.cluster.x-k8s.io", "StandInTemplate", "")
     )
 }

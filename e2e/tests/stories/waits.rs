@@ -1,148 +1,129 @@
 //! What a machine waits for before it is launched, and what is never launched.
 
-use capa_e2e::fixtures;
+use capa_e2e::{Story, fixtures};
 
-use super::machines::{INLINE, counts, machine};
-use super::scenario::{CORE, OURS, Scenario};
+use super::machines::{INLINE, machine};
+use super::scenario::{CORE, OURS, story, tell};
 
-#[tokio::test]
-async fn a_machine_waits_for_infrastructure_and_then_for_bootstrap_data() -> anyhow::Result<()> {
-    let scenario = Scenario::new("waits").await?;
-    let environment = &scenario.environment;
-    let manager = scenario.manager().await?;
-    environment.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
-    environment.apply(&machine("patient", "dev", INLINE)).await?;
-    let reason = "WaitingForClusterInfrastructure";
-    let told = scenario
-        .condition("AWSMachine", "patient", "InstanceReady", "False", reason)
-        .await?;
-    assert!(told.message.contains("AWSCluster dev"), "{}", told.message);
-    assert!(environment.aws().manager_journal().is_empty());
+#[test]
+fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Result<()> {
+    story("waits", async |s| {
+        let environment = &s.environment;
+        environment.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
+        environment.apply(&machine("patient", "dev", INLINE)).await?;
+        let reason = "WaitingForClusterInfrastructure";
+        let told = s.machine_lacks("patient", "InstanceReady", reason).await?;
+        assert!(told.contains("AWSCluster dev"), "{told}");
+        assert!(environment.aws().manager_journal().is_empty());
 
-    environment.apply(&scenario.unmanaged("dev", "")).await?;
-    let reason = "WaitingForBootstrapData";
-    let told = scenario
-        .condition("AWSMachine", "patient", "BootstrapDataReady", "False", reason)
-        .await?;
-    assert!(told.message.contains("Secret patient"), "{}", told.message);
-    assert!(scenario.launches().is_empty());
+        environment.apply(&s.unmanaged("dev", "")).await?;
+        let reason = "WaitingForBootstrapData";
+        let told = s.machine_lacks("patient", "BootstrapDataReady", reason).await?;
+        assert!(told.contains("Secret patient"), "{told}");
+        assert!(s.launches().is_empty());
 
-    environment
-        .apply(&fixtures::bootstrap_secret("patient", "#cloud-config"))
-        .await?;
-    scenario.machine_ready("patient").await?;
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 1)]));
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
-}
-
-#[tokio::test]
-async fn bootstrap_data_that_cannot_be_handed_over_is_never_launched_and_can_be_mended() -> anyhow::Result<()> {
-    let scenario = Scenario::new("undeliverable").await?;
-    let environment = &scenario.environment;
-    let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
-    let ignition = fixtures::bootstrap_secret("ignition", "{}").replace("cloud-config", "ignition");
-    environment.apply(&ignition).await?;
-    let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
-    environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
-    environment
-        .apply(&fixtures::bootstrap_secret("unasked", "#cloud-config"))
-        .await?;
-    for (name, spec, reason, told) in [
-        ("ignition", INLINE, "UnsupportedFormat", "Secret ignition"),
-        ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
-        (
-            "unasked",
-            "",
-            "StorageNotSupported",
-            "cloudInit.insecureSkipSecretsManager: true",
-        ),
-    ] {
-        environment.apply(&machine(name, "dev", spec)).await?;
-        let found = scenario
-            .condition("AWSMachine", name, "BootstrapDataReady", "False", reason)
-            .await?;
-        assert!(found.message.contains(told), "{}", found.message);
-    }
-    assert!(scenario.launches().is_empty(), "{}", scenario.launches());
-
-    for name in ["ignition", "large"] {
         environment
-            .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
+            .apply(&fixtures::bootstrap_secret("patient", "#cloud-config"))
             .await?;
-        scenario.machine_ready(name).await?;
-    }
-    scenario
-        .condition("AWSMachine", "unasked", "Ready", "False", "StorageNotSupported")
-        .await?;
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        s.machine_ready("patient").await?;
+        s.assert_mutating(&[("RunInstances", 1)]);
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn a_field_without_effect_is_named_and_nothing_is_launched_without_it() -> anyhow::Result<()> {
-    let scenario = Scenario::of_stored_objects("unsupported").await?;
-    let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
-    let spec = format!("{INLINE}, tenancy: dedicated, placementGroupName: near");
-    scenario.machine("picky", "dev", &spec).await?;
-    let told = scenario
-        .condition("AWSMachine", "picky", "InstanceReady", "False", "UnsupportedField")
-        .await?;
-    for field in ["tenancy", "placementGroupName"] {
-        assert!(told.message.contains(field), "{}", told.message);
-    }
-    assert!(scenario.launches().is_empty(), "{}", scenario.launches());
+#[test]
+fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result<()> {
+    story("undeliverable", async |s| {
+        let environment = &s.environment;
+        s.cluster("dev").await?;
+        let ignition = fixtures::bootstrap_secret("ignition", "{}").replace("cloud-config", "ignition");
+        environment.apply(&ignition).await?;
+        let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
+        environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
+        environment
+            .apply(&fixtures::bootstrap_secret("unasked", "#cloud-config"))
+            .await?;
+        for (name, spec, reason, told) in [
+            ("ignition", INLINE, "UnsupportedFormat", "Secret ignition"),
+            ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
+            (
+                "unasked",
+                "",
+                "StorageNotSupported",
+                "cloudInit.insecureSkipSecretsManager: true",
+            ),
+        ] {
+            environment.apply(&machine(name, "dev", spec)).await?;
+            let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
+            assert!(found.contains(told), "{found}");
+        }
+        assert!(s.launches().is_empty(), "{}", s.launches());
 
-    // A machine does not change, so the next one is without.
-    scenario.begin_deletion(CORE, "Machine", "picky").await?;
-    scenario.gone(OURS, "AWSMachine", &["picky"]).await?;
-    scenario.machine("content", "dev", INLINE).await?;
-    scenario.machine_ready("content").await?;
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 1)]));
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        for name in ["ignition", "large"] {
+            environment
+                .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
+                .await?;
+            s.machine_ready(name).await?;
+        }
+        s.machine_lacks("unasked", "Ready", "StorageNotSupported").await?;
+        s.assert_mutating(&[("RunInstances", 2)]);
+        Ok(())
+    })
 }
 
-#[tokio::test]
-async fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()> {
-    let scenario = Scenario::new("references").await?;
-    let manager = scenario.manager().await?;
-    scenario.cluster("dev").await?;
-    for (name, spec, told) in [
-        (
-            "subnet",
-            "subnet: {filters: [{name: 'tag:tier', values: [dmz]}]}",
-            "spec.subnet.filters",
-        ),
-        (
-            "groups",
-            "additionalSecurityGroups: [{filters: [{name: 'tag:purpose', values: [storage]}]}]",
-            "spec.additionalSecurityGroups",
-        ),
-    ] {
-        scenario.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
-        let found = scenario
-            .condition("AWSMachine", name, "NetworkReady", "False", "NotFound")
-            .await?;
-        assert!(found.message.contains(told), "{}", found.message);
-    }
-    assert!(scenario.launches().is_empty(), "{}", scenario.launches());
+#[test]
+fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result<()> {
+    tell(Story::new("unsupported").of_stored_objects(), async |s| {
+        s.start_manager().await?;
+        s.cluster("dev").await?;
+        let spec = format!("{INLINE}, tenancy: dedicated, placementGroupName: near");
+        s.machine("picky", "dev", &spec).await?;
+        let told = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
+        for field in ["tenancy", "placementGroupName"] {
+            assert!(told.contains(field), "{told}");
+        }
+        assert!(s.launches().is_empty(), "{}", s.launches());
 
-    let zone = scenario
-        .network
-        .zones
-        .first()
-        .map(|zone| zone.private_subnet_id.clone());
-    scenario.user.tag(&zone.unwrap_or_default(), "tier", "dmz").await?;
-    let group = &scenario.network.control_plane_security_group_id;
-    scenario.user.tag(group, "purpose", "storage").await?;
-    for name in ["subnet", "groups"] {
-        scenario.machine_ready(name).await?;
-    }
-    assert_eq!(scenario.mutating(), counts(&[("RunInstances", 2)]));
-    assert!(manager.stop().await?.success());
-    scenario.environment.finish().await
+        // A machine does not change, so the next one is without.
+        s.begin_deletion(CORE, "Machine", "picky").await?;
+        s.gone(OURS, "AWSMachine", &["picky"]).await?;
+        s.machine("content", "dev", INLINE).await?;
+        s.machine_ready("content").await?;
+        s.assert_mutating(&[("RunInstances", 1)]);
+        Ok(())
+    })
+}
+
+#[test]
+fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()> {
+    story("references", async |s| {
+        s.cluster("dev").await?;
+        for (name, spec, told) in [
+            (
+                "subnet",
+                "subnet: {filters: [{name: 'tag:tier', values: [dmz]}]}",
+                "spec.subnet.filters",
+            ),
+            (
+                "groups",
+                "additionalSecurityGroups: [{filters: [{name: 'tag:purpose', values: [storage]}]}]",
+                "spec.additionalSecurityGroups",
+            ),
+        ] {
+            s.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
+            let found = s.machine_lacks(name, "NetworkReady", "NotFound").await?;
+            assert!(found.contains(told), "{found}");
+        }
+        assert!(s.launches().is_empty(), "{}", s.launches());
+
+        let zone = s.network.zones.first().map(|zone| zone.private_subnet_id.clone());
+        s.user.tag(&zone.unwrap_or_default(), "tier", "dmz").await?;
+        let group = &s.network.control_plane_security_group_id;
+        s.user.tag(group, "purpose", "storage").await?;
+        for name in ["subnet", "groups"] {
+            s.machine_ready(name).await?;
+        }
+        s.assert_mutating(&[("RunInstances", 2)]);
+        Ok(())
+    })
 }

@@ -1,7 +1,8 @@
 //! Runs a [`Reconciler`] over the objects of a cache.
 //!
-//! The queue and its rules are kube's `applier`: never one object twice at once, at most `concurrency` at a time, requests for an object
-//! that waits already are merged, the earliest time wins. What triggers it and what happens around one pass is here and in `worker`.
+//! The queue is kube's `applier`: it never runs two reconciles of one object at once, runs at most `concurrency`
+//! reconciles, and merges requests for a waiting object to the earliest time. This module has the triggers, `worker`
+//! the steps around a reconcile.
 
 #[cfg(test)]
 mod tests;
@@ -35,12 +36,13 @@ use worker::Worker;
 pub struct ControllerSettings {
     /// Objects reconciled at once. Default 10; 0 counts as 1.
     pub concurrency: u16,
-    /// The longest a pass may take before it is cancelled and counts as failed. Default 2 min: the client itself repeats a request that the
-    /// server answers with 429, 503 or 504 for much longer.
+    /// The longest time a reconcile may take before it is cancelled and counts as failed. Default 2 min: the client
+    /// itself repeats a request that the server answers with 429, 503 or 504 for much longer.
     pub timeout: Duration,
     /// Delays after failures.
     pub backoff: BackoffSettings,
-    /// How long a pass waits for the cache to show the object's last write before it reads the object from the server. Default 30 s.
+    /// How long a reconcile waits for the cache to show the object's last write before it reads the object from the
+    /// server. Default 30 s.
     pub cache_patience: Duration,
 }
 
@@ -55,7 +57,7 @@ impl Default for ControllerSettings {
     }
 }
 
-/// A controller ended though nobody had asked it to.
+/// A controller ended before it was asked to.
 #[derive(Debug, Error)]
 #[error("controller {controller} ended")]
 pub struct ControllerEnded {
@@ -64,18 +66,19 @@ pub struct ControllerEnded {
 
 type Trigger<K> = BoxStream<'static, ObjectRef<K>>;
 
-/// One reconciler, its objects and what wakes them.
+/// One reconciler, its objects and its triggers.
 pub struct Controller<R: Reconciler> {
     runtime: Runtime,
     cache: ObjectCache<R::Kind>,
     reconciler: R,
     settings: ControllerSettings,
-    /// Subscribed to only when the controller runs: on a standby nobody would read them.
+    /// Subscribed to when the controller starts: a standby would not read them.
     triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller woken by changes of the objects in `cache`, status changes excepted ([`spec_or_metadata`]).
+    /// A controller that is triggered by changes of the objects in `cache`, status changes excepted
+    /// ([`spec_or_metadata`]).
     pub fn new(runtime: &Runtime, cache: &ObjectCache<R::Kind>, reconciler: R, settings: ControllerSettings) -> Self {
         Self {
             runtime: runtime.clone(),
@@ -86,15 +89,15 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    /// Also reconciles the objects that `references` names. Objects that are not in the cache are passed over.
+    /// Also reconciles the objects that `references` names. Objects that are not in the cache are ignored.
     #[must_use]
     pub fn reconcile_on(mut self, references: impl Stream<Item = ObjectRef<R::Kind>> + Send + 'static) -> Self {
         self.triggers.push(Box::new(|| references.boxed()));
         self
     }
 
-    /// Also reconciles the objects that `mapper` names for an object of another kind, when that is deleted or its `predicate` hash changes.
-    /// The mapper runs on the controller's own task: it may look into stores, but not block.
+    /// Also reconciles the objects that `mapper` names for an object of another kind, when that is deleted or its
+    /// `predicate` hash changes. The mapper runs on the controller's own task: it may look into stores, but not block.
     #[must_use]
     pub fn watches<O, P, M, I>(mut self, cache: &ObjectCache<O>, predicate: P, mapper: M) -> Self
     where
@@ -115,7 +118,7 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Reconciles until `stop`, then lets the running passes finish. It begins when every gate of readiness is open.
+    /// Reconciles until `stop`, then lets running reconciles finish. Starts when every gate of readiness is open.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ControllerEnded> {
         let controller = R::name();
         tokio::select! {
@@ -131,7 +134,7 @@ impl<R: Reconciler> Controller<R> {
             self.reconciler,
             &self.settings,
         ));
-        // A trigger that ends is only quiet from then on; without the objects themselves the controller is dead.
+        // A trigger may end, but without the stream of its own objects a controller does nothing.
         let objects_ended = CancellationToken::new();
         let objects = object_changes(&self.cache, Arc::clone(&worker), objects_ended.clone());
         let triggers = self.triggers.into_iter().map(|subscribe| subscribe());
@@ -162,7 +165,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// The controller's own objects as they change. What was remembered of a deleted one is forgotten; there is nothing left to reconcile.
+/// The controller's own objects as they change. A deleted object is forgotten and not reconciled.
 fn object_changes<R: Reconciler>(
     cache: &ObjectCache<R::Kind>,
     worker: Arc<Worker<R>>,

@@ -1,4 +1,4 @@
-//! One pass over one object: wait for the cache, reconcile, write the status, publish events, decide when to come back.
+//! One reconcile of one object: wait for the cache, reconcile, write the status, publish events, schedule the next one.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -22,11 +22,11 @@ use crate::Runtime;
 use crate::backoff::Backoff;
 use crate::events::Events;
 use crate::metrics::{ControllerMetrics, ReconcileResult};
-use crate::reconcile::{ErrorClass, Next, ReconcileError, Reconciler};
+use crate::reconcile::{Next, ReconcileError, ReconcileErrorKind, Reconciler};
 use crate::status::{StatusError, StatusWriter};
 use crate::writes::{Freshness, WriteTracker};
 
-/// How soon a pass looks again whether the cache shows the last write. Looking costs nothing.
+/// Interval between checks whether the cache shows the last write.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
 
 /// The label that Cluster API puts on all objects of a cluster.
@@ -44,7 +44,7 @@ enum PassError {
     Aborted(#[source] JoinError),
 }
 
-/// What all passes of one controller share.
+/// What all reconciles of one controller share.
 pub(super) struct Worker<R: Reconciler> {
     client: Client,
     store: Store<R::Kind>,
@@ -58,7 +58,7 @@ pub(super) struct Worker<R: Reconciler> {
     cache_patience: Duration,
 }
 
-/// What a pass works on.
+/// The object of a reconcile.
 enum Subject<K> {
     Object(Box<K>),
     Stale,
@@ -89,11 +89,11 @@ impl<R: Reconciler> Worker<R> {
         self.reconciler.forget(object);
     }
 
-    /// One pass over an object that the queue named. It never fails: what went wrong is in the log, the metrics and the delay.
+    /// Reconciles an object that the queue named. It never fails: an error is logged, counted and turned into a delay.
     pub(super) async fn pass(self: Arc<Self>, cached: Arc<R::Kind>) -> Action {
         let span = span::<R>(cached.meta());
         let action = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
-        // An object deleted while its pass ran must not leave anything behind.
+        // An object may be deleted while it is reconciled: forget it again.
         let current = self.store.get(&ObjectRef::from_obj(&*cached));
         if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
             self.forget(&cached);
@@ -122,7 +122,7 @@ impl<R: Reconciler> Worker<R> {
         action
     }
 
-    /// The object to work on: the cached one, unless it is older than what was written to it.
+    /// The object to reconcile: the cached one, unless it is older than the last write to it.
     async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
         match self.writes.freshness(&**cached) {
             Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
@@ -135,7 +135,7 @@ impl<R: Reconciler> Worker<R> {
                 match read.map_err(|_| ReconcileError::new("Timeout", PassError::Timeout(self.timeout)))? {
                     Ok(object) if object.meta().uid != metadata.uid => Ok(Subject::Gone),
                     Ok(object) => {
-                        // The cache is still behind: it owes this version now.
+                        // The cache is still behind: from now on it has to show this version.
                         self.writes.written(&object);
                         Ok(Subject::Object(Box::new(object)))
                     }
@@ -146,7 +146,7 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    /// Reconciles on a task of its own, so that a panic is an error of this object and the passes spread over all cores.
+    /// Reconciles on a task of its own, so that a panic is an error of this object alone and reconciles use all cores.
     async fn isolated(self: Arc<Self>, object: R::Kind) -> Result<Next, ReconcileError> {
         let limit = self.timeout;
         let worker = Arc::clone(&self);
@@ -170,7 +170,7 @@ impl<R: Reconciler> Worker<R> {
     async fn reconcile_and_write(&self, object: R::Kind) -> Result<Next, ReconcileError> {
         let outcome = self.reconciler.reconcile(object).await?;
         let written = self.write_status(&outcome.object, outcome.status).await;
-        // The events tell what happened in AWS; that the status could not be written does not undo it.
+        // Events are published even if the status could not be written: they report calls that took effect.
         self.events.publish(&outcome.object, outcome.events).await;
         written?;
         Ok(outcome.next)
@@ -199,16 +199,16 @@ impl<R: Reconciler> Worker<R> {
             }
             Ok(Next::RateLimited(delay)) => (ReconcileResult::RequeueAfter, Action::requeue(delay)),
             Ok(Next::Retry) => (ReconcileResult::Requeue, Action::requeue(self.backoff.failed(uid))),
-            Err(failure) => match failure.class() {
-                ErrorClass::Gone => {
+            Err(failure) => match failure.kind() {
+                ReconcileErrorKind::Gone => {
                     debug!(%failure, "the object is gone");
                     (ReconcileResult::Success, Action::await_change())
                 }
-                ErrorClass::Conflict => {
+                ReconcileErrorKind::Conflict => {
                     debug!(%failure, "repeated when the cache shows the newer object");
                     (ReconcileResult::Requeue, Action::requeue(CACHE_GLANCE))
                 }
-                ErrorClass::Failed => {
+                ReconcileErrorKind::Failed => {
                     let delay = self.backoff.failed(uid);
                     error!(reason = failure.reason(), retry_in = ?delay, "reconcile failed: {failure}");
                     (ReconcileResult::Error, Action::requeue(delay))
@@ -222,7 +222,7 @@ fn uid(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// The fields that every log line of a pass carries.
+/// The fields of every log line of a reconcile.
 fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
     info_span!(
         parent: None,

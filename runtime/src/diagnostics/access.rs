@@ -1,4 +1,4 @@
-//! Who may read diagnostics: the API server says whose token it is, and whether its user may read the path.
+//! Access to diagnostics: the API server authenticates the token and authorizes its user for the path.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
-/// Questions to the API server at once: strangers must not make us flood it.
+/// Requests to the API server at once, so that unauthenticated clients cannot flood it.
 const REVIEWS: usize = 4;
 
-/// How long one request may take to be judged, the wait for its turn included.
+/// How long the check of one request may take, waiting included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks the API server about each request. Cloning gives another handle to the same turns.
+/// Asks the API server about each request. Clones share the limit of requests at once.
 #[derive(Clone)]
 pub(super) struct Access {
     client: Client,
@@ -33,7 +33,7 @@ impl Access {
         }
     }
 
-    /// Whether the bearer of the request's token may `get` the path; an `Err` is the answer for who may not.
+    /// Checks whether the user of the request's token may `get` the path; an `Err` is the response otherwise.
     pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), StatusCode> {
         let Some(token) = token(headers) else {
             return Err(StatusCode::UNAUTHORIZED);
@@ -127,7 +127,10 @@ mod tests {
             let spec = &review["spec"];
             review["status"] = if path.ends_with("/tokenreviews") {
                 let known = ["reader", "stranger"].contains(&spec["token"].as_str().unwrap());
-                json!({"authenticated": known, "user": {"username": spec["token"], "groups": ["g"], "extra": {"k": ["v"]}}})
+                json!({
+                    "authenticated": known,
+                    "user": {"username": spec["token"], "groups": ["g"], "extra": {"k": ["v"]}},
+                })
             } else {
                 let wanted = json!({"user": "reader", "groups": ["g"], "extra": {"k": ["v"]},
                                     "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});

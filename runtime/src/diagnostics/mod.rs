@@ -1,5 +1,4 @@
-//! Metrics over HTTP, as Cluster API's managers serve them: with TLS to whoever the API server lets read them, or
-//! insecurely to everybody.
+//! Metrics over HTTP, as Cluster API's managers serve them: with TLS for authorized users, or without protection.
 
 mod access;
 mod tls;
@@ -27,15 +26,15 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// The path of metrics, also as RBAC knows it (`nonResourceURLs`).
 const METRICS: &str = "/metrics";
 
-/// Who may read diagnostics, and how they travel.
+/// How diagnostics are protected.
 pub enum Protection {
-    /// Plain HTTP for everybody who reaches the address.
+    /// Plain HTTP without authentication.
     None,
-    /// TLS, for bearers of a token whose user may `get` the path, as the API server judges it.
+    /// TLS, for tokens whose user may `get` the path according to the API server.
     Secure(Client, Tls),
 }
 
-/// What answers requests.
+/// The state of the HTTP handlers.
 #[derive(Clone)]
 struct Served {
     registry: Arc<Registry>,
@@ -88,7 +87,7 @@ mod tests {
 
     fn registry() -> Arc<Registry> {
         let mut registry = Registry::default();
-        Metrics::register(&mut registry).leading("lease").set(1);
+        Metrics::register("widgets", &mut registry).leading("lease").set(1);
         Arc::new(registry)
     }
 

@@ -1,5 +1,5 @@
-//! TLS for diagnostics, with a certificate made at start: whoever scrapes is told by a token who may, not by whom it
-//! trusts.
+//! TLS for diagnostics, with a self-signed certificate made at start. Clients authenticate with a token, and do not
+//! verify the certificate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-/// Handshakes at once; more wait in the operating system's queue.
-const HANDSHAKES: usize = 64;
+/// Handshakes at once; further connections wait in the queue of the operating system.
+const CONCURRENT_HANDSHAKES: usize = 64;
 
-/// How long a client may take to shake hands.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The flag `--tls-min-version`, in the words of Kubernetes.
+/// The flag `--tls-min-version`, with the values of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// `VersionTLS12` or newer.
@@ -60,7 +60,7 @@ impl TlsVersion {
     }
 }
 
-/// Why there is no certificate to serve diagnostics with.
+/// Why the certificate cannot be made or used.
 #[derive(Debug, Error)]
 pub enum CertificateError {
     /// It could not be made.
@@ -71,7 +71,7 @@ pub enum CertificateError {
     Use(#[from] rustls::Error),
 }
 
-/// A certificate of our own and what goes with it.
+/// A TLS configuration with a self-signed certificate.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
@@ -97,7 +97,7 @@ impl Tls {
     }
 }
 
-/// Shakes hands beside each other, so that a slow client holds nobody up.
+/// Makes handshakes concurrently, so that a slow client delays no other.
 pub(super) struct TlsListener {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -110,9 +110,10 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
+            let has_room = self.handshakes.len() < CONCURRENT_HANDSHAKES;
             tokio::select! {
-                (stream, peer) = Listener::accept(&mut self.listener), if self.handshakes.len() < HANDSHAKES => {
-                    let shake = timeout(PATIENCE, self.acceptor.accept(stream));
+                (stream, peer) = Listener::accept(&mut self.listener), if has_room => {
+                    let shake = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
                     self.handshakes.spawn(async move {
                         match shake.await {
                             Ok(Ok(stream)) => Some((stream, peer)),
@@ -149,11 +150,11 @@ mod tests {
 
     use super::*;
 
-    /// As Prometheus with `insecureSkipVerify`.
+    /// Verifies nothing, as Prometheus with `insecureSkipVerify`.
     #[derive(Debug)]
-    struct Gullible;
+    struct NoVerification;
 
-    impl ServerCertVerifier for Gullible {
+    impl ServerCertVerifier for NoVerification {
         fn verify_server_cert(
             &self,
             _: &CertificateDer<'_>,
@@ -190,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A listener of this version that says hello to whoever shakes hands, and its address.
+    /// The address of a listener of this version that sends hello after each handshake.
     async fn greeting(minimum: TlsVersion) -> SocketAddr {
         let _ = aws_lc_rs::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -209,7 +210,7 @@ mod tests {
     async fn greeted(address: SocketAddr, versions: &[&'static SupportedProtocolVersion]) -> io::Result<String> {
         let config = ClientConfig::builder_with_protocol_versions(versions)
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Gullible))
+            .with_custom_certificate_verifier(Arc::new(NoVerification))
             .with_no_client_auth();
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_shake_hands_holds_nobody_up() {
+    async fn a_client_without_handshake_delays_no_other() {
         let address = greeting(TlsVersion::Tls12).await;
         let _silent = TcpStream::connect(address).await.unwrap();
         let mut rude = TcpStream::connect(address).await.unwrap();

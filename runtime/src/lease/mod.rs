@@ -1,7 +1,9 @@
-//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that we and Go programs can compete for the same Lease.
+//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that we and Go programs can compete
+//! for the same Lease.
 //!
-//! Whether another's claim has expired is judged by the time since *this process* saw the record change, on its own monotonic clock; the
-//! times written in the record are for people. Claims are updates with a resource version: of two candidates one is refused.
+//! A claim of another process expires by the time since *this process* saw the record change, on its own monotonic
+//! clock; the times in the record are informative. Claims are updates with a resource version: the server refuses one
+//! of two candidates.
 
 mod record;
 #[cfg(test)]
@@ -23,15 +25,12 @@ use tracing::{debug, info, warn};
 use crate::metrics::Metrics;
 use record::{claimed, created, holder, released};
 
-/// The Lease of CAPA, which we share: in one namespace the two can never run at once.
-pub const LEASE_NAME: &str = "controller-leader-elect-capa";
-
 /// The flags `--leader-elect-*`, and who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Namespace of the Lease: the manager's own.
     pub namespace: String,
-    /// Name of the Lease. Default [`LEASE_NAME`].
+    /// Name of the Lease.
     pub name: String,
     /// What we write as the holder; unique to this process.
     pub identity: String,
@@ -44,16 +43,17 @@ pub struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The defaults, in this namespace, with an identity made of `POD_NAME` (else the host's name) and a random part: a container that is
-    /// restarted in its pod is another process, and must not take its predecessor's claim for its own.
-    pub fn new(namespace: impl Into<String>) -> Self {
+    /// The defaults for the Lease of this namespace and name, with an identity made of `POD_NAME` (else the host's
+    /// name) and a random part: a container that is restarted in its pod is another process, and must not mistake the
+    /// claim of its predecessor for its own.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).ok();
         let host = host
             .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
-            .unwrap_or_else(|| "capa-rs".to_owned());
+            .unwrap_or_else(|| "unknown".to_owned());
         Self {
             namespace: namespace.into(),
-            name: LEASE_NAME.to_owned(),
+            name: name.into(),
             identity: format!("{}_{:032x}", host.trim(), fastrand::u128(..)),
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
@@ -159,17 +159,18 @@ impl LeaderElection {
         })
     }
 
-    /// Until when this process leads for certain; none while it does not. A process that stood still goes on before it knows that
-    /// another leads: what must not be done then is done only before this moment.
+    /// Until when this process leads for certain; none while it does not. A process that stood still goes on before it
+    /// knows that another leads: what must not be done then is done only before this moment.
     pub fn leads_until(&self) -> watch::Receiver<Option<Instant>> {
         self.leads_until.subscribe()
     }
 
-    /// Waits for the Lease, does `work` while holding it, and gives it up when `work` has ended well, so that the next process need not
-    /// wait. `stop` ends the waiting; the work gets to know of it by itself and may take its time, the Lease is held until it has ended.
+    /// Waits for the Lease, does `work` while holding it, and gives it up when `work` has ended well, so that the next
+    /// process need not wait. `stop` ends the waiting; the work gets to know of it by itself and may take its time, the
+    /// Lease is held until it has ended.
     ///
-    /// When the Lease is lost the work is dropped and the error returned: end the process then. After work that failed the Lease is left to
-    /// expire, because something of it may still be under way.
+    /// When the Lease is lost the work is dropped and the error returned: end the process then. After work that failed
+    /// the Lease is left to expire, because something of it may still be under way.
     pub async fn lead<Work, E>(self, stop: &CancellationToken, work: impl FnOnce() -> Work) -> Result<(), E>
     where
         Work: Future<Output = Result<(), E>>,
@@ -232,7 +233,8 @@ impl LeaderElection {
         )
     }
 
-    /// Renews until that fails for too long or another process holds the Lease. `lease` is what the server last answered.
+    /// Renews until that fails for too long or another process holds the Lease. `lease` is what the server last
+    /// answered.
     async fn hold(&self, lease: &mut Lease, mut renewed: Instant) -> LeaseError {
         let LeaseSettings {
             name,
@@ -267,7 +269,8 @@ impl LeaderElection {
         self.leads_until.send_replace(Some(at + self.settings.renew_deadline));
     }
 
-    /// Renews once, however many tries that takes. Returns when the request was sent that succeeded, or who holds the Lease instead of us.
+    /// Renews once, however many tries that takes. Returns when the request was sent that succeeded, or who holds the
+    /// Lease instead of us.
     async fn renew(&self, lease: &mut Lease) -> Result<Instant, String> {
         loop {
             let started = Instant::now();
@@ -292,7 +295,8 @@ impl LeaderElection {
                 .replace(&self.settings.name, &PostParams::default(), &next)
                 .await,
         )? {
-            // Somebody labelled, took or deleted the Lease: look again. Whoever holds it was seen just now, so it is not expired.
+            // Somebody labelled, took or deleted the Lease: look again. Whoever holds it was seen just now, so it is
+            // not expired.
             Claim::Refused => self.claim(&mut Observed::default()).await,
             claim => Ok(claim),
         }

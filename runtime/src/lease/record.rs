@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::LeaseSettings;
 
-/// Who holds it; nobody after a release.
+/// The holder; `None` after a release.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease
         .spec
@@ -24,7 +24,7 @@ pub(super) fn duration(lease: &Lease) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// A new Lease, ours.
+/// A new Lease, held by this process.
 pub(super) fn created(settings: &LeaseSettings) -> Lease {
     let metadata = ObjectMeta {
         name: Some(settings.name.clone()),
@@ -34,7 +34,8 @@ pub(super) fn created(settings: &LeaseSettings) -> Lease {
     claimed(&Lease { metadata, spec: None }, settings)
 }
 
-/// The Lease as ours, renewed now. The time of acquisition and the count of transitions change only when the holder does.
+/// The Lease as ours, renewed now. The time of acquisition and the count of transitions change only when the holder
+/// does.
 pub(super) fn claimed(lease: &Lease, settings: &LeaseSettings) -> Lease {
     let now = MicroTime(Timestamp::now());
     let mut next = lease.clone();
@@ -51,7 +52,7 @@ pub(super) fn claimed(lease: &Lease, settings: &LeaseSettings) -> Lease {
     next
 }
 
-/// The Lease as nobody's.
+/// The Lease without a holder.
 pub(super) fn released(lease: &Lease) -> Lease {
     let mut next = lease.clone();
     let spec = next.spec.get_or_insert_with(LeaseSpec::default);

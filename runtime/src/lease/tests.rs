@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::{FakeServer, Fault, LEASES, eventually, scrape};
 
+const LEASE_NAME: &str = "test-leader";
+
 #[derive(Debug, Error)]
 enum WorkError {
     #[error(transparent)]
@@ -22,13 +24,13 @@ fn path() -> String {
 fn settings(identity: &str) -> LeaseSettings {
     LeaseSettings {
         identity: identity.into(),
-        ..LeaseSettings::new("capa-rs-system")
+        ..LeaseSettings::new("system", LEASE_NAME)
     }
 }
 
 fn candidate(server: &FakeServer, identity: &str) -> (LeaderElection, Registry) {
     let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::register("widgets", &mut registry);
     (
         LeaderElection::new(server.client(), settings(identity), &metrics).unwrap(),
         registry,
@@ -88,7 +90,7 @@ async fn a_free_lease_is_taken_renewed_and_released_after_the_work() {
     let (election, registry) = candidate(&server, "me");
     let leader = start(election);
     eventually("leadership", || leader.works()).await;
-    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 1"));
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"test-leader\"} 1"));
     let first = record(&server);
     assert_eq!(
         (&first["holderIdentity"], &first["leaseDurationSeconds"]),
@@ -103,11 +105,11 @@ async fn a_free_lease_is_taken_renewed_and_released_after_the_work() {
     leader.finish.cancel();
     leader.task.await.unwrap().unwrap();
     assert_eq!(record(&server)["holderIdentity"], "");
-    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 0"));
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"test-leader\"} 0"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abandoned_lease_is_taken_only_when_it_did_not_change_for_its_duration() {
+async fn an_abandoned_lease_is_taken_only_after_its_duration() {
     let server = FakeServer::default();
     // A clock ahead of ours and one behind: neither counts.
     for written in ["2001-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
@@ -153,11 +155,11 @@ async fn a_lease_taken_by_another_is_lost_and_its_work_dropped() {
         "{error}"
     );
     assert_eq!(record(&server)["holderIdentity"], "other");
-    assert!(scrape(&registry).contains("leader_election_master_status{name=\"controller-leader-elect-capa\"} 0"));
+    assert!(scrape(&registry).contains("leader_election_master_status{name=\"test-leader\"} 0"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_renewed_is_lost_before_others_may_take_it() {
+async fn an_unrenewed_lease_is_lost_before_others_may_take_it() {
     for fault in [Fault::Refuse(500), Fault::Hang] {
         let server = FakeServer::default();
         let (election, _) = candidate(&server, "me");
@@ -246,7 +248,7 @@ async fn after_failed_work_the_lease_is_left_to_expire() {
 
 #[tokio::test]
 async fn durations_that_contradict_each_other_are_refused() {
-    let metrics = Metrics::register(&mut Registry::default());
+    let metrics = Metrics::register("widgets", &mut Registry::default());
     let seconds = Duration::from_secs;
     for (duration, renew_deadline, retry_period) in [(10, 10, 2), (15, 2, 2), (15, 10, 0), (0, 0, 0)] {
         let settings = LeaseSettings {
@@ -265,5 +267,8 @@ async fn durations_that_contradict_each_other_are_refused() {
 
 #[test]
 fn two_processes_of_one_pod_have_two_identities() {
-    assert_ne!(LeaseSettings::new("a").identity, LeaseSettings::new("a").identity);
+    assert_ne!(
+        LeaseSettings::new("a", "l").identity,
+        LeaseSettings::new("a", "l").identity
+    );
 }

@@ -1,6 +1,7 @@
 //! One flat JSON object a line: the fields of the event and of all spans around it side by side.
 //!
-//! The formatter of tracing-subscriber nests spans and puts a span's own name where our spans carry the object's `name`.
+//! The formatter of tracing-subscriber nests spans and puts a span's own name where our spans carry the object's
+//! `name`.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-/// Formats events; where names meet, the inner span wins over the outer and the event over all.
+/// Formats events. Of several fields of one name the one of the innermost span is kept, and of the event before spans.
 pub(super) struct FlatJson;
 
 impl<S> FormatEvent<S, JsonFields> for FlatJson

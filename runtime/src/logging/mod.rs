@@ -16,8 +16,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use json::FlatJson;
 
-/// Libraries that tell of every request at levels where our own code tells of decisions.
-const NOISY: [&str; 8] = [
+/// Libraries that log every request at levels at which the program logs decisions.
+const LIBRARIES: [&str; 7] = [
     "kube_client",
     "kube_runtime",
     "hyper",
@@ -25,8 +25,16 @@ const NOISY: [&str; 8] = [
     "h2",
     "rustls",
     "tower",
-    "aws",
 ];
+
+/// Which log targets are the program's own, and which are noisy libraries, by prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogTargets {
+    /// Prefix of the program's own targets.
+    pub own: &'static str,
+    /// Libraries, besides those that this crate uses, that log every request.
+    pub libraries: &'static [&'static str],
+}
 
 /// The flag `--logging-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,13 +46,12 @@ pub enum LogFormat {
     Json,
 }
 
-/// Ours are the only targets that may trace: at that level libraries print what they send and receive; the AWS SDK prints
-/// whole requests with user data, and only a variable in the environment and the kind of a body stand before that.
-/// A filter of its own, because among the directives of one filter the longest wins.
-fn only_ours_trace() -> Targets {
+/// Only the program's own targets may log at trace level: there libraries print whole requests and answers, with
+/// Secrets among them. A filter of its own, because among the directives of one filter the longest wins.
+fn only_own_trace(targets: LogTargets) -> Targets {
     Targets::new()
         .with_default(LevelFilter::DEBUG)
-        .with_target("capa_", LevelFilter::TRACE)
+        .with_target(targets.own, LevelFilter::TRACE)
 }
 
 /// Why logging cannot be set up.
@@ -73,15 +80,16 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Sets the process's logging up: in this format, as talkative as `-v` asks for. `RUST_LOG`, where set, takes the place of `-v`,
-/// but gets no library to trace.
-pub fn init(format: LogFormat, verbosity: u8) -> Result<(), LoggingError> {
+/// Sets up the logging of the process, with the verbosity of the flag `-v`. `RUST_LOG`, where set, replaces `-v`, but
+/// cannot have a library log at trace level.
+pub fn init(format: LogFormat, verbosity: u8, targets: LogTargets) -> Result<(), LoggingError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => directives,
-        _ => directives(verbosity),
+        _ => directives(verbosity, targets),
     };
     dispatch(
         format,
+        targets,
         EnvFilter::try_new(filter)?,
         io::stderr().is_terminal(),
         io::stderr,
@@ -90,8 +98,14 @@ pub fn init(format: LogFormat, verbosity: u8) -> Result<(), LoggingError> {
     Ok(())
 }
 
-/// What formats and filters.
-pub(crate) fn dispatch<W>(format: LogFormat, filter: EnvFilter, colours: bool, writer: W) -> Dispatch
+/// Formats and filters log events.
+pub(crate) fn dispatch<W>(
+    format: LogFormat,
+    targets: LogTargets,
+    filter: EnvFilter,
+    colours: bool,
+    writer: W,
+) -> Dispatch
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -100,28 +114,29 @@ where
         .with_ansi(colours)
         .with_writer(writer);
     match format {
-        LogFormat::Text => subscriber.finish().with(only_ours_trace()).into(),
+        LogFormat::Text => subscriber.finish().with(only_own_trace(targets)).into(),
         LogFormat::Json => subscriber
             .fmt_fields(JsonFields::new())
             .event_format(FlatJson)
             .finish()
-            .with(only_ours_trace())
+            .with(only_own_trace(targets))
             .into(),
     }
 }
 
-/// Levels as Cluster API's controllers use `-v`: up to 3 info, 4 debug, from 5 on trace. Libraries stay one step behind, and follow from
-/// 8 on, where the Go client begins to print requests.
-fn directives(verbosity: u8) -> String {
-    let (ours, libraries) = match verbosity {
+/// Levels as Cluster API's controllers use `-v`: up to 3 info, 4 debug, from 5 on trace. Libraries log less, and debug
+/// from 8 on, where the Go client begins to print requests.
+fn directives(verbosity: u8, targets: LogTargets) -> String {
+    let (own, libraries) = match verbosity {
         0..=3 => ("info", "warn"),
         4 => ("debug", "info"),
         5..=7 => ("trace", "info"),
         8.. => ("trace", "debug"),
     };
-    NOISY
+    LIBRARIES
         .iter()
-        .fold(ours.to_owned(), |all, library| format!("{all},{library}={libraries}"))
+        .chain(targets.libraries)
+        .fold(own.to_owned(), |all, library| format!("{all},{library}={libraries}"))
 }
 
 #[cfg(test)]
@@ -132,14 +147,20 @@ mod tests {
 
     use super::*;
 
+    const TARGETS: LogTargets = LogTargets {
+        own: "widgets_",
+        libraries: &["sdk"],
+    };
+
     #[test]
     fn verbosity_maps_to_levels_and_keeps_libraries_quiet() {
-        assert!(directives(0).starts_with("info,kube_client=warn,"));
-        assert!(directives(4).starts_with("debug,kube_client=info,"));
-        assert!(directives(5).starts_with("trace,kube_client=info,"));
-        assert!(directives(9).starts_with("trace,kube_client=debug,"));
+        assert!(directives(0, TARGETS).starts_with("info,kube_client=warn,"));
+        assert!(directives(0, TARGETS).ends_with(",sdk=warn"));
+        assert!(directives(4, TARGETS).starts_with("debug,kube_client=info,"));
+        assert!(directives(5, TARGETS).starts_with("trace,kube_client=info,"));
+        assert!(directives(9, TARGETS).starts_with("trace,kube_client=debug,"));
         for verbosity in 0..10 {
-            EnvFilter::try_new(directives(verbosity)).unwrap();
+            EnvFilter::try_new(directives(verbosity, TARGETS)).unwrap();
         }
     }
 
@@ -147,16 +168,16 @@ mod tests {
     fn no_directive_lets_a_library_trace_requests() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let writer = Mutex::new(file.reopen().unwrap());
-        let directives = "trace,aws_smithy_runtime::client::orchestrator=trace,[{request}]=trace,some_library=trace";
-        let dispatch = dispatch(LogFormat::Text, EnvFilter::new(directives), false, writer);
+        let directives = "trace,sdk_runtime::client=trace,[{request}]=trace,some_library=trace";
+        let dispatch = dispatch(LogFormat::Text, TARGETS, EnvFilter::new(directives), false, writer);
         // See `a_failure_is_logged_with_the_object_it_belongs_to` for the second one.
         let _second = Dispatch::new(tracing_subscriber::registry());
         tracing::dispatcher::with_default(&dispatch, || {
-            trace!(target: "aws_smithy_runtime::client::orchestrator", request = "UserData=", "transmitting");
+            trace!(target: "sdk_runtime::client", request = "UserData=", "transmitting");
             trace!(target: "kube_client::client", "Secret");
             trace!(target: "some_library", "anything");
-            debug!(target: "aws_smithy_runtime::client::orchestrator", "a library's decision");
-            trace!(target: "capa_aws::launch", "our own detail");
+            debug!(target: "sdk_runtime::client", "a library's decision");
+            trace!(target: "widgets_store::write", "our own detail");
         });
         let logs = std::fs::read_to_string(file.path()).unwrap();
         let told: Vec<_> = logs

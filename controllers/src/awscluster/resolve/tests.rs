@@ -1,5 +1,5 @@
 use capa_api::conditions::ConditionStatus;
-use capa_cloud::CloudError;
+use capa_cloud::{CloudError, Subnet};
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,8 +10,8 @@ fn spec(network: &Value) -> AWSClusterSpec {
     serde_json::from_value(json!({"region": "eu-west-1", "unmanaged": true, "network": network})).unwrap()
 }
 
-fn refused() -> Lookup {
-    Lookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
+fn refused() -> NetworkLookup {
+    NetworkLookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     }))
     .unwrap();
     let spec = spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
-    for lookup in [refused(), Lookup::NotPossible] {
+    for lookup in [refused(), NetworkLookup::NoIdentity] {
         let resolved = resolve(&spec, "dev", 6443, &lookup, Some(&before));
         let added = NetworkSubnet {
             id: "subnet-0000000c".to_owned(),
@@ -35,18 +35,18 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
         assert_eq!(resolved.network.vpc, before.vpc);
         assert_eq!(resolved.failure_domains.len(), 1);
     }
-    let disabled = resolve(&spec, "dev", 6443, &Lookup::NotWanted, Some(&before));
+    let disabled = resolve(&spec, "dev", 6443, &NetworkLookup::Disabled, Some(&before));
     assert_eq!(disabled.failure_domains, []);
 }
 
 #[test]
-fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_lookup() {
+fn invalid_ids_are_left_out_of_the_status_and_named() {
     let spec = spec(&json!({
         "vpc": {"id": "vpc-x"},
         "subnets": [{"id": SUBNET}, {"id": "subnet-foo"}, {"id": "again", "resourceID": SUBNET}],
         "securityGroupOverrides": {"node": "sg-oops", "lb": "sg-0000000a"},
     }));
-    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+    for lookup in [refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled] {
         let resolved = resolve(&spec, "dev", 6443, &lookup, None);
         let ids: Vec<&str> = resolved
             .network
@@ -67,13 +67,13 @@ fn ids_that_the_status_cannot_hold_are_left_out_of_it_and_named_whatever_the_loo
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        let refused = matches!(lookup, Lookup::Failed(_));
+        let refused = matches!(lookup, NetworkLookup::Failed(_));
         assert_eq!(said.contains("could not be looked up"), refused, "{said}");
     }
 }
 
 #[test]
-fn texts_that_the_status_has_no_room_for_are_left_out_of_it_and_named() {
+fn oversized_texts_are_left_out_of_the_status_and_named() {
     let long = "x".repeat(300);
     let spec: AWSClusterSpec = serde_json::from_value(json!({
         "region": long,
@@ -85,7 +85,7 @@ fn texts_that_the_status_has_no_room_for_are_left_out_of_it_and_named() {
         "network": {"subnets": [{"id": SUBNET, "availabilityZone": long}]},
     }))
     .unwrap();
-    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+    for lookup in [refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled] {
         let mut resolved = resolve(&spec, &long, 6443, &lookup, None);
         assert_eq!(resolved.network.take_oversized(), []);
         assert!(!resolved.usable);
@@ -116,11 +116,11 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
         availability_zone: "eu-west-1a".to_owned(),
         ipv6: false,
     };
-    let found = Found {
+    let found = FoundNetwork {
         subnets: vec![subnet],
-        ..Found::default()
+        ..FoundNetwork::default()
     };
-    let resolved = resolve(&spec, "dev", 6443, &Lookup::Found(Box::new(found)), None);
+    let resolved = resolve(&spec, "dev", 6443, &NetworkLookup::Found(Box::new(found)), None);
     assert_eq!(resolved.condition.reason, Reason::NotFound);
     assert!(
         resolved
@@ -133,7 +133,7 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
 }
 
 #[test]
-fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
+fn refused_tags_are_all_named_whatever_the_lookup() {
     let spec: AWSClusterSpec = serde_json::from_value(json!({
         "region": "eu-west-1",
         "unmanaged": true,
@@ -142,12 +142,12 @@ fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
     .unwrap();
     let resolved = |lookup| resolve(&spec, "dev", 6443, &lookup, None);
     // What another release found nothing wrong with.
-    let kept = Lookup::Kept(Box::new(resolved(Lookup::NotWanted).network), vec![]);
+    let kept = NetworkLookup::Recorded(Box::new(resolved(NetworkLookup::Disabled).network), vec![]);
     for lookup in [
-        Lookup::Found(Box::default()),
+        NetworkLookup::Found(Box::default()),
         refused(),
-        Lookup::NotPossible,
-        Lookup::NotWanted,
+        NetworkLookup::NoIdentity,
+        NetworkLookup::Disabled,
         kept,
     ] {
         let resolved = resolved(lookup);
@@ -166,12 +166,12 @@ fn tags_that_no_machine_is_launched_with_are_all_named_whatever_the_lookup() {
 }
 
 #[test]
-fn a_security_group_of_an_unknown_role_is_named_whatever_the_lookup() {
+fn security_groups_of_unknown_roles_are_named_by_any_lookup() {
     let spec = spec(&json!({
         "subnets": [{"id": SUBNET}],
         "securityGroupOverrides": {"controlPlane": "sg-0000000a", "node": "sg-0000000b", "bastion": "sg-0000000c"},
     }));
-    for lookup in [refused(), Lookup::NotPossible, Lookup::NotWanted] {
+    for lookup in [refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled] {
         let resolved = resolve(&spec, "dev", 6443, &lookup, None);
         let said = &resolved.condition.message;
         assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");

@@ -144,7 +144,8 @@ async fn the_published_network_is_the_one_that_the_spec_declares() {
         ),
         (
             "network.subnets[].tags{}",
-            "network: {subnets: [{id: subnet-0000000a, tags: {sigs.k8s.io/cluster-api-provider-aws/association: secondary}}, \
+            "network: {subnets: [{id: subnet-0000000a, tags: {sigs.k8s.io/cluster-api-provider-aws/association: \
+             secondary}}, \
              {id: subnet-0000000b}]}",
             "/status/network/subnets/0/id",
             json!("subnet-0000000b"),
@@ -167,13 +168,18 @@ async fn the_published_network_is_the_one_that_the_spec_declares() {
             "/status/network/additionalTags/team",
             json!("a"),
         ),
-        ("sshKeyName", "sshKeyName: operator", "/status/network/sshKeyName", json!("operator")),
+        (
+            "sshKeyName",
+            "sshKeyName: operator",
+            "/status/network/sshKeyName",
+            json!("operator"),
+        ),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn a_tag_that_no_machine_is_launched_with_makes_ready_fall_and_leaves_provisioned() {
+async fn a_refused_tag_makes_ready_false_and_keeps_provisioned() {
     let scene = Scene::new();
     let reserved = format!("{NETWORK}, additionalTags: {{team: a, MachineName: mine}}");
     let fresh = scene.pass(&aws_cluster(&reserved)).await;
@@ -195,7 +201,7 @@ async fn a_tag_that_no_machine_is_launched_with_makes_ready_fall_and_leaves_prov
 }
 
 #[tokio::test]
-async fn the_targets_of_control_planes_are_those_that_the_spec_names_or_leads_to() {
+async fn control_plane_targets_come_from_spec_or_load_balancer() {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     assert_effects(&[
         (
@@ -261,7 +267,7 @@ async fn a_field_without_effect_is_named_and_holds_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but_is_named() {
+async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
     let rules = "[{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]";
     let vpc = |field: &str| format!("network: {{vpc: {{id: vpc-00000001, {field}}}}}");
     let subnet =
@@ -298,7 +304,9 @@ async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but
         ),
         (
             "controlPlaneLoadBalancer.ingressRules",
-            "controlPlaneLoadBalancer: {loadBalancerType: nlb, ingressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]}".to_owned(),
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, ingressRules: [{description: d, protocol: tcp, \
+             fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]}"
+                .to_owned(),
         ),
         (
             "controlPlaneLoadBalancer.disableHostsRewrite",
@@ -392,7 +400,7 @@ async fn a_field_of_the_managed_mode_changes_nothing_of_an_unmanaged_cluster_but
 }
 
 #[tokio::test]
-async fn security_groups_of_roles_that_no_machine_has_change_nothing_of_an_unmanaged_cluster_but_are_named() {
+async fn security_groups_of_non_machine_roles_are_named_and_ignored() {
     let without = pass(NETWORK).await;
     for role in ["apiserver-lb", "bastion", "node-eks-additional"] {
         let set = format!("network: {{securityGroupOverrides: {{{role}: sg-0000000c}}}}");

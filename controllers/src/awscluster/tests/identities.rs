@@ -32,7 +32,7 @@ fn assert_held_back(pass: &Pass, condition: &str) {
 }
 
 #[tokio::test]
-async fn the_managers_own_identity_is_the_default_and_must_allow_the_namespace() {
+async fn the_default_identity_must_allow_the_namespace() {
     let scene = Scene::new();
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(pass.says(IDENTITY_READY), "True/Ready");
@@ -103,7 +103,7 @@ async fn roles_that_assume_each_other_end_in_a_condition() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_missing_or_lacks_a_key_is_named_and_a_complete_one_recovers() {
+async fn an_incomplete_secret_is_named_and_a_complete_one_recovers() {
     let scene = Scene::new();
     let spec = "secretRef: keys, allowedNamespaces: {}";
     scene
@@ -144,7 +144,7 @@ async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
 }
 
 #[tokio::test]
-async fn a_lost_identity_makes_ready_fall_and_leaves_network_and_provisioned_as_they_were() {
+async fn a_lost_identity_makes_ready_false_and_keeps_the_network() {
     let scene = Scene::new();
     let before = scene.pass(&aws_cluster(NETWORK)).await;
     scene
@@ -165,7 +165,7 @@ async fn a_lost_identity_makes_ready_fall_and_leaves_network_and_provisioned_as_
 }
 
 #[tokio::test]
-async fn credentials_that_aws_refuses_hold_back_for_the_grace_and_show_in_their_own_condition() {
+async fn refused_credentials_delay_provisioned_and_have_a_condition() {
     let scene = Scene::new();
     for _ in 0..2 {
         let error = refused("GetCallerIdentity", "InvalidClientTokenId");

@@ -31,7 +31,7 @@ fn delay(pass: &Pass) -> u64 {
 }
 
 #[tokio::test]
-async fn a_complete_lookup_provisions_the_cluster_and_publishes_its_network() {
+async fn a_complete_lookup_sets_provisioned_and_publishes_the_network() {
     let scene = Scene::new();
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(pass.calls, LOOKUP);
@@ -59,7 +59,7 @@ async fn a_complete_lookup_provisions_the_cluster_and_publishes_its_network() {
 }
 
 #[tokio::test]
-async fn a_complete_lookup_is_not_repeated_and_its_status_not_written_again() {
+async fn a_complete_lookup_is_neither_repeated_nor_written_again() {
     let scene = Scene::new();
     let first = scene.pass(&aws_cluster(NETWORK)).await;
     for (seconds, calls) in [(599, &[][..]), (600, &["GetCallerIdentity"][..])] {
@@ -81,7 +81,7 @@ async fn after_a_restart_only_the_credentials_are_asked_about() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_checked_cost_nothing_of_what_was_looked_up() {
+async fn unchecked_credentials_keep_the_looked_up_network() {
     for error in [
         unanswered("GetCallerIdentity"),
         refused("GetCallerIdentity", "ExpiredToken"),
@@ -108,7 +108,7 @@ async fn a_changed_spec_is_looked_up_anew() {
 }
 
 #[tokio::test]
-async fn wrong_input_is_named_with_its_reason_and_id_and_the_rest_is_used() {
+async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
     let table = [
         (
             "subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]",
@@ -267,7 +267,7 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_our_own_limits_defer_is_made_when_its_turn_comes() {
+async fn a_rate_limited_lookup_is_made_at_its_reserved_time() {
     let scene = Scene::new();
     let turn = Duration::from_millis(1234);
     scene
@@ -281,7 +281,7 @@ async fn a_lookup_that_our_own_limits_defer_is_made_when_its_turn_comes() {
 }
 
 #[tokio::test]
-async fn a_failing_lookup_is_repeated_at_doubling_delays_up_to_the_cap() {
+async fn a_failing_lookup_is_repeated_with_doubling_delays_to_a_cap() {
     let scene = Scene::new();
     let spec = network("subnets: [{id: subnet-0000000f}]");
     let mut pass = scene.pass(&aws_cluster(&spec)).await;
@@ -295,7 +295,7 @@ async fn a_failing_lookup_is_repeated_at_doubling_delays_up_to_the_cap() {
 }
 
 #[tokio::test]
-async fn a_failing_lookup_holds_provisioned_back_for_the_grace_and_no_longer() {
+async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
     let scene = Scene::new();
     let spec = network("subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b}]");
     for _ in 0..20 {
@@ -342,7 +342,8 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
 async fn disabled_lookups_mean_no_call_and_unknown_zones_are_named() {
     let scene = Scene::new();
     let spec = network(
-        "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b}]",
+        "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: \
+         subnet-0000000b}]",
     );
     let pass = scene
         .pass(&aws_cluster(&format!("{spec}, preflight: {{mode: Disabled}}")))
@@ -381,7 +382,7 @@ async fn edge_zones_and_subnets_for_pods_are_no_failure_domains() {
 }
 
 #[tokio::test]
-async fn a_subnet_is_public_by_its_own_route_table_or_else_by_the_main_one() {
+async fn a_subnet_is_public_by_its_own_or_the_main_route_table() {
     for main_leads in [false, true] {
         let scene = Scene::new();
         scene.aws.main_route_to_internet("vpc-00000001", main_leads);
@@ -403,7 +404,7 @@ async fn what_the_spec_says_of_a_subnet_wins_over_its_routes() {
 }
 
 #[tokio::test]
-async fn a_load_balancer_that_cannot_be_looked_up_holds_back_control_planes_alone() {
+async fn an_unreadable_load_balancer_delays_control_planes_only() {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     let scene = Scene::new();
     scene.aws.load_balancer("api", 6443, arn);

@@ -15,7 +15,7 @@ use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{ClusterContext, Complaints, LookMemory, reconcile};
+use super::{ClusterContext, LookupCache, WarningDedup, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
@@ -62,8 +62,8 @@ impl Scene {
         let context = ClusterContext {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
-            looks: LookMemory::default(),
-            complaints: Complaints::default(),
+            lookups: LookupCache::default(),
+            warnings: WarningDedup::default(),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
         };
@@ -135,9 +135,10 @@ impl Pass {
 }
 
 /// The Cluster that owns every AWSCluster here.
-fn owner(spec: &str) -> capa_api::core::Cluster {
+fn owner(spec: &str) -> capa_api::contract::Cluster {
     read(&format!(
-        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: {spec}}}"
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: \
+         {spec}}}"
     ))
 }
 

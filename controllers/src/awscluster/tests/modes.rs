@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use super::{LOOKUP, NETWORK, Scene, aws_cluster, owner};
 
 #[tokio::test]
-async fn without_an_owner_nothing_is_asked_and_the_condition_says_who_is_missing() {
+async fn a_cluster_without_owner_waits_and_makes_no_aws_call() {
     let scene = Scene::new();
     let mut orphan = aws_cluster(NETWORK);
     orphan.metadata.owner_references = None;
@@ -71,7 +71,7 @@ async fn an_externally_managed_cluster_only_loses_our_finalizer() {
 }
 
 #[tokio::test]
-async fn a_paused_cluster_keeps_our_finalizer_also_where_it_is_managed_by_another() {
+async fn a_paused_cluster_keeps_the_finalizer_under_another_manager() {
     for by_annotation in [true, false] {
         let scene = Scene::new();
         let mut cluster = aws_cluster(NETWORK);
@@ -89,7 +89,7 @@ async fn a_paused_cluster_keeps_our_finalizer_also_where_it_is_managed_by_anothe
 }
 
 #[tokio::test]
-async fn an_externally_managed_cluster_that_is_ready_but_not_provisioned_is_a_warning_for_its_manager() {
+async fn ready_but_unprovisioned_external_clusters_get_one_warning() {
     let scene = Scene::new();
     let mut cluster = aws_cluster(NETWORK);
     let annotations = cluster.annotations_mut();
@@ -111,7 +111,7 @@ async fn an_externally_managed_cluster_that_is_ready_but_not_provisioned_is_a_wa
 }
 
 #[tokio::test]
-async fn a_managed_cluster_is_told_that_its_mode_is_not_there_yet_and_keeps_its_finalizer() {
+async fn a_managed_cluster_is_not_managed_yet_and_keeps_its_finalizer() {
     let scene = Scene::new();
     let mut cluster = aws_cluster("region: eu-west-1");
     cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
@@ -131,7 +131,7 @@ async fn a_managed_cluster_is_told_that_its_mode_is_not_there_yet_and_keeps_its_
 }
 
 #[tokio::test]
-async fn a_cluster_that_becomes_unmanaged_loses_our_finalizer_and_goes_on() {
+async fn a_cluster_that_becomes_unmanaged_loses_its_finalizer() {
     let scene = Scene::new();
     let mut cluster = aws_cluster(NETWORK);
     cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
@@ -157,7 +157,7 @@ async fn deletion_needs_nothing_from_us() {
 }
 
 #[tokio::test]
-async fn the_endpoint_is_adopted_from_spec_or_cluster_and_never_waited_for() {
+async fn the_endpoint_is_adopted_and_never_waited_for() {
     let scene = Scene::new();
     let endpoint = ConditionType::ControlPlaneEndpointReady;
     let without = scene.pass(&aws_cluster(NETWORK)).await;

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{ClusterContext, Complaints, LookMemory, NETWORK, Scene, aws_cluster, owner};
+use super::{ClusterContext, LookupCache, NETWORK, Scene, WarningDedup, aws_cluster, owner};
 use crate::testing::refused;
 
 /// Something that happens between two passes.
@@ -93,8 +93,8 @@ fn happen(event: Event, scene: &mut Scene, cluster: &mut AWSCluster) {
         }
         Event::Restart => {
             scene.context = ClusterContext {
-                looks: LookMemory::default(),
-                complaints: Complaints::default(),
+                lookups: LookupCache::default(),
+                warnings: WarningDedup::default(),
                 ..scene.context.clone()
             };
         }

@@ -1,25 +1,26 @@
-//! The way out of a deletion that cannot end: the user names what is given up, and the object goes without it. Pure.
+//! The annotation by which a user gives up an instance, so that a deletion that is blocked can end. Pure.
 
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 
 use crate::awsmachine::spec;
 
-/// Longest part of a value that does not match which is repeated in a condition.
+/// The longest part of a mismatched value that a condition repeats.
 const SHOWN: usize = 64;
 
-/// What the annotation on a machine that is being deleted asks for.
+/// The effect of the annotation on a machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum Abandonment {
     /// There is no such annotation.
     NotAsked,
-    /// It names what is recorded: the instance, or the attempt that may have launched one.
+    /// It names the recorded instance, or the token of the attempt that may have launched one.
     Asked(String),
-    /// It names something else, and has no effect; what to tell its author.
+    /// It names something else and has no effect; the message for its author.
     Mismatch(String),
 }
 
-/// Reads the annotation. Only what is recorded can be given up, so that nobody gives up an instance that they do not know.
+/// Reads the annotation. Only a recorded instance or attempt can be given up, so that nobody gives up an instance that
+/// they do not know.
 pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
         return Abandonment::NotAsked;
@@ -48,8 +49,8 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    const REQUEST: &str = "holder: one, clientToken: uid-1, subnetID: s, imageID: i, instanceType: t, securityGroupIDs: [g], \
-         parametersHash: h, requestedAt: '2026-01-01T00:00:00Z'";
+    const REQUEST: &str = "holder: one, clientToken: uid-1, subnetID: s, imageID: i, instanceType: t, \
+         securityGroupIDs: [g], parametersHash: h, requestedAt: '2026-01-01T00:00:00Z'";
 
     fn asked(value: &str, spec: &str, launch: &str) -> Abandonment {
         abandonment(&read(&format!(

@@ -6,7 +6,7 @@ use capa_cloud::Observation;
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::plan::{self, DeletionStep, plan_deletion};
-use super::search::Ending;
+use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
@@ -14,18 +14,21 @@ use crate::awsmachine::scope::MachineScope;
 use crate::kubernetes_api::KubernetesError;
 use crate::retry;
 
+/// The most submitted terminations that the status has room for. An event tells of no further one.
+const MOST_SUBMITTED: usize = 16;
+
 /// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets. Answers whether
 /// nothing of the instance is left.
 pub(in crate::awsmachine) async fn end_instance(
     scope: &mut MachineScope,
-    ending: &Ending,
+    instance: &InstanceToEnd,
     has_left: bool,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> bool {
-    let Ending { id, observation, .. } = ending;
-    if let Observation::Seen(instance) = observation
-        && plan::has_ended(instance)
+    let InstanceToEnd { id, observation, .. } = instance;
+    if let Observation::Seen(seen) = observation
+        && plan::has_ended(seen)
     {
         tell_termination(scope, id);
     }
@@ -34,8 +37,8 @@ pub(in crate::awsmachine) async fn end_instance(
         DeletionStep::Release => return true,
         DeletionStep::Terminate => terminate(scope, location, id, context).await,
         DeletionStep::AwaitDrained => {
-            // The informer wakes the machine. Should it not, the instance is looked at again.
-            let message = format!("instance {id} is terminated once its load balancers have let go of it");
+            // The informer wakes the machine. Should it not, the next pass looks at the instance again.
+            let message = format!("instance {id} is terminated once it has left its load balancer targets");
             let draining = ConditionType::InstanceReady.is_false(Reason::Draining, message);
             scope.finish_with(draining, Next::Requeue(context.timing.listing_interval));
         }
@@ -51,23 +54,24 @@ pub(in crate::awsmachine) async fn end_instance(
         }
         DeletionStep::AwaitAge => {
             absence::watch_anew(scope, id, location, context);
-            let message = format!("instance {id} does not show in AWS, which is no proof while it is this young");
+            let message =
+                format!("AWS does not show instance {id}, which proves nothing while the instance is this young");
             let next = youth.map_or(Next::Retry, Next::Requeue);
             scope.finish_with(awaiting(message, location), next);
         }
     }
-    if !ending.is_named && scope.next != Next::Retry {
+    if !instance.is_named && scope.next != Next::Retry {
         // Of several instances the informer follows one.
         scope.next = Next::Requeue(context.timing.listing_interval);
     }
     false
 }
 
-/// A termination that AWS does not show now cannot be waited for in silence.
+/// The condition of a deletion that waits for AWS. If AWS cannot be read, the condition says so.
 fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
     match location.cloud.reading_failure() {
         Some(error) => {
-            let message = format!("{message}, and AWS does not show what becomes of it: {error}");
+            let message = format!("{message}, and AWS does not show its state: {error}");
             ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message)
         }
         None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
@@ -79,7 +83,7 @@ async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &s
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
-            if !submitted.iter().any(|submitted| submitted == id) {
+            if submitted.len() < MOST_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
                 submitted.push(id.to_owned());
             }
             let message = format!("the termination of instance {id} is submitted");
@@ -112,7 +116,7 @@ pub(in crate::awsmachine) async fn abandoned(
     context: &MachineContext,
 ) -> Result<(), KubernetesError> {
     let message = format!(
-        "{what} is abandoned as annotation {} asks: what runs of it is not terminated by anybody but you",
+        "{what} is abandoned because annotation {} names it: if its instance runs, nobody but you will terminate it",
         meta::ABANDON_INSTANCE_ANNOTATION
     );
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));

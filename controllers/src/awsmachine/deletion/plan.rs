@@ -3,7 +3,7 @@
 use capa_api::machine::InstanceState;
 use capa_cloud::{Instance, Observation};
 
-/// What to do for a machine that is being deleted.
+/// A step of the deletion of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeletionStep {
     /// The instance is still in load balancer targets.
@@ -12,16 +12,16 @@ pub(super) enum DeletionStep {
     Terminate,
     /// Termination is under way.
     AwaitTermination,
-    /// The instance has not been looked at yet.
+    /// AWS has not shown the instance yet.
     AwaitObservation,
-    /// Nothing may be concluded from its absence yet.
+    /// The instance is too young for its absence to prove anything.
     AwaitAge,
-    /// The proof is complete: nothing of ours is left.
+    /// It is proven that nothing of the instance is left.
     Release,
 }
 
-/// The next step of the deletion of an instance. `has_left`: nothing of the instance is left in load balancer targets, or
-/// the longest time for that is over. An address stays registered when its instance is gone.
+/// The next step of the deletion of an instance. `has_left`: nothing of the instance is left in load balancer targets,
+/// or the longest time for that is over. An address stays registered when its instance is gone.
 pub(super) fn plan_deletion(observation: &Observation, old_enough: bool, has_left: bool) -> DeletionStep {
     let step = match observation {
         Observation::Seen(instance) => delete_seen(instance),

@@ -16,21 +16,21 @@ use crate::awsmachine::lookup;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 
-/// What a deletion has to end.
+/// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
-    /// Nothing of the machine is left: that is proven.
+    /// It is proven that no instance of the machine is left.
     Nothing,
-    /// These instances.
+    /// Instances that may be left.
     Instances {
         /// Where they are.
-        location: InstanceLocation,
+        location: Box<InstanceLocation>,
         /// The one whose id is known, else those with the tags of the machine.
-        instances: Vec<Ending>,
+        instances: Vec<InstanceToEnd>,
     },
 }
 
 /// An instance that is to be ended.
-pub(in crate::awsmachine) struct Ending {
+pub(in crate::awsmachine) struct InstanceToEnd {
     /// Its id.
     pub(in crate::awsmachine) id: String,
     /// What AWS shows of it.
@@ -63,12 +63,12 @@ pub(in crate::awsmachine) async fn find(
     }
 }
 
-/// What the record proves of a machine without a known instance.
+/// What the launch record proves about a machine without a known instance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
-    /// Nothing was launched: EC2 was never asked (attempt 0), or this process knows that EC2 has turned every call of the
-    /// attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine that
-    /// says so, so no other process has claimed the attempt meanwhile.
+    /// Nothing was launched: EC2 was never asked (attempt 0), or this process knows that EC2 has turned every call of
+    /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
+    /// that says so, so no other process has claimed the attempt meanwhile.
     Whole,
     /// EC2 has refused the attempt, and nothing was launched unless an older state of the AWSMachine was restored.
     Refusal,
@@ -95,8 +95,8 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 /// The instance whose id is known, as the informer shows it.
 fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> Result<Found, FlowError> {
     let observation = location.cloud.observe_instance(&scope.key(), &id);
-    // An instance that only the spec names is believed by its tags. A record, and an answer that is not recorded yet, are
-    // our own.
+    // An instance that only the spec names is believed by its tags. A record, and an answer that is not recorded yet,
+    // are our own.
     let launch = scope.status.launch.as_ref();
     let is_believed = launch.is_some_and(|record| *record != LaunchRecord::Planned);
     let owner_name = spec::machine_name(&scope.machine);
@@ -108,8 +108,8 @@ fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> R
     };
     if is_foreign && !is_believed {
         let message = format!(
-            "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; correct \
-             its tags if it is this machine's"
+            "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
+             correct its tags if it is this machine's"
         );
         let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
         return Err(Blocked::new(not_owned, Next::Retry).into());
@@ -119,14 +119,14 @@ fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> R
         let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         return Err(Blocked::new(blocked, Next::Retry).into());
     }
-    let ending = Ending {
+    let instance = InstanceToEnd {
         id,
         observation,
         is_named: true,
     };
     Ok(Found::Instances {
-        location,
-        instances: vec![ending],
+        location: Box::new(location),
+        instances: vec![instance],
     })
 }
 
@@ -157,22 +157,22 @@ async fn find_by_tags(
             .iter()
             .any(|instance| has_ended(instance) && is_of_attempt(instance));
     found.retain(|instance| !has_ended(instance));
+    if found.is_empty() && is_proven {
+        return Ok(Found::Nothing);
+    }
     if found.is_empty() {
-        return match is_proven {
-            true => Ok(Found::Nothing),
-            false => unconfirmed(scope, open_token, context),
-        };
+        return unconfirmed(scope, open_token, context);
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
-    let ending = |instance: Instance| Ending {
+    let to_end = |instance: Instance| InstanceToEnd {
         id: instance.id.clone(),
         observation: Observation::Seen(Arc::new(instance)),
         is_named: false,
     };
     Ok(Found::Instances {
-        location,
-        instances: found.into_iter().map(ending).collect(),
+        location: Box::new(location),
+        instances: found.into_iter().map(to_end).collect(),
     })
 }
 
@@ -190,10 +190,7 @@ fn unconfirmed(scope: &MachineScope, open_token: Option<String>, context: &Machi
     context.memory.found_nothing(scope.uid(), &token, now);
     let interval = attempt::lookup_interval(&context.timing);
     let next = remaining().map_or(interval, |remaining| remaining.min(interval));
-    let message = match scope.status.launch {
-        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up",
-        None => attempt::UNRECORDED,
-    };
+    let message = attempt::unconfirmed(scope);
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Err(Blocked::new(update, Next::Requeue(next)).into())
 }

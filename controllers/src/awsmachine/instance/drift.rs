@@ -8,8 +8,8 @@ use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 
-/// Sets `NetworkUpToDate`. A source that cannot be read now leaves the condition as it is, and does not keep a pass from
-/// following its instance.
+/// Sets `NetworkUpToDate`. A source that cannot be read now leaves the condition as it is, and does not keep a pass
+/// from following its instance.
 pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineContext) {
     let (Some(cluster), Some(in_use)) = (&scope.owners.cluster, &scope.status.network) else {
         return;

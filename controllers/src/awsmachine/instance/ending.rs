@@ -22,8 +22,8 @@ pub(in crate::awsmachine) enum Ending {
     NextAttempt(Duration),
 }
 
-/// What follows the end of an instance that never ran. EC2's own failures (`Server.*`) deserve another attempt, a little
-/// later each time; failures of the request (`Client.*`, no reason at all) would only repeat themselves.
+/// What follows the end of an instance that never ran. EC2's own failures (`Server.*`) deserve another attempt, a
+/// little later each time; failures of the request (`Client.*`, no reason at all) would only repeat themselves.
 pub(in crate::awsmachine) fn ended_before_running(
     instance: &Instance,
     record: Option<&LaunchRecord>,

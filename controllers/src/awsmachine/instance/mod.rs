@@ -78,8 +78,8 @@ fn validate_ownership(scope: &MachineScope, instance: &Instance, location: &Inst
     Err(Blocked::new(not_owned, Next::AwaitChange))
 }
 
-/// Whether the instance has ever run, as far as the status shows it: then nothing is ever launched in its place. An id of
-/// another instance in the spec has ended the pass before.
+/// Whether the instance has ever run, as far as the status shows it: then nothing is ever launched in its place. An id
+/// of another instance in the spec has ended the pass before.
 fn has_run(scope: &MachineScope) -> bool {
     let provider_id = scope.machine.spec.provider_id.as_deref();
     scope.status.has_run == Some(true) || scope.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
@@ -94,8 +94,8 @@ async fn seen(
     let running = instance.state == InstanceState::Running;
     if let Some((field, named)) = spec::names_another(&scope.machine.spec, &instance.id) {
         let message = format!(
-            "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and cannot \
-             be changed; delete the Machine to replace it",
+            "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and \
+             cannot be changed; delete the Machine to replace it",
             instance.id
         );
         scope.status.instance_state = Some(instance.state);
@@ -118,7 +118,7 @@ async fn seen(
     if instance.state == InstanceState::Pending
         && let Some(error) = location.cloud.reading_failure()
     {
-        update.message = format!("{}, and AWS does not show what becomes of it: {error}", update.message);
+        update.message = format!("{}, and AWS does not show its state: {error}", update.message);
     }
     scope.set_condition(update);
     Ok(Observed::Instance(instance))

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::RecordedRequest;
+use capa_api::machine::{LaunchRecord, RecordedRequest};
 use capa_api::network::NetworkSubnet;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest};
 use capa_runtime::reconcile::{EventDraft, Next};
@@ -67,16 +67,13 @@ pub(super) async fn apply(
 fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineContext) -> Blocked {
     let now = context.kubernetes.now();
     context.memory.found_nothing(scope.uid(), &request.client_token, now);
-    let message = match scope.status.launch {
-        Some(_) => "a launch was asked for without an answer, and no instance shows yet: it is looked up, not repeated",
-        None => attempt::UNRECORDED,
-    };
+    let message = attempt::unconfirmed(scope);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))
 }
 
-/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time that
-/// counts is the one before the server is asked.
+/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time
+/// that counts is the one before the server is asked.
 async fn write_record(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
     let Planned { prepared, request, .. } = planned;
     let (asked_at, token) = (context.kubernetes.now(), &request.client_token);
@@ -130,7 +127,7 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
     let now = context.kubernetes.now();
     if !is_fresh(before.confirmed_at, now, &context.timing) {
         // The process stood still since: another one may have taken over and have decided that nothing was launched.
-        let message = "the launch is asked for as soon as its record is known to stand";
+        let message = "EC2 is asked once the API server has confirmed the launch record";
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
     }
@@ -177,8 +174,8 @@ fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
     }
 }
 
-/// Stores the id of an instance that this machine's own call has launched, and then tells of it by an event: the pass ends
-/// where storing fails, and the pass that repeats it would tell again.
+/// Stores the id of an instance that this machine's own call has launched, and then tells of it by an event: the pass
+/// ends where storing fails, and the pass that repeats it would tell again.
 pub(super) async fn record_answer(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -203,8 +200,8 @@ async fn store_instance(scope: &mut MachineScope, context: &MachineContext) -> R
     Ok(())
 }
 
-/// Records an instance of this machine that exists already: that of an attempt whose answer was lost, or one of a restored
-/// or moved AWSMachine, or one whose record was lost.
+/// Records an instance of this machine that exists already: that of an attempt whose answer was lost, or one of a
+/// restored or moved AWSMachine, or one whose record was lost.
 async fn record_found(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -219,7 +216,7 @@ async fn record_found(
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
     request.client_token = token.unwrap_or(request.client_token);
-    let of_record = scope.status.launch.as_ref().map_or(0, |record| record.attempt_number());
+    let of_record = scope.status.launch.as_ref().map_or(0, LaunchRecord::attempt_number);
     let number = attempt::number_of(&request.client_token, scope.uid()).unwrap_or(of_record);
     let since = instance.launch_time.unwrap_or_else(|| context.kubernetes.now());
     scope.record_launch(LaunchEvent::Adopted {

@@ -12,7 +12,8 @@ use crate::awsmachine::time::age;
 /// What to do for a machine without a known instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) struct LaunchPlan {
-    /// How AWS is asked for instances of this machine first. An instance that is found is adopted, and none is launched.
+    /// How AWS is asked for instances of this machine first. An instance that is found is adopted, and none is
+    /// launched.
     pub(in crate::awsmachine) look_up: LookUp,
     /// What follows if no instance is found.
     pub(in crate::awsmachine) step: LaunchStep,
@@ -115,8 +116,8 @@ impl LaunchPlan {
     }
 }
 
-/// A refused attempt is followed by the next one. The record may be another process's and restored from a backup, and in
-/// another account nothing was looked up yet: then AWS is asked first.
+/// A refused attempt is followed by the next one. The record may be another process's and restored from a backup, and
+/// in another account nothing was looked up yet: then AWS is asked first.
 fn after_refusal(attempt: &Attempt, next_attempt: LaunchStep) -> LaunchPlan {
     let look_up = match attempt.progress {
         Progress::Refused if attempt.same_account => LookUp::No,

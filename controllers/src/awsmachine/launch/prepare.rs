@@ -130,14 +130,12 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
         _ => attempt::search_token(scope),
     };
     let request = match (plan.step, repeated) {
-        (LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly, Some(repeated)) => {
-            repeated
-        }
-        (_, _) => {
+        (LaunchStep::Record(_), _) | (_, None) => {
             let placement = place_anew(scope, &prepared, context);
             let placement = placement.map_err(|problem| not_placed(scope, &problem, &prepared, context))?;
             prepared.request(&scope.machine, &placement, client_token)
         }
+        (_, Some(repeated)) => repeated,
     };
     Ok(Planned {
         prepared,
@@ -170,9 +168,9 @@ fn known_of_attempt(
     }
 }
 
-/// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token that
-/// was used before must not come back in another zone: attempts are more than a second apart, so no attempt has yet had
-/// the age of the AWSMachine in seconds as its number.
+/// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token
+/// that was used before must not come back in another zone: attempts are more than a second apart, so no attempt has
+/// yet had the age of the AWSMachine in seconds as its number.
 fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
     let created = scope.machine.metadata.creation_timestamp.as_ref();
     let age = created.map_or(Duration::ZERO, |created| age(created.0, context.kubernetes.now()));
@@ -234,8 +232,8 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
 
 fn without_capacity(scope: &MachineScope, problem: &Problem) -> ConditionUpdate {
     let message = format!(
-        "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may find \
-         some",
+        "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may \
+         find some",
         problem.message, scope.machine.spec.instance_type
     );
     ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message)

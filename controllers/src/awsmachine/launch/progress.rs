@@ -50,8 +50,8 @@ pub(in crate::awsmachine) struct AbsenceProof {
 }
 
 impl AbsenceProof {
-    /// How long until another empty lookup proves that the attempt launched nothing. Two lookups are needed, well apart,
-    /// and the second one at an age at which an instance would long have shown.
+    /// How long until another empty lookup proves that the attempt launched nothing. Two lookups are needed, well
+    /// apart, and the second one at an age at which an instance would long have shown.
     pub(in crate::awsmachine) fn remaining(&self, now: Timestamp, timing: &Timing) -> Duration {
         let quiet = remaining(timing.launch_lookup_age, self.since, now);
         let spacing = self

@@ -1,4 +1,4 @@
-//! Zones and subnets without capacity, as EC2 said a moment ago: shared by the machines that would ask for the same.
+//! Zones and subnets that lacked capacity a moment ago, shared by the machines that need the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(in crate::awsmachine) struct Pool {
     pub(in crate::awsmachine) instance_type: String,
 }
 
-/// What EC2 has no capacity in.
+/// A zone or subnet that may lack capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) enum Place {
     /// A zone: hosts for the instance type are lacking there.
@@ -43,7 +43,7 @@ impl Place {
 /// A place without capacity.
 #[derive(Clone, Debug)]
 struct Shortage {
-    /// The last refusal, or the begin of the try that is under way.
+    /// When EC2 last refused, or when the try that is under way began.
     at: Timestamp,
     /// UID of the machine that tries again. It may take several passes until it asks EC2.
     tried_by: Option<String>,
@@ -70,7 +70,7 @@ impl Shortages {
         self.0.entry(pool.clone()).or_default().insert(place, shortage);
     }
 
-    /// Subnets for this machine to leave aside for now.
+    /// The subnets that this machine avoids for now.
     pub(super) fn avoided(
         &self,
         uid: &str,
@@ -100,7 +100,7 @@ impl Shortages {
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
-    /// This machine is about to try this subnet: where it was short, the others wait for what comes of it.
+    /// This machine is about to try this subnet: where it lacked capacity, the other machines wait for the result.
     pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
         let places = self.0.get_mut(pool).into_iter().flatten();
         for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {

@@ -1,5 +1,5 @@
-//! The launches that this process remembers. Losing the memory is safe: a record that is not remembered is looked up in AWS and
-//! claimed before its call is made, and looking for an instance that may not exist begins anew.
+//! The launches that this process remembers. Losing the memory is safe: a record that is not remembered is looked up in
+//! AWS and claimed before its call is made, and looking for an instance that may not exist begins anew.
 
 mod attempts;
 mod capacity;
@@ -54,8 +54,8 @@ pub(super) struct SubnetQuery<'a> {
 }
 
 impl LaunchMemory {
-    /// An empty memory of the process that calls itself `holder` in launch records: an id that no other process has ever
-    /// had, at most 64 characters.
+    /// An empty memory of the process that calls itself `holder` in launch records: an id that no other process has
+    /// ever had, at most 64 characters.
     pub fn new(holder: impl Into<Arc<str>>) -> Self {
         Self {
             holder: holder.into(),
@@ -136,8 +136,8 @@ impl LaunchMemory {
         self.state().shortages.remaining(pool, now, retry)
     }
 
-    /// Chooses a subnet by how many machines each subnet has and which subnets to avoid, and promises it at once, so that
-    /// machines placed at the same moment see each other.
+    /// Chooses a subnet by how many machines each subnet has and which subnets to avoid, and promises it at once, so
+    /// that machines placed at the same moment see each other.
     pub(super) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,

@@ -5,9 +5,9 @@ use capa_cloud::targets::{Group, Health, RegistrationState, TargetState};
 
 use super::plan::TargetView;
 
-/// The condition of an instance that runs; `None` where the one before stands. A process that has just begun to follow the
-/// instance has read nothing yet: the condition before stands until it has, unless a group that was read contradicts it.
-/// `was_true` is whether the condition before was True, if there was one.
+/// The condition of an instance that runs; `None` where the one before stands. A process that has just begun to follow
+/// the instance has read nothing yet: the condition before stands until it has, unless a group that was read
+/// contradicts it. `was_true` is whether the condition before was True, if there was one.
 pub(super) fn registration_or_kept(
     id: &str,
     views: &[TargetView],
@@ -52,7 +52,7 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
         RegistrationState::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
         RegistrationState::Stale(error) => Some((
             error.class.reason(),
-            format!("how instance {id} stands in {group} is not known any more, it is looked at again: {error}"),
+            format!("the state of instance {id} in {group} is not known any more, it is read again: {error}"),
         )),
         RegistrationState::Unknown => Some((Reason::Registering, unread(id, group))),
         RegistrationState::Registering
@@ -97,7 +97,7 @@ fn departure(id: &str, views: &[TargetView]) -> ConditionUpdate {
     let problems = views.iter().filter_map(|view| departure_problem(id, view));
     let problems: Vec<(Reason, String)> = problems.collect();
     summed_up(&problems).unwrap_or_else(|| {
-        let message = format!("instance {id} is out of its load balancer targets");
+        let message = format!("instance {id} has left its load balancer targets");
         ConditionType::ControlPlaneTargetsReady.is_false(Reason::Deregistering, message)
     })
 }
@@ -108,18 +108,18 @@ fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
         RegistrationState::Out | RegistrationState::Unsuitable(_) => None,
         RegistrationState::Overdue => Some((
             Reason::Failed,
-            format!("{group} has not let go of instance {id} in time: it is terminated all the same"),
+            format!("instance {id} has not left {group} in time: it is terminated all the same"),
         )),
         RegistrationState::Failed(error) | RegistrationState::Unreadable(error) | RegistrationState::Stale(error) => {
             Some((
                 error.class.reason(),
-                format!("instance {id} is not out of {group}, it is tried again for some minutes: {error}"),
+                format!("instance {id} has not left {group}, it is tried again for some minutes: {error}"),
             ))
         }
         RegistrationState::Unknown => Some((Reason::Deregistering, unread(id, group))),
         RegistrationState::Registering | RegistrationState::Registered { .. } | RegistrationState::Leaving => Some((
             Reason::Deregistering,
-            format!("instance {id} is being taken out of {group}"),
+            format!("instance {id} is being deregistered from {group}"),
         )),
     }
 }
@@ -137,7 +137,7 @@ fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
 }
 
 fn unread(id: &str, group: &Group) -> String {
-    format!("whether instance {id} is registered in {group} is looked up")
+    format!("whether instance {id} is registered in {group} is being read")
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         let unused = shows(TargetState::Unused, Some("Target.NotInUse"));
         let healthy = shows(TargetState::Healthy, None);
         let table = [
-            (RegistrationState::Unknown, false, "False/Registering", "is looked up"),
+            (RegistrationState::Unknown, false, "False/Registering", "is being read"),
             (
                 RegistrationState::Stale(refused.clone()),
                 true,
@@ -195,7 +195,7 @@ mod tests {
                 RegistrationState::Unreadable(refused.clone()),
                 false,
                 "False/Unauthorized",
-                "is looked up: ",
+                "is being read: ",
             ),
             (
                 RegistrationState::Registering,
@@ -260,9 +260,14 @@ mod tests {
                 RegistrationState::Leaving,
                 false,
                 "False/Deregistering",
-                "is being taken out of",
+                "is being deregistered from",
             ),
-            (RegistrationState::Unknown, false, "False/Deregistering", "is looked up"),
+            (
+                RegistrationState::Unknown,
+                false,
+                "False/Deregistering",
+                "is being read",
+            ),
             (
                 RegistrationState::Failed(refused),
                 false,
@@ -270,7 +275,7 @@ mod tests {
                 "AccessDenied: no",
             ),
             (RegistrationState::Overdue, true, "False/Failed", "in time"),
-            (RegistrationState::Out, true, "False/Deregistering", "is out of"),
+            (RegistrationState::Out, true, "False/Deregistering", "has left"),
         ];
         for (shown, over, expected, message) in table {
             let views = [view("good", true, RegistrationState::Out), view("api", true, shown)];

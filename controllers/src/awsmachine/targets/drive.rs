@@ -117,8 +117,8 @@ fn ensure_registered(
     }
 }
 
-/// Has an instance deregistered from its targets, and sets `ControlPlaneTargetsReady`. Answers whether nothing is left to
-/// wait for: the instance has left, or the longest time for that is over.
+/// Has an instance deregistered from its targets, and sets `ControlPlaneTargetsReady`. Answers whether nothing is left
+/// to wait for: the instance has left, or the longest time for that is over.
 pub(in crate::awsmachine) fn ensure_deregistered(
     scope: &mut MachineScope,
     id: &str,

@@ -1,5 +1,5 @@
-//! The load balancer targets of a control plane machine: its instance is registered while it runs, and deregistered before
-//! it is terminated.
+//! The load balancer targets of a control plane machine: its instance is registered while it runs, and deregistered
+//! before it is terminated.
 
 mod conditions;
 mod drive;

@@ -144,8 +144,8 @@ impl TargetView {
     }
 }
 
-/// The states to store for an instance that is to be registered, and an event for each registration of ours that has taken
-/// effect.
+/// The states to store for an instance that is to be registered, and an event for each registration of ours that has
+/// taken effect.
 pub(super) fn after_registering(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
     let took_effect = views.iter().filter(|view| {
         let by_us = matches!(view.shown, RegistrationState::Registered { by_us: true, .. });
@@ -168,7 +168,7 @@ pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<Machin
         .iter()
         .filter(|view| view.shown == RegistrationState::Out && view.stored == Some(MachineTargetState::Deregistering));
     let event = |view: &TargetView| {
-        let message = format!("took instance {id} out of {}", view.group);
+        let message = format!("deregistered instance {id} from {}", view.group);
         EventDraft::normal("SuccessfulDetachControlPlaneELB", message)
     };
     (
@@ -190,12 +190,12 @@ fn to_store(
             *least = state.min(*least);
         }
     }
-    let status = |(target, state): (&str, MachineTargetState)| MachineTargetStatus {
+    let to_status = |(target, state): (&str, MachineTargetState)| MachineTargetStatus {
         target: target.to_owned(),
         instance_id: id.to_owned(),
         state,
     };
-    states.into_iter().map(status).collect()
+    states.into_iter().map(to_status).collect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn annotate(scene: &Scene, value: &str) {
 }
 
 #[tokio::test]
-async fn an_abandoned_instance_is_left_alone_and_its_object_goes_with_a_warning() {
+async fn an_abandoned_instance_is_left_alone_with_a_warning() {
     let scene = Scene::running().await;
     scene
         .kubernetes
@@ -38,7 +38,7 @@ async fn an_abandoned_instance_is_left_alone_and_its_object_goes_with_a_warning(
 }
 
 #[tokio::test]
-async fn an_attempt_without_a_known_instance_is_abandoned_by_its_token() {
+async fn an_attempt_without_an_instance_is_abandoned_by_token() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -50,7 +50,7 @@ async fn an_attempt_without_a_known_instance_is_abandoned_by_its_token() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_match_is_named_and_the_deletion_goes_on() {
+async fn a_mismatched_value_is_named_and_the_deletion_goes_on() {
     let scene = Scene::running().await;
     scene.delete();
     annotate(&scene, "i-0000000000000000b");
@@ -73,7 +73,7 @@ async fn a_value_that_does_not_match_is_named_and_the_deletion_goes_on() {
 }
 
 #[tokio::test]
-async fn the_annotation_does_nothing_while_the_object_is_neither_deleted_nor_reconciled() {
+async fn the_annotation_acts_only_on_a_deleted_machine() {
     let scene = Scene::running().await;
     annotate(&scene, FIRST);
     assert_eq!(scene.pass().await.calls, [""; 0]);

@@ -55,7 +55,7 @@ async fn where_no_zone_is_left_a_machine_waits_and_says_for_what() {
 }
 
 #[tokio::test]
-async fn a_machine_with_a_failure_domain_or_a_subnet_of_its_own_stays_there() {
+async fn a_machine_with_its_own_zone_or_subnet_stays_there() {
     let own_subnet = format!("{SPEC}, subnet: {{id: subnet-0000000a}}");
     for (machine_spec, spec) in [(PINNED, SPEC), (BOOTSTRAP, own_subnet.as_str())] {
         let scene = Scene::new();

@@ -56,7 +56,7 @@ async fn without_our_finalizer_nothing_is_ours_to_do() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_never_launched_is_looked_up_once_and_released() {
+async fn a_machine_never_launched_is_looked_up_once_and_released() {
     let scene = never_launched().await;
     let pass = scene.pass().await;
     assert_eq!(
@@ -67,7 +67,7 @@ async fn a_machine_that_was_never_launched_is_looked_up_once_and_released() {
 }
 
 #[tokio::test]
-async fn the_record_that_nothing_was_launched_stands_in_for_a_lookup_that_cannot_be_made() {
+async fn the_planned_record_stands_in_for_an_impossible_lookup() {
     let no_identity = never_launched().await;
     no_identity
         .kubernetes
@@ -162,7 +162,7 @@ async fn a_termination_whose_end_aws_does_not_show_says_why() {
 }
 
 #[tokio::test]
-async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_none() {
+async fn an_unrecorded_instance_with_our_tags_is_terminated() {
     let scene = never_launched().await;
     scene
         .aws
@@ -196,7 +196,7 @@ async fn an_instance_with_our_tags_is_terminated_even_if_the_record_knows_of_non
 }
 
 #[tokio::test]
-async fn a_restored_object_without_a_record_is_released_only_once_its_instance_would_have_shown() {
+async fn a_restored_machine_is_released_once_its_absence_is_proven() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     scene.delete();
@@ -217,7 +217,7 @@ async fn a_restored_object_without_a_record_is_released_only_once_its_instance_w
 }
 
 #[tokio::test]
-async fn an_unanswered_launch_is_looked_up_until_its_absence_is_believed() {
+async fn an_unanswered_launch_is_looked_up_until_absence_is_proven() {
     let scene = unanswered_launch().await;
     let young = scene.pass().await;
     assert_eq!(young.says(INSTANCE_READY), "False/LaunchUnconfirmed");
@@ -243,7 +243,7 @@ async fn what_an_unanswered_launch_brought_is_terminated() {
 }
 
 #[tokio::test]
-async fn a_launch_whose_every_call_was_turned_away_is_released_after_one_lookup() {
+async fn a_launch_that_was_turned_away_is_released_after_one_lookup() {
     let scene = Scene::new();
     scene.refused_with("RequestLimitExceeded").await;
     scene.delete();
@@ -253,7 +253,7 @@ async fn a_launch_whose_every_call_was_turned_away_is_released_after_one_lookup(
 }
 
 #[tokio::test]
-async fn the_instance_of_another_object_of_the_same_name_is_not_terminated() {
+async fn the_instance_of_a_namesake_is_not_terminated() {
     let scene = never_launched().await;
     let former = scene.machine("m").unwrap();
     scene.edit(|machine| {
@@ -269,7 +269,7 @@ async fn the_instance_of_another_object_of_the_same_name_is_not_terminated() {
 }
 
 #[tokio::test]
-async fn deletion_waits_as_long_after_the_last_call_as_after_the_first() {
+async fn a_deletion_waits_as_long_after_a_later_call() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -283,7 +283,7 @@ async fn deletion_waits_as_long_after_the_last_call_as_after_the_first() {
 }
 
 #[tokio::test]
-async fn a_process_that_finds_an_open_attempt_on_a_deleted_machine_looks_for_its_full_time() {
+async fn a_new_process_looks_for_an_open_attempt_for_its_full_time() {
     let mut scene = unanswered_launch().await;
     scene.kubernetes.advance(Duration::from_secs(3600));
     scene.restart();
@@ -294,7 +294,7 @@ async fn a_process_that_finds_an_open_attempt_on_a_deleted_machine_looks_for_its
 }
 
 #[tokio::test]
-async fn a_known_instance_is_terminated_in_every_state_in_which_it_may_live() {
+async fn a_known_instance_is_terminated_in_every_living_state() {
     for state in [
         InstanceState::Pending,
         InstanceState::Running,
@@ -335,7 +335,7 @@ async fn a_refused_termination_is_a_condition_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_absent_instance_releases_its_machine_only_when_it_is_old_enough() {
+async fn an_absent_instance_releases_its_machine_once_old_enough() {
     let scene = Scene::running().await;
     scene.aws.remove_instance(FIRST);
     scene.delete();
@@ -352,7 +352,7 @@ async fn an_absent_instance_releases_its_machine_only_when_it_is_old_enough() {
 }
 
 #[tokio::test]
-async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
+async fn before_the_first_listing_a_deletion_waits() {
     let scene = Scene::running().await;
     scene.aws.restart();
     scene.aws.slow_down_reading();
@@ -363,7 +363,7 @@ async fn before_the_first_listing_nothing_is_terminated_and_nothing_released() {
 }
 
 #[tokio::test]
-async fn an_instance_that_the_spec_names_and_that_is_not_ours_is_never_terminated() {
+async fn a_foreign_instance_in_the_spec_is_never_terminated() {
     let scene = never_launched().await;
     scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
     scene
@@ -376,7 +376,7 @@ async fn an_instance_that_the_spec_names_and_that_is_not_ours_is_never_terminate
 }
 
 #[tokio::test]
-async fn deletion_that_cannot_reach_the_instance_says_what_blocks_it_and_goes_on_when_mended() {
+async fn a_blocked_deletion_names_its_obstacle_until_mended() {
     let scene = Scene::running().await;
     scene
         .kubernetes
@@ -410,7 +410,7 @@ async fn credentials_of_another_account_terminate_and_release_nothing() {
 }
 
 #[tokio::test]
-async fn deletion_goes_by_what_was_frozen_at_launch_when_cluster_and_network_are_gone() {
+async fn a_deletion_goes_by_the_recorded_network() {
     let scene = Scene::running().await;
     scene.kubernetes.remove_cluster("team-a", "dev");
     scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
@@ -419,7 +419,7 @@ async fn deletion_goes_by_what_was_frozen_at_launch_when_cluster_and_network_are
 }
 
 #[tokio::test]
-async fn a_machine_whose_launch_was_refused_is_released_after_one_empty_lookup() {
+async fn a_refused_machine_is_released_after_one_empty_lookup() {
     let scene = Scene::new();
     scene
         .aws
@@ -436,7 +436,7 @@ async fn a_machine_whose_launch_was_refused_is_released_after_one_empty_lookup()
 }
 
 #[tokio::test]
-async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_account_that_was_never_recorded() {
+async fn an_absence_in_an_unrecorded_account_proves_nothing() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene.aws.set_account("999999999999");
@@ -458,7 +458,7 @@ async fn an_instance_that_only_the_spec_names_is_not_taken_for_gone_in_an_accoun
 }
 
 #[tokio::test]
-async fn a_source_that_cannot_be_read_is_named_as_what_blocks_the_deletion_of_a_machine_without_status() {
+async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene.kubernetes.put_infrastructure("dev", unreadable());
@@ -473,7 +473,7 @@ async fn a_source_that_cannot_be_read_is_named_as_what_blocks_the_deletion_of_a_
 }
 
 #[tokio::test]
-async fn a_listing_that_aws_refuses_is_named_as_what_blocks_the_deletion() {
+async fn a_refused_listing_is_named_by_the_deletion() {
     let scene = Scene::running().await;
     scene.aws.restart();
     scene

@@ -138,7 +138,7 @@ async fn what_is_launched_and_where_is_what_the_spec_says() {
 }
 
 #[tokio::test]
-async fn security_groups_of_a_machine_replace_node_and_lb_of_the_cluster_together() {
+async fn overrides_of_a_machine_replace_node_and_lb_together() {
     let observed = async |spec: &str| {
         let scene = Scene::with_spec(spec);
         let node_and_lb = NETWORK.replace("all: [sg-0000000a]", "all: [sg-0000000a, sg-0000000b]");
@@ -339,7 +339,7 @@ async fn bootstrap_data_goes_the_way_that_the_spec_says() {
 }
 
 #[tokio::test]
-async fn an_instance_that_the_spec_names_is_followed_and_none_is_launched() {
+async fn an_instance_in_the_spec_is_followed_and_none_launched() {
     for row in [
         (
             "providerID",
@@ -366,7 +366,7 @@ async fn an_instance_that_the_spec_names_is_followed_and_none_is_launched() {
 }
 
 #[tokio::test]
-async fn a_machine_that_runs_names_what_has_no_effect_and_is_followed_to_its_end() {
+async fn a_running_machine_names_fields_without_effect() {
     let scene = Scene::running().await;
     assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
     scene.edit(|machine| {

@@ -19,7 +19,7 @@ async fn a_record_names_the_process_that_wrote_it() {
 }
 
 #[tokio::test]
-async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_is_made() {
+async fn a_foreign_record_is_claimed_before_its_call() {
     let scene = Scene::recorded_by_another().await;
     let pass = scene.pass().await;
     assert_eq!(
@@ -38,7 +38,7 @@ async fn the_record_of_another_process_is_looked_up_and_claimed_before_its_call_
 }
 
 #[tokio::test]
-async fn what_became_of_our_call_counts_no_more_once_another_process_has_claimed_its_record() {
+async fn our_refusal_does_not_count_for_a_claimed_record() {
     let scene = Scene::new();
     scene
         .aws
@@ -57,7 +57,7 @@ async fn what_became_of_our_call_counts_no_more_once_another_process_has_claimed
 }
 
 #[tokio::test]
-async fn an_answer_to_an_earlier_attempt_is_never_recorded_for_another() {
+async fn an_answer_is_recorded_for_its_own_attempt_only() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
@@ -91,7 +91,7 @@ async fn a_refusal_of_what_another_process_began_proves_nothing() {
 }
 
 #[tokio::test]
-async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claimed() {
+async fn a_claim_refuses_the_writes_of_the_former_leader() {
     let mut scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -108,7 +108,7 @@ async fn what_the_former_leader_still_writes_is_refused_once_its_record_is_claim
 }
 
 #[tokio::test]
-async fn a_leader_that_was_frozen_asks_whether_its_record_stands_before_it_calls_again() {
+async fn a_frozen_leader_confirms_its_record_before_it_calls() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -131,7 +131,7 @@ async fn a_leader_whose_record_stands_goes_on_with_it() {
 }
 
 #[tokio::test]
-async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
+async fn a_pass_frozen_between_record_and_call_ends_without_it() {
     for call in ["write_status", "confirm"] {
         let scene = Scene::new();
         if call == "confirm" {
@@ -155,7 +155,7 @@ async fn a_pass_that_stood_still_between_record_and_call_ends_without_a_call() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_another_process_saw_refused_is_followed_only_after_a_lookup() {
+async fn a_foreign_refusal_is_followed_after_a_lookup() {
     let mut scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     scene.context.memory = LaunchMemory::new("another");

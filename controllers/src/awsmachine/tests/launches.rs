@@ -19,7 +19,7 @@ const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const BURST: usize = 5;
 
 #[tokio::test]
-async fn a_launch_is_looked_up_recorded_called_and_stored_in_this_order() {
+async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
     let scene = Scene::new();
     let pass = scene.pass().await;
     assert_eq!(pass.calls, LAUNCH);
@@ -47,7 +47,7 @@ async fn without_the_record_in_the_api_server_there_is_no_call() {
 }
 
 #[tokio::test]
-async fn an_answer_that_could_not_be_stored_is_stored_by_the_next_pass_whatever_has_changed_meanwhile() {
+async fn an_unstored_answer_is_stored_by_the_next_pass() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
@@ -142,7 +142,7 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
 }
 
 #[tokio::test]
-async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_launch() {
+async fn a_machine_records_nothing_before_its_turn_to_launch() {
     let scene = Scene::new();
     launch_others(&scene, BURST).await;
     let waiting = scene.pass().await;
@@ -155,7 +155,7 @@ async fn nothing_is_recorded_or_looked_up_before_it_is_the_machines_turn_to_laun
 }
 
 #[tokio::test]
-async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
+async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;
     assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
@@ -167,7 +167,7 @@ async fn a_refusal_ends_the_attempt_and_the_next_has_a_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_good_costs_one_call_a_try_and_four_writes() {
+async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     for _ in 0..3 {
@@ -185,7 +185,7 @@ async fn what_is_refused_for_good_costs_one_call_a_try_and_four_writes() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_silence_is_no_proof_and_is_looked_up_until_it_is() {
+async fn a_refusal_after_silence_is_looked_up_until_proven() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene
@@ -206,7 +206,7 @@ async fn a_refusal_after_silence_is_no_proof_and_is_looked_up_until_it_is() {
 }
 
 #[tokio::test]
-async fn what_another_process_launched_is_adopted_and_nothing_is_called() {
+async fn an_instance_of_another_process_is_adopted_without_a_call() {
     let mut scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
@@ -246,7 +246,7 @@ async fn a_call_that_would_differ_from_its_record_is_never_made() {
 }
 
 #[tokio::test]
-async fn a_token_that_aws_may_have_forgotten_is_looked_up_twice_and_not_used_again() {
+async fn an_old_token_is_looked_up_twice_and_not_used_again() {
     let scene = Scene::new();
     let timing = Timing::default();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
@@ -287,7 +287,7 @@ async fn an_instance_that_lost_its_tags_is_found_by_its_token() {
 }
 
 #[tokio::test]
-async fn an_attempt_whose_instance_has_ended_meanwhile_is_not_followed_by_another() {
+async fn an_ended_attempt_is_not_followed_by_another() {
     let mut scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
@@ -320,7 +320,7 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
 }
 
 #[tokio::test]
-async fn an_instance_with_our_tags_is_adopted_before_the_first_attempt() {
+async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
     let scene = Scene::new();
     scene
         .aws
@@ -349,7 +349,7 @@ async fn a_restored_object_without_a_record_is_looked_up_as_well() {
 }
 
 #[tokio::test]
-async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_to_show() {
+async fn a_restored_machine_waits_until_its_instance_would_show() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;
@@ -365,7 +365,7 @@ async fn a_restored_object_is_not_launched_while_its_instance_may_be_too_young_t
 }
 
 #[tokio::test]
-async fn a_machine_that_lost_its_record_is_launched_with_a_token_that_it_cannot_have_used() {
+async fn a_machine_without_its_record_never_reuses_a_token() {
     let scene = Scene::new();
     scene.edit(|machine| {
         machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into());
@@ -377,7 +377,7 @@ async fn a_machine_that_lost_its_record_is_launched_with_a_token_that_it_cannot_
 }
 
 #[tokio::test]
-async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
+async fn several_instances_with_our_tags_stop_the_launch() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
         scene.aws.instance(id, InstanceState::Running, "team-a/m");
@@ -394,7 +394,7 @@ async fn several_instances_with_our_tags_are_named_and_nothing_is_launched() {
 }
 
 #[tokio::test]
-async fn machines_of_a_cluster_fill_its_subnets_evenly_and_keep_their_failure_domain() {
+async fn machines_fill_subnets_evenly_within_their_failure_domain() {
     let scene = Scene::new();
     scene.pass().await;
     for name in ["n", "o", "p"] {
@@ -426,7 +426,7 @@ async fn machines_of_a_cluster_fill_its_subnets_evenly_and_keep_their_failure_do
 }
 
 #[tokio::test]
-async fn user_data_and_tags_go_with_the_launch_and_never_into_the_object() {
+async fn user_data_and_tags_go_with_the_call_and_not_into_the_status() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
     scene.kubernetes.put_secret("team-a", "boot", &[("value", "hunter2")]);
     let pass = scene.pass().await;
@@ -461,7 +461,7 @@ async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
 }
 
 #[tokio::test]
-async fn a_refused_attempt_does_not_hold_its_account_against_corrected_credentials() {
+async fn a_refused_attempt_allows_credentials_of_another_account() {
     let scene = Scene::new();
     scene
         .aws

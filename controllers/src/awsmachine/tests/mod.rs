@@ -34,8 +34,8 @@ const NETWORK: &str = "{region: eu-west-1, clusterTag: dev, securityGroups: {all
     {id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b, availabilityZone: eu-west-1b}]}";
 const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}, cloudInit: {insecureSkipSecretsManager: true}";
 
-/// The calls of a first launch: that nothing was launched is on record before our finalizer is on, the attempt before EC2 is
-/// asked, and the answer first thing after. In between the object must not be moved.
+/// The calls of a first launch: that nothing was launched is on record before our finalizer is on, the attempt before
+/// EC2 is asked, and the answer first thing after. In between the object must not be moved.
 const LAUNCH: [&str; 10] = [
     "write_status",
     "add_finalizer",

@@ -19,7 +19,7 @@ fn block(machine: &mut AWSMachine) {
 }
 
 #[tokio::test]
-async fn an_open_attempt_blocks_the_move_and_an_id_or_a_refusal_lifts_the_block() {
+async fn an_open_attempt_blocks_a_move_until_an_id_or_a_refusal() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     assert!(is_blocked(scene.pass().await.machine()));
@@ -65,7 +65,7 @@ async fn a_block_that_a_crash_left_behind_is_lifted() {
 }
 
 #[tokio::test]
-async fn a_block_that_a_crash_left_behind_is_lifted_from_a_paused_machine_and_an_open_attempt_keeps_it() {
+async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
     let pause = |scene: &Scene| {
         let mut cluster: Cluster = read(CLUSTER);
         cluster.spec.paused = Some(true);
@@ -85,7 +85,7 @@ async fn a_block_that_a_crash_left_behind_is_lifted_from_a_paused_machine_and_an
 }
 
 #[tokio::test]
-async fn an_open_attempt_without_the_block_gets_it_before_the_next_call() {
+async fn an_open_attempt_gets_the_block_before_its_next_call() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;

@@ -74,7 +74,7 @@ async fn zone_state_and_addresses_are_those_of_the_instance() {
 }
 
 #[tokio::test]
-async fn an_instance_that_ends_makes_ready_fall_for_good_and_no_other_is_launched() {
+async fn an_ended_instance_makes_ready_fall_for_good() {
     let scene = Scene::running().await;
     let (code, message) = ("Client.UserInitiatedShutdown", "User initiated shutdown");
     scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
@@ -117,6 +117,28 @@ async fn an_instance_that_ended_before_it_ran_failed() {
 }
 
 #[tokio::test]
+async fn an_instance_that_was_seen_stopped_only_has_run() {
+    let scene = Scene::new();
+    scene.pass().await;
+    for state in [
+        InstanceState::Stopped,
+        InstanceState::ShuttingDown,
+        InstanceState::Terminated,
+    ] {
+        scene.aws.set_instance_state(FIRST, state);
+        let expected = if state == InstanceState::Stopped {
+            "False/Stopped"
+        } else {
+            "False/Terminated"
+        };
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(INSTANCE_READY), expected, "{state}");
+        assert_eq!(pass.status().has_run, Some(true));
+    }
+    assert_eq!(scene.tokens().len(), 1);
+}
+
+#[tokio::test]
 async fn absence_counts_only_once_the_instance_is_old_enough() {
     let scene = Scene::running().await;
     scene.aws.remove_instance(FIRST);
@@ -135,7 +157,7 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
 }
 
 #[tokio::test]
-async fn an_old_instance_that_was_looked_for_when_it_was_young_is_looked_for_again() {
+async fn an_instance_missed_when_young_is_looked_for_again() {
     let scene = Scene::running().await;
     scene.aws.remove_instance(FIRST);
     scene.kubernetes.advance(Duration::from_secs(299));
@@ -187,7 +209,7 @@ async fn credentials_of_another_account_conclude_nothing() {
 }
 
 #[tokio::test]
-async fn an_instance_that_only_the_spec_names_is_believed_when_aws_shows_our_tags_on_it() {
+async fn an_instance_in_the_spec_is_believed_by_its_tags() {
     for (owner, expected) in [("team-a/m", "True/Ready"), ("team-a/other", "False/NotOwned")] {
         let scene = Scene::new();
         scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
@@ -201,7 +223,7 @@ async fn an_instance_that_only_the_spec_names_is_believed_when_aws_shows_our_tag
 }
 
 #[tokio::test]
-async fn ids_that_name_no_instance_or_two_are_refused_and_nothing_is_launched_beside_them() {
+async fn ids_of_no_instance_or_of_two_stop_the_launch() {
     let id = "i-0000000000000000a";
     let table = [
         (Some("aws:///eu-west-1a/my-vm"), None),
@@ -228,7 +250,7 @@ async fn ids_that_name_no_instance_or_two_are_refused_and_nothing_is_launched_be
 }
 
 #[tokio::test]
-async fn an_id_of_another_instance_that_somebody_wrote_after_the_launch_is_named_and_never_published() {
+async fn a_foreign_id_written_after_the_launch_is_named() {
     for by_provider_id in [true, false] {
         let scene = Scene::new();
         scene.pass().await;
@@ -253,7 +275,7 @@ async fn an_id_of_another_instance_that_somebody_wrote_after_the_launch_is_named
 }
 
 #[tokio::test]
-async fn an_instance_that_aws_does_not_show_for_now_says_so_until_it_has_run() {
+async fn a_failing_listing_is_shown_until_the_instance_has_run() {
     let scene = Scene::new();
     scene.pass().await;
     scene
@@ -289,7 +311,7 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
 }
 
 #[tokio::test]
-async fn changed_additional_security_groups_are_reported_and_touch_nothing() {
+async fn changed_additional_security_groups_are_only_reported() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]"));
     scene.aws.security_group("sg-0000000d", "vpc-00000001");
     scene.pass().await;

@@ -30,7 +30,7 @@ async fn dead_in_pending(code: &str) -> (Scene, Pass) {
 }
 
 #[tokio::test]
-async fn a_request_that_is_to_blame_ends_the_machine_with_the_reason_of_aws() {
+async fn a_fault_of_the_request_fails_the_machine_with_its_reason() {
     let (scene, dead) = dead_in_pending("Client.VolumeLimitExceeded").await;
     assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
     let message = dead.message(INSTANCE_READY);
@@ -44,7 +44,7 @@ async fn a_request_that_is_to_blame_ends_the_machine_with_the_reason_of_aws() {
 }
 
 #[tokio::test]
-async fn a_failure_of_ec2_is_followed_by_another_attempt_after_a_while() {
+async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
     let (scene, dead) = dead_in_pending("Server.InternalError").await;
     assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
     assert_eq!(dead.next, Next::Requeue(Duration::from_secs(30)));
@@ -109,7 +109,7 @@ async fn another_attempt_waits_until_the_first_instance_is_terminated() {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_run_is_never_followed_by_another_whatever_ends_it() {
+async fn an_instance_that_has_run_is_never_followed_by_another() {
     for last in [InstanceState::Running, InstanceState::Stopped] {
         let scene = Scene::new();
         scene.pass().await;

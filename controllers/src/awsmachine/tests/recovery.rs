@@ -70,7 +70,7 @@ async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
 }
 
 #[tokio::test]
-async fn a_recovered_instance_is_as_old_as_aws_says_before_its_absence_counts() {
+async fn a_recovered_instance_is_as_old_as_aws_says() {
     let scene = Scene::running().await;
     scene.kubernetes.advance(Timing::default().visibility_age);
     scene.edit(|machine| machine.status = None);
@@ -80,7 +80,7 @@ async fn a_recovered_instance_is_as_old_as_aws_says_before_its_absence_counts() 
 }
 
 #[tokio::test]
-async fn what_the_spec_names_and_aws_shows_with_other_tags_is_neither_recovered_nor_terminated() {
+async fn a_foreign_instance_is_neither_recovered_nor_terminated() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene.aws.tag_machine_name(FIRST, "team-b/m");

@@ -2,6 +2,7 @@
 
 use capa_api::common::MachineRole;
 use capa_api::core::Machine;
+use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::targets::{Group, TargetKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -43,7 +44,7 @@ fn classic() -> Group {
 }
 
 #[test]
-fn the_machine_tells_the_role_and_its_aws_machine_only_once_that_is_gone() {
+fn the_role_is_that_of_the_machine_while_it_exists() {
     let mut marked = Scene::new().machine("m").expect("an AWSMachine");
     let labels = marked.metadata.labels.get_or_insert_default();
     labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
@@ -135,7 +136,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
 }
 
 #[tokio::test]
-async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere() {
+async fn workers_and_machines_without_targets_are_not_registered() {
     let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
     worker.aws.group(&group(), TargetKind::Instance);
     for scene in [worker, scene("[]")] {
@@ -151,7 +152,7 @@ async fn neither_a_worker_nor_a_machine_without_targets_is_registered_anywhere()
 }
 
 #[tokio::test]
-async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
+async fn a_foreign_target_group_is_named_and_not_called() {
     for (arn, told) in [
         (GROUP.replace("eu-west-1", "us-east-1"), "another region"),
         (GROUP.replace("111122223333", "444455556666"), "another account"),
@@ -172,7 +173,7 @@ async fn a_target_group_of_another_region_or_account_is_named_and_not_called() {
 }
 
 #[tokio::test]
-async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
+async fn an_instance_is_terminated_once_its_targets_have_drained() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     assert_eq!(scene.aws.registered_in(FIRST), [classic()]);
     scene.delete();
@@ -193,7 +194,7 @@ async fn an_instance_is_terminated_once_its_load_balancers_have_let_go_of_it() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_not_let_go_in_time_is_terminated_and_a_warning_says_so() {
+async fn an_overdue_target_does_not_hold_up_termination() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
     let action = "DeregisterInstancesFromLoadBalancer";
     for _ in 0..10 {
@@ -232,8 +233,44 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
 }
 
+/// The state that a pass stored of the only target.
+fn stored_state(pass: &Pass) -> MachineTargetState {
+    let [target] = pass.status().targets.as_slice() else {
+        panic!("{:?}", pass.status().targets);
+    };
+    assert_eq!((target.target.as_str(), target.instance_id.as_str()), ("api", FIRST));
+    target.state
+}
+
 #[tokio::test]
-async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
+async fn the_status_says_where_the_instance_stands_with_each_target() {
+    let scene = scene("[{classicLoadBalancerName: api}]");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registering);
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registered);
+    let healthy = scene.after(CHECKED_AFTER).await;
+    assert_eq!(stored_state(&healthy), MachineTargetState::InService);
+    scene.aws.fail_health_checks(FIRST);
+    let unhealthy = scene.after(Timing::default().target_interval).await;
+    assert_eq!(unhealthy.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
+    assert_eq!(stored_state(&unhealthy), MachineTargetState::InService);
+    scene.aws.restart();
+    // The process sees its instance, and has not asked for the targets.
+    scene.pass().await;
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::InService);
+    scene.pass().await;
+    assert_eq!(
+        scene.pass().await.calls,
+        [""; 0],
+        "nothing is written once nothing changes"
+    );
+    scene.aws.set_instance_state(FIRST, InstanceState::Stopped);
+    assert_eq!(scene.pass().await.status().targets, []);
+}
+
+#[tokio::test]
+async fn the_address_of_a_vanished_instance_is_deregistered() {
     let scene = running_by_address().await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     scene.aws.remove_instance(FIRST);
@@ -243,7 +280,7 @@ async fn the_address_of_an_instance_that_is_not_there_any_more_is_taken_out() {
 }
 
 #[tokio::test]
-async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources() {
+async fn lost_targets_are_recovered_from_the_sources() {
     let scene = running(&target_group()).await;
     scene.edit(|machine| machine.status = None);
     let pass = scene.pass().await;
@@ -266,7 +303,7 @@ async fn the_targets_of_a_machine_that_lost_its_status_are_those_of_the_sources(
 }
 
 #[tokio::test]
-async fn what_was_said_of_targets_stands_until_they_are_looked_at_again() {
+async fn a_condition_of_targets_stands_until_they_are_read() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     scene.aws.restart();
@@ -300,7 +337,7 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
 }
 
 #[tokio::test]
-async fn a_control_plane_machine_waits_for_targets_that_are_not_known_yet_and_a_worker_does_not() {
+async fn only_control_planes_wait_for_pending_targets() {
     let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
     let worker = Scene::new();
     worker.kubernetes.publish_network("dev", &pending);

@@ -88,7 +88,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
 }
 
 #[tokio::test]
-async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
+async fn the_planned_record_is_stored_before_the_finalizer() {
     let scene = Scene::new();
     scene
         .kubernetes
@@ -100,7 +100,7 @@ async fn the_pass_that_adds_the_finalizer_records_that_nothing_was_launched() {
 }
 
 #[tokio::test]
-async fn a_new_machine_is_launched_at_once_wherever_the_first_pass_was_broken_off() {
+async fn a_new_machine_is_launched_after_a_broken_first_pass() {
     for (broken_off_at, writes) in [("add_finalizer", 0), ("write_status", 1)] {
         let scene = Scene::new();
         scene.kubernetes.fail_after(writes, broken_off_at);
@@ -111,7 +111,7 @@ async fn a_new_machine_is_launched_at_once_wherever_the_first_pass_was_broken_of
 }
 
 #[tokio::test]
-async fn an_object_that_comes_with_the_finalizer_and_without_a_record_gets_none_that_would_pass_for_proof() {
+async fn a_machine_with_finalizer_and_no_record_gets_no_planned_one() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     scene
@@ -261,7 +261,7 @@ async fn a_subnet_that_is_named_by_id_and_by_filters_must_match_both() {
 }
 
 #[tokio::test]
-async fn a_spec_that_names_nothing_or_nobody_where_it_should_is_refused_before_aws_is_asked() {
+async fn an_incomplete_spec_is_refused_before_aws_is_asked() {
     for (set, said) in [
         ("subnet: {}", "subnet has neither id nor filters"),
         (
@@ -294,7 +294,7 @@ async fn a_shaped_root_volume_asks_for_the_device_of_the_image() {
 }
 
 #[tokio::test]
-async fn a_field_without_effect_is_named_and_the_machine_not_launched_without_it() {
+async fn a_field_without_effect_stops_the_launch_and_is_named() {
     let scene = Scene::with_spec(&format!("{SPEC}, spotMarketOptions: {{}}"));
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/UnsupportedField");
@@ -303,7 +303,7 @@ async fn a_field_without_effect_is_named_and_the_machine_not_launched_without_it
 }
 
 #[tokio::test]
-async fn a_machine_that_asks_for_secrets_manager_is_not_launched_inline_instead() {
+async fn a_machine_with_secrets_manager_is_not_launched_inline() {
     let scene = Scene::with_spec("instanceType: t3.large, ami: {id: ami-00000001}");
     assert_waits(
         &scene,
@@ -377,7 +377,7 @@ async fn a_pause_keeps_our_finalizer_off_a_machine_that_would_get_it() {
 }
 
 #[tokio::test]
-async fn an_object_on_its_way_to_another_management_cluster_is_left_alone() {
+async fn a_machine_that_is_being_moved_is_left_alone() {
     let scene = Scene::running().await;
     scene.edit(|machine| {
         let annotations = machine.annotations_mut();

@@ -105,6 +105,13 @@ impl FakeAws {
         self.state().region(&self.region).registered_in(now, id)
     }
 
+    /// Has an instance fail the health checks of its load balancers from here on.
+    pub(crate) fn fail_health_checks(&self, id: &str) {
+        self.change(|region| {
+            region.fail_health_checks(id);
+        });
+    }
+
     /// Has somebody register a target by its id or address.
     pub(crate) fn register(&self, id: &str, group: &Group) {
         let now = self.now();

@@ -1,5 +1,5 @@
-//! The targets of an account's load balancers, which moto knows but neither checks nor drains: a target is `initial` for a
-//! while, `healthy` as long as its instance runs and serves, and `draining` for as long as its group says.
+//! The targets of an account's load balancers, which moto knows but neither checks nor drains: a target is `initial`
+//! for a while, `healthy` as long as its instance runs and serves, and `draining` for as long as its group says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_initial_for_a_while_then_as_healthy_as_its_instance() {
+    fn a_target_is_initial_first_then_as_healthy_as_its_instance() {
         let start = Instant::now();
         for id in ["i-1", "10.0.0.7"] {
             let mut instances = running(start);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deregistered_target_drains_for_its_delay_unless_it_is_stuck_or_registered_again() {
+    fn a_deregistered_target_drains_for_its_delay_unless_stuck() {
         let start = Instant::now();
         let instances = running(start);
         let mut targets = Targets::default();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_of_a_target_leaves_by_itself_when_it_is_terminated_and_an_address_does_not() {
+    fn a_terminated_instance_leaves_its_group_and_an_address_stays() {
         let start = Instant::now();
         let mut instances = running(start);
         let mut targets = Targets::default();

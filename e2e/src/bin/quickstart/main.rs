@@ -51,7 +51,8 @@ fn main() -> anyhow::Result<ExitCode> {
 async fn run(detached: Option<Detached>) -> anyhow::Result<()> {
     let mut screen = Screen::new();
     screen.introduce(
-        "A cluster on a VPC that you bring: the real Cluster API, kubeadm's providers, clusterctl and our manager, with \
+        "A cluster on a VPC that you bring: the real Cluster API, kubeadm's providers, clusterctl and our manager, \
+         with \
          moto, a simulator of AWS's APIs, in place of AWS, and simulated nodes. Nothing leaves this host.",
     )?;
 

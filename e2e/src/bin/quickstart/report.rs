@@ -123,7 +123,8 @@ pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machin
     let statuses = writes("PUT", "status")? / machines;
     let changes = (writes("PATCH", "")? + writes("PUT", "").unwrap_or_default()) / machines;
     screen.say(&format!(
-        "Of the management cluster: {statuses:.1} writes of a status and {changes:.1} other changes for each AWSMachine, \
+        "Of the management cluster: {statuses:.1} writes of a status and {changes:.1} other changes for each \
+         AWSMachine, \
          those of Cluster API among them."
     ))
 }
@@ -197,7 +198,8 @@ mod tests {
 
     #[test]
     fn empty_columns_are_left_out_and_others_keep_their_place() {
-        let table = "NAME   CLASS   READY   NOT SEEN   AGE\ndemo           True               3s\nb              -                  4s";
+        let table = "NAME   CLASS   READY   NOT SEEN   AGE\n\
+            demo           True               3s\nb              -                  4s";
         let expected = "NAME  READY  AGE\ndemo  True   3s\nb     -      4s";
         assert_eq!(without_empty_columns(table), expected);
     }

@@ -108,7 +108,8 @@ fn fold(command: &str, width: usize) -> Vec<String> {
     join(first.into_iter().chain(options), width - 2, " ", " \\", "    ")
 }
 
-/// Fills lines with parts and `space` between them. A line that another one follows ends in `mark`, and those that follow start with `indent`.
+/// Fills lines with parts and `space` between them. A line that another one follows ends in `mark`, and those that
+/// follow start with `indent`.
 fn join(parts: impl Iterator<Item = String>, width: usize, space: &str, mark: &str, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_command_is_still_one_command_and_options_keep_their_values() {
+    fn a_broken_command_stays_one_command_with_its_option_values() {
         assert_eq!(
             fold("aws ec2 create-vpc --cidr-block x --dry-run", 22),
             ["aws ec2 create-vpc \\", "    --cidr-block x \\", "    --dry-run"]

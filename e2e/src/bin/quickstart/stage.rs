@@ -64,9 +64,10 @@ impl<'a> Stage<'a> {
 
         screen.section("Our manager starts")?;
         screen.show(&format!("$ capa-rs manager --namespace={} …", environment.namespace()))?;
-        let manager = environment.manager().start().await?;
+        let manager = environment.new_manager().start().await?;
         screen.say(
-            "clusterctl has installed it. In place of a pod it runs as a process of this host, with the permissions of its \
+            "clusterctl has installed it. In place of a pod it runs as a process of this host, with the permissions \
+             of its \
              ServiceAccount.",
         )?;
         let watch = Watch::new(&environment).await?;
@@ -189,7 +190,8 @@ impl<'a> Stage<'a> {
         let after = self.user.dump().await?;
         report::check_untouched(&self.before, &after)?;
         screen.say(&format!(
-            "What you own: all {} parts of it (VPC, subnets, route tables, security groups, load balancer and so on), with \
+            "What you own: all {} parts of it (VPC, subnets, route tables, security groups, load balancer and so \
+             on), with \
              all their fields and tags, are as they were before our manager started.",
             report::size(&self.before)
         ))?;
@@ -206,8 +208,6 @@ impl<'a> Stage<'a> {
             self.manager.memory()?.peak >> 20,
             used.as_secs_f32()
         ))?;
-        let status = self.manager.stop().await?;
-        ensure!(status.success(), "the manager ended with {status}");
         self.environment.finish().await
     }
 
@@ -257,7 +257,6 @@ The manager watches the namespace {namespace} alone. Stop everything:
         ))?;
         detached.settle(&folder.join("quickstart.log"))?;
         detached.until_stopped(&stop).await?;
-        self.manager.stop().await?;
         self.environment.finish().await?;
         world.stop().await
     }

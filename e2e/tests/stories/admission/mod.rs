@@ -1,7 +1,7 @@
 //! What the API server refuses: a table for each kind and policy, with the words that the user sees.
 //!
-//! The tables are judged by the real API server, in dry runs. In most namespaces here fields without effect are admitted,
-//! so that the rules about them are seen before they have their effect.
+//! The tables are judged by the real API server, in dry runs. In most namespaces here fields without effect are
+//! admitted, so that the rules about them are seen before they have their effect.
 
 mod clusters_changed;
 mod clusters_created;
@@ -14,9 +14,10 @@ mod templates;
 mod unsupported_fields;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
-use capa_e2e::{TestEnvironment, World};
+use anyhow::{Context as _, anyhow, ensure};
+use capa_e2e::{Story, TestEnvironment};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
@@ -30,15 +31,28 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// templates of machines, and 2 about identities.
 const RULES_AT_CREATION: usize = 37;
 
-/// An object to be created: what is about it, its spec on top of the smallest one, and words of the refusal.
-type Creation = (&'static str, &'static str, Option<&'static str>);
+/// A story about one table of a kind, whose smallest spec this is, in a namespace that admits fields without effect.
+fn table(
+    kind: &'static str,
+    smallest: &str,
+    body: impl AsyncFnOnce(&mut Table) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let story = Story::new("admission").of_stored_objects();
+    story.run(async |environment| body(&mut Table::new(environment, kind, smallest).await?).await)
+}
 
-/// A change: what is about it, the object before and a merge patch of it, and words of the refusal.
-type Change = (&'static str, &'static str, &'static str, Option<&'static str>);
+/// The same in a namespace as users have it.
+fn table_of_users(
+    kind: &'static str,
+    smallest: &str,
+    body: impl AsyncFnOnce(&mut Table) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    Story::new("admission").run(async |environment| body(&mut Table::new(environment, kind, smallest).await?).await)
+}
 
 /// A namespace for one table.
 struct Table {
-    environment: TestEnvironment,
+    environment: Arc<TestEnvironment>,
     kind: &'static str,
     api: Api<DynamicObject>,
     /// The smallest spec of the kind.
@@ -48,23 +62,11 @@ struct Table {
 }
 
 impl Table {
-    /// A table of a kind, in a namespace that admits fields without effect.
-    async fn new(kind: &'static str, smallest: &str) -> anyhow::Result<Self> {
-        let environment = World::shared().await?.test_of_stored_objects("admission").await?;
-        Self::in_environment(environment, kind, smallest).await
-    }
-
-    /// The same in a namespace as users have it.
-    async fn of_users(kind: &'static str, smallest: &str) -> anyhow::Result<Self> {
-        let environment = World::shared().await?.test("admission").await?;
-        Self::in_environment(environment, kind, smallest).await
-    }
-
-    async fn in_environment(environment: TestEnvironment, kind: &'static str, smallest: &str) -> anyhow::Result<Self> {
+    async fn new(environment: &Arc<TestEnvironment>, kind: &'static str, smallest: &str) -> anyhow::Result<Self> {
         environment.world().install_provider().await?;
         Ok(Self {
             api: environment.api(OURS, kind).await?,
-            environment,
+            environment: environment.clone(),
             kind,
             smallest: yaml(smallest)?,
             refusals: BTreeSet::new(),
@@ -83,31 +85,42 @@ impl Table {
         Ok(serde_json::from_value(object)?)
     }
 
-    /// Has the server judge objects as they are created.
-    async fn created(&mut self, cases: &[Creation]) -> anyhow::Result<()> {
-        for (what, spec, refused) in cases {
-            self.creation(what, spec, *refused).await?;
+    /// Has the server judge objects as they are created: what is about each, its spec on top of the smallest one, and
+    /// words of the refusal, none where it is accepted.
+    async fn created(&mut self, cases: &str) -> anyhow::Result<()> {
+        for [what, spec, refused] in rows(cases)? {
+            self.creation(&what, &spec, &refused).await?;
+        }
+        Ok(())
+    }
+
+    /// The same of templates of such objects.
+    async fn templates_created(&mut self, cases: &str) -> anyhow::Result<()> {
+        for [what, spec, refused] in rows(cases)? {
+            self.creation(&what, &format!("{{template: {{spec: {spec}}}}}"), &refused)
+                .await?;
         }
         Ok(())
     }
 
     /// Has the server judge one object as it is created.
-    async fn creation(&mut self, what: &str, spec: &str, refused: Option<&str>) -> anyhow::Result<()> {
+    async fn creation(&mut self, what: &str, spec: &str, refused: &str) -> anyhow::Result<()> {
         let object = self.object(&yaml(spec)?, &json!({}))?;
         let answer = self.api.create(&dry_run(), &object).await;
         self.judge(what, refused, answer)
     }
 
-    /// Has the server judge changes of objects that exist.
-    async fn changed(&mut self, cases: &[Change]) -> anyhow::Result<()> {
-        for (what, before, change, refused) in cases {
-            self.change(what, before, change, *refused).await?;
+    /// Has the server judge changes of objects that exist: what is about each, the object before, a merge patch of it,
+    /// and words of the refusal.
+    async fn changed(&mut self, cases: &str) -> anyhow::Result<()> {
+        for [what, before, change, refused] in rows(cases)? {
+            self.change(&what, &before, &change, &refused).await?;
         }
         Ok(())
     }
 
     /// Has the server judge a merge patch of an object; `before` is put on top of the smallest one.
-    async fn change(&mut self, what: &str, before: &str, change: &str, refused: Option<&str>) -> anyhow::Result<()> {
+    async fn change(&mut self, what: &str, before: &str, change: &str, refused: &str) -> anyhow::Result<()> {
         let object = self.object(&json!({}), &yaml(before)?)?;
         let stored = self.api.create(&PostParams::default(), &object).await;
         let name = stored.with_context(|| format!("{what}: store {before}"))?.name_any();
@@ -119,13 +132,13 @@ impl Table {
         Ok(())
     }
 
-    fn judge(&mut self, what: &str, refused: Option<&str>, answer: kube::Result<DynamicObject>) -> anyhow::Result<()> {
+    fn judge(&mut self, what: &str, refused: &str, answer: kube::Result<DynamicObject>) -> anyhow::Result<()> {
         let kind = self.kind;
         match (refused, answer) {
-            (None, Ok(_)) => {}
-            (None, Err(error)) => return Err(error).with_context(|| format!("{kind}, {what}: should be accepted")),
-            (Some(words), Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
-            (Some(words), Err(error)) => {
+            ("", Ok(_)) => {}
+            ("", Err(error)) => return Err(error).with_context(|| format!("{kind}, {what}: should be accepted")),
+            (words, Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
+            (words, Err(error)) => {
                 let told = refusal(error).with_context(|| format!("{kind}, {what}"))?;
                 ensure!(told.contains(words), "{kind}, {what}: {words:?} is not in {told:?}");
                 self.refusals.insert(told);
@@ -157,6 +170,36 @@ impl Table {
         );
         Ok(())
     }
+}
+
+/// The rows of a table, each of so many cells with ` | ` between them. An indented line continues the row above it, and
+/// one with a `#` is a comment.
+fn rows<const CELLS: usize>(table: &str) -> anyhow::Result<Vec<[String; CELLS]>> {
+    let mut rows: Vec<String> = Vec::new();
+    for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match rows.last_mut() {
+            Some(row) if line.starts_with(' ') => {
+                row.push(' ');
+                row.push_str(line.trim());
+            }
+            _ => rows.push(line.to_owned()),
+        }
+    }
+    let cells = |row: String| {
+        let cells: Vec<String> = row.split(" |").map(|cell| cell.trim().to_owned()).collect();
+        cells
+            .try_into()
+            .map_err(|_| anyhow!("a row without {CELLS} cells: {row}"))
+    };
+    rows.into_iter().map(cells).collect()
+}
+
+#[test]
+fn a_row_of_a_table_may_go_on_in_the_next_line() {
+    let table = "\n# Networks.\none | {a: b} |\ntwo | {a: c,\n    d: e} | refused\n";
+    let expected = [["one", "{a: b}", ""], ["two", "{a: c, d: e}", "refused"]];
+    assert_eq!(rows::<3>(table).unwrap(), expected.map(|row| row.map(str::to_owned)));
+    assert!(rows::<4>(table).is_err());
 }
 
 /// What the user is told. The status code is that of an invalid object, whoever found it so.

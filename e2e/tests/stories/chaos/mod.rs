@@ -24,7 +24,8 @@ use super::scenario::{CORE, OURS, Scenario, WITHIN};
 
 /// Seeds of the long stories.
 const SEEDS: RangeInclusive<u64> = 1..=10;
-/// How long EC2 takes to answer a launch. Divided where a story divides our own periods, as everything that AWS takes is.
+/// How long EC2 takes to answer a launch. Divided where a story divides our own periods, as everything that AWS takes
+/// is.
 const ANSWER: Duration = Duration::from_millis(1500);
 /// How long EC2 does not show an instance after its launch.
 const HIDDEN: Duration = Duration::from_secs(5);
@@ -43,13 +44,10 @@ fn seed() -> anyhow::Result<u64> {
 }
 
 /// Tells a story once for each seed.
-async fn all_seeds(story: impl AsyncFn(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    for seed in SEEDS {
-        story(seed)
-            .await
-            .with_context(|| format!("CAPA_E2E_SEED={seed} replays it"))?;
-    }
-    Ok(())
+fn all_seeds(story: impl Fn(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    SEEDS
+        .into_iter()
+        .try_for_each(|seed| story(seed).with_context(|| format!("CAPA_E2E_SEED={seed} replays it")))
 }
 
 /// Prints a result for whoever reads the log of a test run: unlike `println`, also where the story succeeds.
@@ -57,15 +55,15 @@ pub(super) fn report(line: &str) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stderr().lock(), "{line}")?)
 }
 
-/// A story under way: what its seed decides, and since when it runs.
-struct Story {
+/// What the seed of a story decides, and since when it runs.
+struct Chaos {
     name: &'static str,
     seed: u64,
     moments: Rng,
     began: Instant,
 }
 
-impl Story {
+impl Chaos {
     fn new(name: &'static str, seed: u64) -> Self {
         Self {
             name,
@@ -85,10 +83,10 @@ impl Story {
 }
 
 impl Scenario {
-    /// Pauses the manager at a moment at which at least so many launches have had their effect while it has not been told,
-    /// and gives how many there are. What it was told before is all that it knows.
+    /// Pauses the manager at a moment at which at least so many launches have had their effect while it has not been
+    /// told, and gives how many there are. What it was told before is all that it knows.
     async fn pause_in_mid_launch(&self, manager: &Manager, at_least: usize) -> anyhow::Result<usize> {
-        let aws = self.environment.aws();
+        let aws = self.aws();
         for _ in 0..MOMENTS {
             aws.some_unanswered_launches(at_least, WITHIN).await?;
             manager.pause()?;
@@ -128,7 +126,7 @@ impl Scenario {
         let live = self.live_by_machine().await?;
         let mut told = BTreeMap::new();
         for machine in self.machines().await? {
-            let name = format!("{}/{}", self.environment.namespace(), machine.name_any());
+            let name = format!("{}/{}", self.namespace(), machine.name_any());
             told.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
         }
         ensure!(live == told, "EC2 has {live:#?}, the machines tell of {told:#?}");
@@ -138,7 +136,7 @@ impl Scenario {
     /// Deletes all Machines and waits until they and their AWSMachines are gone.
     async fn delete_all_machines(&self) -> anyhow::Result<()> {
         for kind in ["MachineDeployment", "Machine"] {
-            let api = self.environment.api(CORE, kind).await?;
+            let api = self.api(CORE, kind).await?;
             api.delete_collection(&DeleteParams::default(), &ListParams::default())
                 .await?;
         }
@@ -148,7 +146,7 @@ impl Scenario {
     /// Waits until no AWSMachine and no Machine is left.
     async fn no_machines_left(&self) -> anyhow::Result<()> {
         for (version, kind) in [(OURS, "AWSMachine"), (CORE, "Machine")] {
-            let api = self.environment.api(version, kind).await?;
+            let api = self.api(version, kind).await?;
             eventually(ALL_WITHIN, &format!("every {kind} to be gone"), async || {
                 let left = api.list(&ListParams::default()).await?.items;
                 let conditions = left.first().map(|object| object.data["status"]["conditions"].clone());

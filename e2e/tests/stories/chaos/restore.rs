@@ -1,16 +1,15 @@
 //! A management cluster that is put back to what it was an hour ago, while AWS is where it is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::{World, eventually, fixtures, objects};
+use capa_e2e::{Story, eventually, fixtures, objects};
 use kube::ResourceExt;
 
 use super::super::machines::{INLINE, at, machine};
-use super::super::scenario::{CORE, FASTER, Scenario, WITHIN};
-use super::{ALL_WITHIN, HIDDEN, Story, all_seeds, seed};
+use super::super::scenario::{CORE, FASTER, Scenario, WITHIN, tell};
+use super::{ALL_WITHIN, Chaos, HIDDEN, all_seeds, seed};
 
 /// Machines that had an instance when the snapshot was taken.
 const LAUNCHED: usize = 4;
@@ -20,89 +19,73 @@ const OPEN: usize = 4;
 const WAITING: usize = 4;
 const MACHINES: usize = LAUNCHED + OPEN + WAITING;
 
-#[tokio::test]
-async fn every_machine_of_a_restored_etcd_ends_with_one_instance_or_none() -> anyhow::Result<()> {
-    let world = Arc::new(World::start().await?);
-    restored(&world, seed()?).await?;
-    world.stop().await
+#[test]
+fn a_machine_of_a_restored_etcd_has_one_instance_or_none() -> anyhow::Result<()> {
+    restored(seed()?)
 }
 
 mod long_stories {
-    use std::sync::Arc;
-
-    use capa_e2e::World;
-
-    #[tokio::test]
-    async fn every_machine_of_a_restored_etcd_ends_with_one_instance_or_none_whatever_came_between()
-    -> anyhow::Result<()> {
-        let world = Arc::new(World::start().await?);
-        super::all_seeds(async |seed| super::restored(&world, seed).await).await?;
-        world.stop().await
+    #[test]
+    fn a_machine_of_a_restored_etcd_never_has_a_second_instance() -> anyhow::Result<()> {
+        super::all_seeds(super::restored)
     }
 }
 
-async fn restored(world: &Arc<World>, seed: u64) -> anyhow::Result<()> {
-    let mut story = Story::new("restored etcd", seed);
-    let scenario = Scenario::in_world(world, "restore").await?;
-    let aws = scenario.environment.aws();
-    aws.set_hidden(HIDDEN / 20);
-    let manager = scenario.environment.manager().flag(FASTER).start().await?;
-    scenario.cluster("dev").await?;
-    let mut names: Vec<String> = (0..MACHINES).map(|number| format!("machine-{number}")).collect();
-    story.moments.shuffle(&mut names);
-    let (launched, later) = names.split_at(LAUNCHED);
-    let (open, waiting) = later.split_at(OPEN);
-    before(&scenario, launched, open, waiting).await?;
-    let snapshot = world.snapshot()?;
-    let doomed = [
-        story.moments.choice(launched),
-        story.moments.choice(open),
-        story.moments.choice(waiting),
-    ];
-    let doomed: Vec<&str> = doomed.into_iter().flatten().map(String::as_str).collect();
-    scenario.machine("stranger", "dev", INLINE).await?;
-    bootstrap_data(&scenario, waiting).await?;
-    let stranger = after(&scenario, &doomed).await?;
-    let instances = scenario.ever_launched();
-    manager.kill().await?;
-    world.restore(&snapshot).await?;
+fn restored(seed: u64) -> anyhow::Result<()> {
+    let mut chaos = Chaos::new("restored etcd", seed);
+    tell(Story::new("restore").in_its_own_world(&[]), async |s| {
+        let world = s.environment.world();
+        let aws = s.aws();
+        aws.set_hidden(HIDDEN / 20);
+        let manager = s.new_manager().flag(FASTER).start().await?;
+        s.cluster("dev").await?;
+        let mut names: Vec<String> = (0..MACHINES).map(|number| format!("machine-{number}")).collect();
+        chaos.moments.shuffle(&mut names);
+        let (launched, later) = names.split_at(LAUNCHED);
+        let (open, waiting) = later.split_at(OPEN);
+        before(s, launched, open, waiting).await?;
+        let snapshot = world.snapshot()?;
+        let doomed = [
+            chaos.moments.choice(launched),
+            chaos.moments.choice(open),
+            chaos.moments.choice(waiting),
+        ];
+        let doomed: Vec<&str> = doomed.into_iter().flatten().map(String::as_str).collect();
+        s.machine("stranger", "dev", INLINE).await?;
+        bootstrap_data(s, waiting).await?;
+        let stranger = after(s, &doomed).await?;
+        let instances = s.ever_launched();
+        manager.kill().await?;
+        world.restore(&snapshot).await?;
 
-    // What was made after the snapshot is made again, as its provider would.
-    bootstrap_data(&scenario, waiting).await?;
-    let manager = scenario.environment.manager().flag(FASTER).start().await?;
-    let settled = settled(&scenario).await?;
-    let live = scenario.live_by_machine().await?;
-    ensure!(live.values().all(|ids| ids.len() == 1), "doubled: {live:#?}");
-    for name in names.iter().filter(|name| !doomed.contains(&name.as_str())) {
-        let id = live.get(&format!("{}/{name}", scenario.environment.namespace()));
-        let id = id
-            .and_then(|ids| ids.first())
-            .with_context(|| format!("{name} has no instance"))?;
-        ensure!(
-            instances.contains(id),
-            "{name} was launched again: {}",
-            scenario.launches()
-        );
-    }
-    scenario.delete_all_machines().await?;
-    let left = scenario.live_by_machine().await?;
-    story.report(&format!(
-        "{MACHINES} machines in the snapshot, {LAUNCHED} of them launched, {OPEN} open; {} \
-         instances when it was restored, {} live afterwards, {settled:?}; after deletion {} left, that of the machine \
+        // What was made after the snapshot is made again, as its provider would.
+        bootstrap_data(s, waiting).await?;
+        s.new_manager().flag(FASTER).start().await?;
+        let ends = ended(s).await?;
+        let live = s.live_by_machine().await?;
+        ensure!(live.values().all(|ids| ids.len() == 1), "doubled: {live:#?}");
+        for name in names.iter().filter(|name| !doomed.contains(&name.as_str())) {
+            let id = live.get(&format!("{}/{name}", s.namespace()));
+            let id = id
+                .and_then(|ids| ids.first())
+                .with_context(|| format!("{name} has no instance"))?;
+            ensure!(instances.contains(id), "{name} was launched again: {}", s.launches());
+        }
+        s.delete_all_machines().await?;
+        let left = s.live_by_machine().await?;
+        chaos.report(&format!(
+            "{MACHINES} machines in the snapshot, {LAUNCHED} of them launched, {OPEN} open; {} \
+         instances when it was restored, {} live afterwards, {ends:?}; after deletion {} left, that of the machine \
          made after the snapshot",
-        instances.len(),
-        live.len(),
-        left.len(),
-    ))?;
-    let name = format!("{}/stranger", scenario.environment.namespace());
-    assert_eq!(left, BTreeMap::from([(name, vec![stranger.clone()])]));
-    assert_eq!(
-        scenario.terminations(&stranger),
-        0,
-        "unknown instances are never touched"
-    );
-    ensure!(manager.stop().await?.success());
-    scenario.environment.finish().await
+            instances.len(),
+            live.len(),
+            left.len(),
+        ))?;
+        let name = format!("{}/stranger", s.namespace());
+        assert_eq!(left, BTreeMap::from([(name, vec![stranger.clone()])]));
+        assert_eq!(s.terminations(&stranger), 0, "unknown instances are never touched");
+        Ok(())
+    })
 }
 
 /// What the snapshot shows: machines with an instance, with an open attempt, and before their first.
@@ -111,13 +94,13 @@ async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiti
         scenario.machine(name, "dev", INLINE).await?;
     }
     scenario.machines_ready(LAUNCHED).await?;
-    let aws = scenario.environment.aws();
+    let aws = scenario.aws();
     let throttled = aws.fault(Fault::on("RunInstances").error("RequestLimitExceeded"));
     for name in open {
         scenario.machine(name, "dev", INLINE).await?;
     }
     for name in waiting {
-        scenario.environment.apply(&machine(name, "dev", INLINE)).await?;
+        scenario.apply(&machine(name, "dev", INLINE)).await?;
     }
     eventually(WITHIN, "all machines to be as far as they get", async || {
         let attempts = scenario.machines().await?;
@@ -143,7 +126,7 @@ async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiti
 async fn bootstrap_data(scenario: &Scenario, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let secret = fixtures::bootstrap_secret(name, "#cloud-config");
-        scenario.environment.apply(&secret).await?;
+        scenario.apply(&secret).await?;
     }
     Ok(())
 }
@@ -158,9 +141,9 @@ async fn after(scenario: &Scenario, doomed: &[&str]) -> anyhow::Result<String> {
     scenario.launched("stranger").await
 }
 
-/// Waits until nothing goes on any more: each machine runs, or tells that its instance has ended. Gives how many there are
-/// of each.
-async fn settled(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize>> {
+/// Waits until nothing goes on any more: each machine runs, or tells that its instance has ended. Gives how many there
+/// are of each.
+async fn ended(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize>> {
     eventually(ALL_WITHIN, "every machine to come to an end", async || {
         let machines = scenario.machines().await?;
         let names: BTreeSet<String> = machines.iter().map(ResourceExt::name_any).collect();

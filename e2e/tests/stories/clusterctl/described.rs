@@ -37,8 +37,8 @@ impl Installed {
     }
 }
 
-/// The tree that clusterctl draws: of our objects with their conditions, of others without, for those come and go. Random
-/// parts of names are x, and ages are left out; all columns keep their places.
+/// The tree that clusterctl draws: of our objects with their conditions, of others without, for those come and go.
+/// Random parts of names are x, and ages are left out; all columns keep their places.
 fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
     let mut described = described.replace(namespace, &without_random_parts(namespace));
     for machine in machines {

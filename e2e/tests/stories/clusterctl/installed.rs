@@ -1,9 +1,10 @@
 //! A management cluster that clusterctl has installed, and a cluster that it has generated there.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use capa_e2e::clusterctl::{Clusterctl, ManagementCluster};
-use capa_e2e::user::{Network, User};
-use capa_e2e::{Manager, TestEnvironment, moto, objects};
+use capa_e2e::{Story, TestEnvironment, block_on, moto, objects};
 use serde_json::{Value, json};
 
 use crate::stories::scenario::{FASTER, REGION, Scenario};
@@ -19,46 +20,54 @@ pub(super) const VERSION: &str = "v1.36.3";
 
 /// A management cluster of a story, with our manager running.
 pub(super) struct Installed {
-    pub(super) cluster: ManagementCluster,
+    pub(super) cluster: Arc<ManagementCluster>,
     pub(super) scenario: Scenario,
-    pub(super) manager: Manager,
+}
+
+/// Tells a story in a management cluster after `clusterctl init`, which ends with the story.
+pub(super) fn in_management_cluster(
+    name: &str,
+    body: impl AsyncFnOnce(&Arc<ManagementCluster>, &Arc<TestEnvironment>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    block_on(async {
+        let cluster = Arc::new(ManagementCluster::start().await?);
+        cluster.init().await?;
+        let story = Story::new(name).in_world(cluster.world());
+        story
+            .tell(async |environment| body(&cluster, environment).await)
+            .await?;
+        cluster.world().stop().await
+    })
+}
+
+/// Tells a story in one where instances become nodes, and our manager runs.
+pub(super) fn installed(name: &str, body: impl AsyncFnOnce(&Installed) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    in_management_cluster(name, async |cluster, environment| {
+        cluster.world().start_nodes()?;
+        let scenario = Scenario::new(environment.clone(), name).await?;
+        scenario.user.create_instance_profiles().await?;
+        scenario.aws().set_nodes_report(true);
+        scenario.new_manager().flag(FASTER).flag(SYNC_PERIOD).start().await?;
+        let cluster = cluster.clone();
+        body(&Installed { cluster, scenario }).await
+    })
 }
 
 impl Installed {
-    /// Starts one and runs `clusterctl init`; instances become nodes in it.
-    pub(super) async fn begin(name: &str) -> anyhow::Result<Self> {
-        let cluster = ManagementCluster::start().await?;
-        cluster.init().await?;
-        cluster.world().start_nodes()?;
-        let scenario = Scenario::in_world(cluster.world(), name).await?;
-        scenario.user.create_instance_profiles().await?;
-        scenario.environment.aws().set_nodes_report(true);
-        let manager = scenario.environment.manager().flag(FASTER).flag(SYNC_PERIOD);
-        let manager = manager.start().await?;
-        Ok(Self {
-            cluster,
-            scenario,
-            manager,
-        })
-    }
-
     /// Another one that sees the same AWS, with the same namespace, empty. It must end first.
     pub(super) async fn beside(&self) -> anyhow::Result<Self> {
-        let cluster = self.cluster.beside().await?;
+        let cluster = Arc::new(self.cluster.beside().await?);
         cluster.init().await?;
-        let environment: TestEnvironment = self.scenario.environment.in_other_world(cluster.world()).await?;
-        let user = User::new(environment.aws(), REGION);
-        let network: Network = self.scenario.network.clone();
-        let manager = environment.manager().flag(FASTER).start().await?;
-        Ok(Self {
-            cluster,
-            scenario: Scenario {
-                environment,
-                user,
-                network,
-            },
-            manager,
-        })
+        let environment = self.scenario.environment.in_other_world(cluster.world()).await?;
+        let scenario = self.scenario.with(environment);
+        scenario.start_manager().await?;
+        Ok(Self { cluster, scenario })
+    }
+
+    /// Ends everything here.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        self.scenario.environment.finish().await?;
+        self.cluster.world().stop().await
     }
 
     /// clusterctl with the variables that the templates need for the network of the story.
@@ -88,8 +97,8 @@ impl Installed {
             .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
     }
 
-    /// Applies what `clusterctl generate cluster` prints by default, for one control plane machine behind a load balancer of
-    /// the user's and one worker, with an identity.
+    /// Applies what `clusterctl generate cluster` prints by default, for one control plane machine behind a load
+    /// balancer of the user's and one worker, with an identity.
     pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
         let arguments = [
             "generate",
@@ -98,7 +107,7 @@ impl Installed {
             "--infrastructure=aws-rs",
             "--worker-machine-count=1",
             "--target-namespace",
-            self.scenario.environment.namespace(),
+            self.scenario.namespace(),
         ];
         let Scenario { user, network, .. } = &self.scenario;
         let load_balancer = user.create_network_load_balancer(network, NAME).await?;
@@ -114,7 +123,7 @@ impl Installed {
                 object.data["spec"]["identityRef"] = identity.clone();
             }
             let object = serde_json::to_string(&json!(object)).context("write what was generated")?;
-            self.scenario.environment.apply(&object).await?;
+            self.scenario.apply(&object).await?;
         }
         Ok(())
     }
@@ -122,18 +131,5 @@ impl Installed {
     /// Runs clusterctl here.
     pub(super) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.cluster.clusterctl().run(arguments).await
-    }
-
-    /// Ends everything here.
-    pub(super) async fn end(self) -> anyhow::Result<()> {
-        let Self {
-            cluster,
-            scenario,
-            manager,
-        } = self;
-        let status = manager.stop().await?;
-        anyhow::ensure!(status.success(), "the manager ended with {status}");
-        scenario.environment.finish().await?;
-        cluster.world().stop().await
     }
 }

@@ -11,45 +11,27 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use super::installed::{Installed, NAME};
+use super::installed::{Installed, NAME, installed};
 use crate::stories::clusters::whole::{NODES_WITHIN, instance_of};
 use crate::stories::machines::{INLINE, machine};
-use crate::stories::scenario::{CORE, OURS, WITHIN};
+use crate::stories::scenario::{CORE, IDENTITY_NAMESPACE, OURS, WITHIN};
 
 const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
-const IDENTITY_NAMESPACE: &str = "capa-rs-system";
 const IDENTITY: &str = "team-a";
 const ROLE_IDENTITY: &str = "team-a-reader";
 
 impl Installed {
     /// Creates the identity that the cluster works with, and waits until its Secret can move.
     async fn create_identity(&self) -> anyhow::Result<()> {
-        let key = self.scenario.environment.aws().another_key();
-        let identity = json!({
-            "apiVersion": OURS,
-            "kind": "AWSClusterStaticIdentity",
-            "metadata": {"name": IDENTITY},
-            "spec": {"secretRef": IDENTITY, "allowedNamespaces": {}},
-        });
-        let secret = json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": IDENTITY, "namespace": IDENTITY_NAMESPACE},
-            "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
-        });
-        let role = json!({
-            "apiVersion": OURS,
-            "kind": "AWSClusterRoleIdentity",
-            "metadata": {"name": ROLE_IDENTITY},
-            "spec": {
-                "roleARN": "arn:aws:iam::111122223333:role/reader",
-                "sourceIdentityRef": {"kind": "AWSClusterStaticIdentity", "name": IDENTITY},
-                "allowedNamespaces": {},
-            },
-        });
-        for object in [secret, identity, role] {
-            self.scenario.environment.apply(&object.to_string()).await?;
-        }
+        let key = self.scenario.aws().another_key();
+        self.scenario.static_identity(IDENTITY, "{}", &key).await?;
+        let role = format!(
+            "{{roleARN: 'arn:aws:iam::111122223333:role/reader', allowedNamespaces: {{}}, \
+              sourceIdentityRef: {{kind: AWSClusterStaticIdentity, name: {IDENTITY}}}}}"
+        );
+        self.scenario
+            .identity("AWSClusterRoleIdentity", ROLE_IDENTITY, &role)
+            .await?;
         self.owns_secret().await?;
         let disown = json!({"metadata": {"ownerReferences": null}});
         self.identity_secrets()
@@ -114,7 +96,7 @@ impl Installed {
 
     async fn move_to(&self, other: &Self) -> anyhow::Result<()> {
         let kubeconfig = other.cluster.world().admin_kubeconfig().display().to_string();
-        let namespace = self.scenario.environment.namespace();
+        let namespace = self.scenario.namespace();
         let arguments = ["move", "--namespace", namespace, "--to-kubeconfig", &kubeconfig];
         self.run(&arguments).await?;
         Ok(())
@@ -123,7 +105,7 @@ impl Installed {
     /// Moves the cluster: what was here is there, works there, and nobody has asked AWS for more than what there is.
     async fn moves_whole_to(&self, other: &Self) -> anyhow::Result<()> {
         let (belongings, instances) = (self.belongings().await?, self.ready().await?);
-        let mark = self.scenario.environment.aws().mark();
+        let mark = self.scenario.aws().mark();
         self.move_to(other).await?;
         let left = self.belongings().await?;
         assert!(
@@ -132,7 +114,7 @@ impl Installed {
         );
         assert_eq!(other.ready().await?, instances, "the same instances");
         assert_eq!(other.belongings().await?, belongings);
-        let writes = self.scenario.environment.aws().journal_since(mark).mutating();
+        let writes = self.scenario.aws().journal_since(mark).mutating();
         assert!(writes.is_empty(), "a move only reads: {writes}");
         Ok(())
     }
@@ -141,12 +123,12 @@ impl Installed {
     async fn an_open_launch_holds_back_the_move_to(&self, other: &Self) -> anyhow::Result<()> {
         let scenario = &self.scenario;
         let slow = Fault::on("RunInstances").delay(Duration::from_secs(12));
-        let slow = scenario.environment.aws().fault(slow);
+        let slow = scenario.aws().fault(slow);
         let secret = capa_e2e::fixtures::bootstrap_secret("late", "#cloud-config");
-        scenario.environment.apply(&secret).await?;
+        scenario.apply(&secret).await?;
         let label = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
         scenario.patch("v1", "Secret", "late", label).await?;
-        scenario.environment.apply(&machine("late", NAME, INLINE)).await?;
+        scenario.apply(&machine("late", NAME, INLINE)).await?;
         eventually(WITHIN, "the launch to block a move", async || {
             ensure!(self.is_blocked().await?, "it does not yet");
             Ok(())
@@ -155,7 +137,7 @@ impl Installed {
         // clusterctl looks for a node of each machine before it looks for what blocks it: so it misses what is launched
         // in between, which this stands for.
         let node = json!({"status": {"nodeRef": {"name": "late"}}});
-        let machines = scenario.environment.api(CORE, "Machine").await?;
+        let machines = scenario.api(CORE, "Machine").await?;
         machines
             .patch_status("late", &PatchParams::default(), &Patch::Merge(&node))
             .await?;
@@ -175,7 +157,7 @@ impl Installed {
         };
         tokio::try_join!(self.move_to(other), watch)?;
         slow.lift();
-        let launches = scenario.environment.aws().manager_journal().of("RunInstances");
+        let launches = scenario.aws().manager_journal().of("RunInstances");
         assert_eq!(launches.len(), 3, "{launches}");
         let moved = other.scenario.machine_ready("late").await?;
         let instance = moved.data["spec"]["instanceID"].as_str().context("no instance")?;
@@ -185,7 +167,7 @@ impl Installed {
     }
 
     async fn is_blocked(&self) -> anyhow::Result<bool> {
-        let machines = self.scenario.environment.api(OURS, "AWSMachine").await?;
+        let machines = self.scenario.api(OURS, "AWSMachine").await?;
         let late = machines.get_opt("late").await?;
         Ok(late.is_some_and(|late| late.annotations().contains_key(BLOCK_MOVE)))
     }
@@ -200,28 +182,28 @@ fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
     of_identities.cloned().collect()
 }
 
-#[tokio::test]
-async fn a_cluster_moves_there_and_back_with_its_identity_and_the_same_instances() -> anyhow::Result<()> {
+#[test]
+fn a_cluster_moves_there_and_back_with_identity_and_instances() -> anyhow::Result<()> {
     mostly_waits();
-    let home = Installed::begin("moves").await?;
-    home.create_identity().await?;
-    home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
-        .await?;
-    let away = home.beside().await?;
-    let instances = home.ready().await?;
-    assert_eq!(instances.len(), 2);
-    home.is_described().await?;
-    assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
+    installed("moves", async |home| {
+        home.create_identity().await?;
+        home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
+            .await?;
+        let away = home.beside().await?;
+        let instances = home.ready().await?;
+        assert_eq!(instances.len(), 2);
+        home.is_described().await?;
+        assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
 
-    home.moves_whole_to(&away).await?;
-    away.moves_whole_to(&home).await?;
-    home.an_open_launch_holds_back_the_move_to(&away).await?;
+        home.moves_whole_to(&away).await?;
+        away.moves_whole_to(home).await?;
+        home.an_open_launch_holds_back_the_move_to(&away).await?;
 
-    away.scenario
-        .environment
-        .delete(CORE, "Cluster", NAME, NODES_WITHIN)
-        .await?;
-    assert!(away.scenario.user.live_instances().await?.is_empty());
-    away.end().await?;
-    home.end().await
+        away.scenario
+            .environment
+            .delete(CORE, "Cluster", NAME, NODES_WITHIN)
+            .await?;
+        assert!(away.scenario.user.live_instances().await?.is_empty());
+        away.end().await
+    })
 }

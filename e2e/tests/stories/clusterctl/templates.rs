@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
-use capa_e2e::clusterctl::{Clusterctl, ManagementCluster};
+use capa_e2e::clusterctl::Clusterctl;
 use capa_e2e::{TestEnvironment, eventually, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::Value;
 
 use super::super::scenario::{CORE, OURS, WITHIN};
+use super::installed::in_management_cluster;
 
 /// Each flavor with its letters in docs/templates.md.
 const FLAVORS: [(&str, &str); 5] = [
@@ -39,45 +40,40 @@ const VALUES: [(&str, &str); 12] = [
     ("KUBERNETES_VERSION", "v1.36.3"),
 ];
 
-#[tokio::test]
-async fn what_is_generated_is_accepted_and_asks_for_documented_variables_only() -> anyhow::Result<()> {
-    let cluster = ManagementCluster::start().await?;
-    cluster.init().await?;
-    let environment = cluster.world().test("generate").await?;
-    let namespace = environment.namespace();
-    let clusterctl = VALUES
-        .iter()
-        .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| {
-            clusterctl.variable(name, value)
-        });
+#[test]
+fn a_generated_cluster_is_accepted_and_its_variables_documented() -> anyhow::Result<()> {
+    in_management_cluster("generate", async |cluster, environment| {
+        let namespace = environment.namespace();
+        let clusterctl = VALUES
+            .iter()
+            .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| {
+                clusterctl.variable(name, value)
+            });
 
-    let mut generated = BTreeMap::new();
-    for (flavor, letters) in FLAVORS {
-        let asked = variables(&generate(&clusterctl, namespace, &["--flavor", flavor, "--list-variables"]).await?);
-        assert_eq!(asked, documented(letters)?, "{flavor}");
-        let counts = [
-            "--flavor",
-            flavor,
-            "--control-plane-machine-count=3",
-            "--worker-machine-count=2",
-        ];
-        let yaml = generate(&clusterctl, namespace, &counts).await?;
-        assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
-        for object in objects::parse(&yaml)? {
-            dry_run(&environment, &object)
-                .await
-                .with_context(|| flavor.to_owned())?;
+        let mut generated = BTreeMap::new();
+        for (flavor, letters) in FLAVORS {
+            let asked = variables(&generate(&clusterctl, namespace, &["--flavor", flavor, "--list-variables"]).await?);
+            assert_eq!(asked, documented(letters)?, "{flavor}");
+            let counts = [
+                "--flavor",
+                flavor,
+                "--control-plane-machine-count=3",
+                "--worker-machine-count=2",
+            ];
+            let yaml = generate(&clusterctl, namespace, &counts).await?;
+            assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
+            for object in objects::parse(&yaml)? {
+                dry_run(environment, &object).await.with_context(|| flavor.to_owned())?;
+            }
+            generated.insert(flavor, yaml);
         }
-        generated.insert(flavor, yaml);
-    }
-    let counts = ["--control-plane-machine-count=3", "--worker-machine-count=2"];
-    let default = generate(&clusterctl, namespace, &counts).await?;
-    assert_eq!(default, generated["unmanaged"], "the flavor without a name");
+        let counts = ["--control-plane-machine-count=3", "--worker-machine-count=2"];
+        let default = generate(&clusterctl, namespace, &counts).await?;
+        assert_eq!(default, generated["unmanaged"], "the flavor without a name");
 
-    environment.apply(&generated["unmanaged-clusterclass"]).await?;
-    a_cluster_of_the_class_is_the_same(&environment, &generated["unmanaged"]).await?;
-    environment.finish().await?;
-    cluster.world().stop().await
+        environment.apply(&generated["unmanaged-clusterclass"]).await?;
+        a_cluster_of_the_class_is_the_same(environment, &generated["unmanaged"]).await
+    })
 }
 
 async fn generate(clusterctl: &Clusterctl, namespace: &str, more: &[&str]) -> anyhow::Result<String> {

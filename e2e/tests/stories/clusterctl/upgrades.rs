@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use super::installed::{Installed, NAME};
+use super::installed::{Installed, NAME, installed};
 use crate::stories::machines::{INLINE, counts};
 use crate::stories::scenario::{OURS, WITHIN};
 
@@ -38,21 +38,11 @@ impl Installed {
         Ok(Api::all(self.scenario.environment.client()).get(MACHINES).await?)
     }
 
-    /// What the rollout of the Deployment would do: clusterctl has made the ServiceAccount anew, so that the token of the
-    /// manager that runs is nobody's any more.
-    async fn roll_out(self) -> anyhow::Result<Self> {
-        let Self {
-            cluster,
-            scenario,
-            manager,
-        } = self;
-        manager.stop().await?;
-        let manager = scenario.manager().await?;
-        Ok(Self {
-            cluster,
-            scenario,
-            manager,
-        })
+    /// What the rollout of the Deployment would do: clusterctl has made the ServiceAccount anew, so that the token of
+    /// the manager that runs is nobody's any more.
+    async fn roll_out(&self) -> anyhow::Result<()> {
+        self.scenario.manager().terminate().await?;
+        self.scenario.start_manager().await.map(drop)
     }
 
     /// The next version launches a machine that has its new field, and its policies hold.
@@ -61,7 +51,7 @@ impl Installed {
         self.scenario.machine("two", NAME, &spec).await?;
         let machine = self.scenario.machine_ready("two").await?;
         assert_eq!(machine.data["spec"][NEW_FIELD], "there");
-        let machines = self.scenario.environment.api(OURS, "AWSMachine").await?;
+        let machines = self.scenario.api(OURS, "AWSMachine").await?;
         let dry_run = PatchParams {
             dry_run: true,
             ..PatchParams::default()
@@ -84,41 +74,42 @@ impl Installed {
     }
 }
 
-#[tokio::test]
-async fn an_upgrade_keeps_what_there_is_and_a_deletion_takes_only_the_provider() -> anyhow::Result<()> {
-    let home = Installed::begin("upgrades").await?;
-    home.scenario.cluster(NAME).await?;
-    home.scenario.machine("one", NAME, INLINE).await?;
-    let machine = home.scenario.machine_ready("one").await?;
+#[test]
+fn an_upgrade_keeps_all_objects_and_a_deletion_the_kinds() -> anyhow::Result<()> {
+    installed("upgrades", async |home| {
+        home.scenario.cluster(NAME).await?;
+        home.scenario.machine("one", NAME, INLINE).await?;
+        let machine = home.scenario.machine_ready("one").await?;
 
-    let next = home.cluster.repository().add(NEXT_VERSION)?;
-    next.add_field("AWSMachine", NEW_FIELD)?;
-    let plan = home.run(&["upgrade", "plan"]).await?;
-    ensure!(plan.contains(NEXT_VERSION), "{plan}");
-    assert!(!home.takes_new_field().await?);
-    let mark = home.scenario.environment.aws().mark();
-    let to = format!("--infrastructure=aws-rs:{NEXT_VERSION}");
-    home.run(&["upgrade", "apply", &to]).await?;
-    assert!(home.takes_new_field().await?);
-    assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
-    let stored = home
-        .definition()
-        .await?
-        .status
-        .and_then(|status| status.stored_versions);
-    assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
-    let kept = home.scenario.machine_ready("one").await?;
-    assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
-    let home = home.roll_out().await?;
-    home.works_on().await?;
+        let next = home.cluster.repository().add(NEXT_VERSION)?;
+        next.add_field("AWSMachine", NEW_FIELD)?;
+        let plan = home.run(&["upgrade", "plan"]).await?;
+        ensure!(plan.contains(NEXT_VERSION), "{plan}");
+        assert!(!home.takes_new_field().await?);
+        let mark = home.scenario.aws().mark();
+        let to = format!("--infrastructure=aws-rs:{NEXT_VERSION}");
+        home.run(&["upgrade", "apply", &to]).await?;
+        assert!(home.takes_new_field().await?);
+        assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
+        let stored = home
+            .definition()
+            .await?
+            .status
+            .and_then(|status| status.stored_versions);
+        assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
+        let kept = home.scenario.machine_ready("one").await?;
+        assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
+        home.roll_out().await?;
+        home.works_on().await?;
 
-    home.run(&["delete", "--infrastructure=aws-rs"]).await?;
-    assert_eq!(home.image().await?, None);
-    let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
-    assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
-    let writes = home.scenario.environment.aws().journal_since(mark).mutating();
-    let counted: Vec<_> = writes.counts().into_iter().collect();
-    assert_eq!(counted, counts(&[("RunInstances", 1)]), "{writes}");
-    assert_eq!(home.scenario.user.live_instances().await?.len(), 2);
-    home.end().await
+        home.run(&["delete", "--infrastructure=aws-rs"]).await?;
+        assert_eq!(home.image().await?, None);
+        let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
+        assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
+        let writes = home.scenario.aws().journal_since(mark).mutating();
+        let counted: Vec<_> = writes.counts().into_iter().collect();
+        assert_eq!(counted, counts(&[("RunInstances", 1)]), "{writes}");
+        assert_eq!(home.scenario.user.live_instances().await?.len(), 2);
+        Ok(())
+    })
 }

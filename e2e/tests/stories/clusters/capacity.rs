@@ -6,58 +6,60 @@ use capa_e2e::{eventually, objects};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::whole::{NODES_WITHIN, Story, is_control_plane, lettered, zones};
+use super::whole::{NODES_WITHIN, is_control_plane, lettered, whole_clusters, zones};
+use crate::stories::machines::spread;
 
 mod long_stories {
     use super::*;
 
-    #[tokio::test]
-    async fn workers_avoid_a_zone_without_capacity_and_a_control_plane_says_that_it_waits_for_it() -> anyhow::Result<()>
-    {
-        let story = Story::begin("no-zone").await?;
-        let cluster = story.cluster("dev").await?;
-        cluster.control_plane(1).await?;
-        let first = cluster.ready(1, 0).await?;
-        let taken = zones(&first);
-        // A zone that the control plane must take yet.
-        let zone = lettered("abc")
-            .into_iter()
-            .find(|zone| !taken.contains(zone))
-            .context("a zone")?;
-        let shortage = Fault::on("RunInstances").in_zone(&zone);
-        let shortage = story.aws().fault(shortage.error("InsufficientInstanceCapacity"));
-        cluster.workers(3).await?;
-        let workers = |machines: &[DynamicObject]| -> Vec<String> {
-            zones(machines.iter().filter(|machine| !is_control_plane(machine)))
-        };
-        assert!(
-            !workers(&cluster.ready(1, 3).await?).contains(&zone),
-            "workers go elsewhere"
-        );
+    #[test]
+    fn workers_avoid_a_zone_without_capacity_control_planes_wait() -> anyhow::Result<()> {
+        whole_clusters("no-zone", async |s| {
+            let cluster = s.kubeadm_cluster("dev").await?;
+            cluster.control_plane(1).await?;
+            let first = cluster.ready(1, 0).await?;
+            let taken = zones(&first);
+            // A zone that the control plane must take yet.
+            let zone = lettered("abc")
+                .into_iter()
+                .find(|zone| !taken.contains(zone))
+                .context("a zone")?;
+            let shortage = Fault::on("RunInstances").in_zone(&zone);
+            let shortage = s.aws().fault(shortage.error("InsufficientInstanceCapacity"));
+            cluster.workers(3).await?;
+            let workers = |machines: &[DynamicObject]| -> Vec<String> {
+                zones(machines.iter().filter(|machine| !is_control_plane(machine)))
+            };
+            assert!(
+                !workers(&cluster.ready(1, 3).await?).contains(&zone),
+                "workers go elsewhere"
+            );
 
-        cluster.change_control_plane(json!({"replicas": 3})).await?;
-        eventually(
-            NODES_WITHIN,
-            "a control plane machine to say that its zone has no capacity",
-            async || {
-                let machines = story.scenario.machines().await?;
-                let says = machines
-                    .iter()
-                    .filter(|machine| is_control_plane(machine))
-                    .filter_map(|machine| objects::condition(machine, "InstanceReady"))
-                    .any(|condition| condition.reason == "InsufficientCapacity" && condition.message.contains(&zone));
-                ensure!(says, "none says so");
-                Ok(())
-            },
-        )
-        .await?;
-        shortage.lift();
-        let machines = cluster.ready(3, 3).await?;
-        assert_eq!(
-            zones(machines.iter().filter(|machine| is_control_plane(machine))),
-            lettered("abc")
-        );
-        cluster.delete().await?;
-        story.end().await
+            cluster.change_control_plane(json!({"replicas": 3})).await?;
+            eventually(
+                NODES_WITHIN,
+                "a control plane machine to say that its zone has no capacity",
+                async || {
+                    let machines = s.machines().await?;
+                    let says = machines
+                        .iter()
+                        .filter(|machine| is_control_plane(machine))
+                        .filter_map(|machine| objects::condition(machine, "InstanceReady"))
+                        .any(|condition| {
+                            condition.reason == "InsufficientCapacity" && condition.message.contains(&zone)
+                        });
+                    ensure!(says, "none says so");
+                    Ok(())
+                },
+            )
+            .await?;
+            shortage.lift();
+            let machines = cluster.ready(3, 3).await?;
+            assert_eq!(
+                spread(machines.iter().filter(|machine| is_control_plane(machine))),
+                [1, 1, 1]
+            );
+            cluster.delete().await
+        })
     }
 }

@@ -7,11 +7,12 @@ use capa_e2e::{eventually, fixtures};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, Story};
+use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, whole_clusters};
 use crate::stories::machines::{INLINE, machine};
 use crate::stories::scenario::CORE;
 
-/// What the provider of a control plane kind brings along: the bootstrap provider reads the version of the control plane.
+/// What the provider of a control plane kind brings along: the bootstrap provider reads the version of the control
+/// plane.
 const READS_STAND_INS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -25,9 +26,10 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstra
 subjects: [{kind: ServiceAccount, name: capi-kubeadm-bootstrap-manager, namespace: capi-kubeadm-bootstrap-system}]
 ";
 
-/// Gives a cluster what whoever hosts its control plane would give it: the way to the API server that another cluster has.
+/// Gives a cluster what whoever hosts its control plane would give it: the way to the API server that another cluster
+/// has.
 async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::Result<()> {
-    let secrets = guest.scenario.environment.api("v1", "Secret").await?;
+    let secrets = guest.scenario.api("v1", "Secret").await?;
     for part in ["ca", "kubeconfig"] {
         let data = secrets.get(&format!("{}-{part}", host.name)).await?.data["data"].clone();
         let secret = json!({
@@ -40,7 +42,7 @@ async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::
             },
             "data": data,
         });
-        guest.scenario.environment.apply(&secret.to_string()).await?;
+        guest.scenario.apply(&secret.to_string()).await?;
     }
     Ok(())
 }
@@ -60,21 +62,22 @@ fn bootstrap_data(name: &str, data: &str) -> String {
 mod long_stories {
     use super::*;
 
-    #[tokio::test]
-    async fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
-        let story = Story::begin("hosted").await?;
-        let landlord = story.cluster_without_load_balancer("landlord");
-        landlord.control_plane(1).await?;
-        landlord.ready(1, 0).await?;
+    #[test]
+    fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
+        whole_clusters("hosted", async |s| {
+            let landlord = s.kubeadm_cluster_without_load_balancer("landlord");
+            landlord.control_plane(1).await?;
+            landlord.ready(1, 0).await?;
 
-        // As Kamaji and k0smotron do it: first the cluster without an endpoint, which its control plane learns later.
-        let guest = story.cluster_without_load_balancer("guest");
-        let scenario = &story.scenario;
-        scenario.environment.apply(&scenario.unmanaged("guest", "")).await?;
-        scenario.environment.apply(&fixtures::control_plane("guest")).await?;
-        scenario.environment.apply(READS_STAND_INS).await?;
-        let cluster = format!(
-            "
+            // As Kamaji and k0smotron do it: first the cluster without an endpoint, which its control plane learns
+            // later.
+            let guest = s.kubeadm_cluster_without_load_balancer("guest");
+            let scenario = s;
+            scenario.apply(&scenario.unmanaged("guest", "")).await?;
+            scenario.apply(&fixtures::control_plane("guest")).await?;
+            scenario.apply(READS_STAND_INS).await?;
+            let cluster = format!(
+                "
 apiVersion: {CORE}
 kind: Cluster
 metadata: {{name: guest}}
@@ -83,75 +86,74 @@ spec:
   controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: StandIn, name: guest}}
   infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: guest}}
 "
-        );
-        scenario.environment.apply(&cluster).await?;
-        scenario.infrastructure_provisioned("guest").await?;
-        let waits = scenario.says("guest", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint");
-        waits.await?;
+            );
+            scenario.apply(&cluster).await?;
+            scenario.infrastructure_provisioned("guest").await?;
+            let waits = scenario.says("guest", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint");
+            waits.await?;
 
-        host(&guest, &landlord).await?;
-        let endpoint = json!({"host": landlord.host, "port": PORT});
-        let spec = json!({"spec": {"controlPlaneEndpoint": endpoint}});
-        scenario.patch(CORE, "Cluster", "guest", spec).await?;
-        let hosted = json!({"status": {
-            "externalManagedControlPlane": true,
-            "initialization": {"controlPlaneInitialized": true},
-            "conditions": [{"type": "Available", "status": "True", "reason": "Available", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        }});
-        let stand_ins = scenario
-            .environment
-            .api("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn")
-            .await?;
-        stand_ins
-            .patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted))
-            .await?;
-        scenario
-            .says("guest", "ControlPlaneEndpointReady", "True", "Ready")
-            .await?;
-        guest.workers(2).await?;
-        guest.ready(0, 2).await?;
+            host(&guest, &landlord).await?;
+            let endpoint = json!({"host": landlord.host, "port": PORT});
+            let spec = json!({"spec": {"controlPlaneEndpoint": endpoint}});
+            scenario.patch(CORE, "Cluster", "guest", spec).await?;
+            let hosted = json!({"status": {
+                "externalManagedControlPlane": true,
+                "initialization": {"controlPlaneInitialized": true},
+                "conditions": [{"type": "Available", "status": "True", "reason": "Available", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            }});
+            let stand_ins = scenario
+                .api("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn")
+                .await?;
+            stand_ins
+                .patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted))
+                .await?;
+            scenario
+                .says("guest", "ControlPlaneEndpointReady", "True", "Ready")
+                .await?;
+            guest.workers(2).await?;
+            guest.ready(0, 2).await?;
 
-        // A cluster without any control plane of its own: its workers are told by hand whom to join.
-        let nobodys = story.cluster_without_load_balancer("nobodys");
-        host(&nobodys, &landlord).await?;
-        scenario.environment.apply(&nobodys.infrastructure()).await?;
-        scenario
-            .environment
-            .apply(&fixtures::cluster("nobodys", Some("AWSCluster")))
+            // A cluster without any control plane of its own: its workers are told by hand whom to join.
+            let nobodys = s.kubeadm_cluster_without_load_balancer("nobodys");
+            host(&nobodys, &landlord).await?;
+            scenario.apply(&nobodys.infrastructure()).await?;
+            scenario
+                .apply(&fixtures::cluster("nobodys", Some("AWSCluster")))
+                .await?;
+            let data = join_data(&guest).await?;
+            let token = data
+                .split("token: ")
+                .nth(1)
+                .and_then(|rest| rest.split_whitespace().next());
+            let forged = data.replace(token.context("a token")?, "abcdef.0123456789abcdef");
+            for (name, data) in [("stranger", forged), ("by-hand", data)] {
+                scenario.apply(&bootstrap_data(name, &data)).await?;
+                scenario.apply(&machine(name, "nobodys", INLINE)).await?;
+            }
+            let node_of = async |name: &str| {
+                let machine = scenario.get(CORE, "Machine", name).await?;
+                anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
+            };
+            eventually(NODES_WITHIN, "the worker to be a node", async || {
+                node_of("by-hand").await?.context("it is none yet")
+            })
             .await?;
-        let data = join_data(&guest).await?;
-        let token = data
-            .split("token: ")
-            .nth(1)
-            .and_then(|rest| rest.split_whitespace().next());
-        let forged = data.replace(token.context("a token")?, "abcdef.0123456789abcdef");
-        for (name, data) in [("stranger", forged), ("by-hand", data)] {
-            scenario.environment.apply(&bootstrap_data(name, &data)).await?;
-            scenario.environment.apply(&machine(name, "nobodys", INLINE)).await?;
-        }
-        let node_of = async |name: &str| {
-            let machine = scenario.get(CORE, "Machine", name).await?;
-            anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
-        };
-        eventually(NODES_WITHIN, "the worker to be a node", async || {
-            node_of("by-hand").await?.context("it is none yet")
+            let told = scenario.environment.world().log("node-simulator")?;
+            assert!(
+                told.contains("the bootstrap token is refused"),
+                "a stranger tried to join"
+            );
+            assert_eq!(node_of("stranger").await?, None);
+
+            let calls = s.aws().manager_journal();
+            let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
+            assert!(balancing.is_empty(), "there are no targets: {balancing}");
+            nobodys.delete().await?;
+            guest.delete().await?;
+            landlord.delete().await?;
+            Ok(())
         })
-        .await?;
-        let told = scenario.environment.world().log("node-simulator")?;
-        assert!(
-            told.contains("the bootstrap token is refused"),
-            "a stranger tried to join"
-        );
-        assert_eq!(node_of("stranger").await?, None);
-
-        let calls = story.aws().manager_journal();
-        let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
-        assert!(balancing.is_empty(), "there are no targets: {balancing}");
-        nobodys.delete().await?;
-        guest.delete().await?;
-        landlord.delete().await?;
-        story.end().await
     }
 
     /// The bootstrap data that a worker of this cluster joined with.

@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, Story};
-use crate::stories::scenario::{CORE, OURS};
+use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, whole_clusters};
+use crate::stories::scenario::{CORE, OURS, Scenario, settled};
 
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
 
@@ -29,10 +29,10 @@ const KINDS: [(&str, &str); 10] = [
 ];
 
 /// All objects of the namespace of some kinds, by kind and name.
-async fn objects(story: &Story, kinds: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
+async fn objects(s: &Scenario, kinds: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut objects = BTreeMap::new();
     for (api_version, kind) in kinds {
-        let api = story.scenario.environment.api(api_version, kind).await?;
+        let api = s.api(api_version, kind).await?;
         for object in api.list(&ListParams::default()).await?.items {
             objects.insert(format!("{kind}/{}", object.name_any()), object);
         }
@@ -64,12 +64,12 @@ fn finalizers(object: &DynamicObject) -> Value {
 }
 
 /// Takes one field of the metadata off our objects, and waits until each has again what it had.
-async fn comes_back(story: &Story, field: &str, what: fn(&DynamicObject) -> Value) -> anyhow::Result<()> {
+async fn comes_back(s: &Scenario, field: &str, what: fn(&DynamicObject) -> Value) -> anyhow::Result<()> {
     let ours = &KINDS[..3];
-    let before = objects(story, ours).await?;
+    let before = objects(s, ours).await?;
     for (name, object) in &before {
         let (kind, name) = name.split_once('/').unwrap_or_default();
-        let api = story.scenario.environment.api(OURS, kind).await?;
+        let api = s.api(OURS, kind).await?;
         if what(object).as_array().is_none_or(Vec::is_empty) {
             continue;
         }
@@ -78,9 +78,9 @@ async fn comes_back(story: &Story, field: &str, what: fn(&DynamicObject) -> Valu
     }
     let expected = each(&before, what);
     eventually(NODES_WITHIN, &format!("{field} to come back"), async || {
-        let now = each(&objects(story, ours).await?, what);
+        let now = each(&objects(s, ours).await?, what);
         if now != expected {
-            wake_owners_of_templates(story).await?;
+            wake_owners_of_templates(s).await?;
         }
         ensure!(now == expected, "they were {expected:#?} and are {now:#?}");
         Ok(())
@@ -88,11 +88,11 @@ async fn comes_back(story: &Story, field: &str, what: fn(&DynamicObject) -> Valu
     .await
 }
 
-/// Cluster API does not watch templates: it looks at one again when something happens to whoever uses it, else once in its
-/// sync period.
-async fn wake_owners_of_templates(story: &Story) -> anyhow::Result<()> {
+/// Cluster API does not watch templates: it looks at one again when something happens to whoever uses it, else once in
+/// its sync period.
+async fn wake_owners_of_templates(s: &Scenario) -> anyhow::Result<()> {
     for (api_version, kind) in [(CONTROL_PLANE, "KubeadmControlPlane"), (CORE, "MachineDeployment")] {
-        let api = story.scenario.environment.api(api_version, kind).await?;
+        let api = s.api(api_version, kind).await?;
         for object in api.list(&ListParams::default()).await? {
             let seen = object.resource_version();
             let touch = json!({"metadata": {"annotations": {"example.org/touched-at": seen}}});
@@ -104,11 +104,11 @@ async fn wake_owners_of_templates(story: &Story) -> anyhow::Result<()> {
 }
 
 /// A label that is given to the MachineDeployment's machines reaches them without a new machine.
-async fn label_reaches_machines(story: &Story, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+async fn label_reaches_machines(s: &Scenario, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
     let label = json!({"metadata": {"labels": {"team": "blue"}}});
     cluster.change_workers(json!({"template": label})).await?;
     eventually(NODES_WITHIN, "the label to reach the worker", async || {
-        let machines = objects(story, &KINDS[1..2]).await?;
+        let machines = objects(s, &KINDS[1..2]).await?;
         let labelled = machines
             .values()
             .filter(|machine| machine.labels().get("team").is_some_and(|team| team == "blue"));
@@ -117,34 +117,20 @@ async fn label_reaches_machines(story: &Story, cluster: &KubeadmCluster<'_>) -> 
     })
     .await?;
     cluster.ready(1, 1).await?;
-    let launches = story.aws().manager_journal().of("RunInstances");
+    let launches = s.aws().manager_journal().of("RunInstances");
     ensure!(launches.len() == 2, "no other machine: {launches}");
     Ok(())
 }
 
 /// Fails if any object of the cluster is written within this time.
-async fn stays(story: &Story, time: Duration) -> anyhow::Result<()> {
+async fn stays(s: &Scenario, time: Duration) -> anyhow::Result<()> {
     let version = |object: &DynamicObject| json!(object.resource_version());
     // Conditions of the last changes settle first.
-    let mut last = each(&objects(story, &KINDS).await?, version);
-    eventually(
-        NODES_WITHIN,
-        "everything to be written for some seconds no more",
-        async || {
-            let quiet = Instant::now();
-            while quiet.elapsed() < Duration::from_secs(5) {
-                let now = each(&objects(story, &KINDS).await?, version);
-                let same = now == last;
-                last = now;
-                ensure!(same, "something was written");
-            }
-            Ok(())
-        },
-    )
-    .await?;
+    let versions = async || Ok(each(&objects(s, &KINDS).await?, version));
+    let last = settled("all objects", Duration::from_secs(5), NODES_WITHIN, versions).await?;
     let began = Instant::now();
     while began.elapsed() < time {
-        let now = each(&objects(story, &KINDS).await?, version);
+        let now = each(&objects(s, &KINDS).await?, version);
         ensure!(now == last, "objects were {last:#?} and are {now:#?}");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -154,22 +140,21 @@ async fn stays(story: &Story, time: Duration) -> anyhow::Result<()> {
 mod long_stories {
     use super::*;
 
-    #[tokio::test]
-    async fn objects_of_a_cluster_come_back_to_what_they_were_and_then_nobody_writes_for_two_minutes()
-    -> anyhow::Result<()> {
-        let story = Story::begin("resilience").await?;
-        let cluster = story.cluster("dev").await?;
-        cluster.control_plane(1).await?;
-        cluster.workers(1).await?;
-        cluster.ready(1, 1).await?;
-        comes_back(&story, "ownerReferences", owners).await?;
-        comes_back(&story, "finalizers", finalizers).await?;
-        label_reaches_machines(&story, &cluster).await?;
-        let mark = story.aws().mark();
-        stays(&story, Duration::from_secs(120)).await?;
-        let written = story.aws().journal_since(mark).mutating();
-        assert!(written.is_empty(), "{written}");
-        cluster.delete().await?;
-        story.end().await
+    #[test]
+    fn objects_of_a_cluster_are_restored_and_then_nobody_writes() -> anyhow::Result<()> {
+        whole_clusters("resilience", async |s| {
+            let cluster = s.kubeadm_cluster("dev").await?;
+            cluster.control_plane(1).await?;
+            cluster.workers(1).await?;
+            cluster.ready(1, 1).await?;
+            comes_back(s, "ownerReferences", owners).await?;
+            comes_back(s, "finalizers", finalizers).await?;
+            label_reaches_machines(s, &cluster).await?;
+            let mark = s.aws().mark();
+            stays(s, Duration::from_secs(120)).await?;
+            let written = s.aws().journal_since(mark).mutating();
+            assert!(written.is_empty(), "{written}");
+            cluster.delete().await
+        })
     }
 }

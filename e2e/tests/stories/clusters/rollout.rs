@@ -7,20 +7,22 @@ use capa_e2e::{eventually, moto};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, NEXT_VERSION, NODES_WITHIN, Story, VERSION, instance_of, is_control_plane};
-use crate::stories::scenario::{CORE, template};
+use super::whole::{
+    KubeadmCluster, NEXT_VERSION, NODES_WITHIN, VERSION, instance_of, is_control_plane, whole_clusters,
+};
+use crate::stories::scenario::{CORE, Scenario, template};
 
 fn instances<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> BTreeSet<String> {
     machines.into_iter().map(instance_of).collect()
 }
 
 /// Upgrades the control plane as a user does: with a new image, that has the new version.
-async fn upgrade(story: &Story, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
-    let image = story.scenario.user.register_image("next-version").await?;
-    story.aws().set_image_version(moto::IMAGE_ID, VERSION);
-    story.aws().set_image_version(&image, NEXT_VERSION);
+async fn upgrade(s: &Scenario, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
+    let image = s.user.register_image("next-version").await?;
+    s.aws().set_image_version(moto::IMAGE_ID, VERSION);
+    s.aws().set_image_version(&image, NEXT_VERSION);
     let template = template(&format!("{}-next", cluster.name), "").replace(moto::IMAGE_ID, &image);
-    story.scenario.environment.apply(&template).await?;
+    s.apply(&template).await?;
     let reference = json!({"infrastructureRef": {"name": format!("{}-next", cluster.name)}});
     let spec = json!({"version": NEXT_VERSION, "machineTemplate": {"spec": reference}});
     cluster.change_control_plane(spec).await
@@ -33,50 +35,50 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
     cluster.change_workers(spec).await
 }
 
-#[tokio::test]
-async fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
-    replaces_all("rollout", 1, 2).await
+#[test]
+fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
+    replaces_all("rollout", 1, 2)
 }
 
 /// A new version replaces so many control plane machines, and a new template so many workers.
-async fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<()> {
-    let story = Story::begin(name).await?;
-    let cluster = story.cluster("dev").await?;
-    cluster.control_plane(control_plane).await?;
-    cluster.workers(workers).await?;
-    let (control_plane, workers) = (usize::try_from(control_plane)?, usize::try_from(workers)?);
-    let before = cluster.ready(control_plane, workers).await?;
+fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<()> {
+    whole_clusters(name, async |s| {
+        let cluster = s.kubeadm_cluster("dev").await?;
+        cluster.control_plane(control_plane).await?;
+        cluster.workers(workers).await?;
+        let (control_plane, workers) = (usize::try_from(control_plane)?, usize::try_from(workers)?);
+        let before = cluster.ready(control_plane, workers).await?;
 
-    upgrade(&story, &cluster).await?;
-    cluster
-        .machine_template("large", "      rootVolume: {size: 100}")
+        upgrade(s, &cluster).await?;
+        cluster
+            .machine_template("large", "      rootVolume: {size: 100}")
+            .await?;
+        take_template(&cluster, "large").await?;
+        let replaced = format!("all machines of {} to be others", cluster.name);
+        eventually(NODES_WITHIN, &replaced, async || {
+            let now = cluster.machines().await?;
+            let kept: Vec<_> = instances(&now).intersection(&instances(&before)).cloned().collect();
+            ensure!(kept.is_empty(), "these are still there: {kept:?}");
+            Ok(())
+        })
         .await?;
-    take_template(&cluster, "large").await?;
-    let replaced = format!("all machines of {} to be others", cluster.name);
-    eventually(NODES_WITHIN, &replaced, async || {
-        let now = cluster.machines().await?;
-        let kept: Vec<_> = instances(&now).intersection(&instances(&before)).cloned().collect();
-        ensure!(kept.is_empty(), "these are still there: {kept:?}");
-        Ok(())
-    })
-    .await?;
-    let after = cluster.ready(control_plane, workers).await?;
-    for machine in after.iter().filter(|machine| is_control_plane(machine)) {
-        assert_eq!(machine.data["status"]["nodeInfo"]["kubeletVersion"], NEXT_VERSION);
-    }
-    let launches = story.aws().manager_journal().of("RunInstances");
-    let large = |call: &&capa_e2e::aws_proxy::Call| {
-        let sizes = call.parameters.iter();
-        sizes
-            .into_iter()
-            .any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
-    };
-    assert_eq!(launches.calls().iter().filter(large).count(), workers, "{launches}");
-    let replaced = 2 * (control_plane + workers);
-    assert_eq!(launches.len(), replaced, "one launch a machine: {launches}");
+        let after = cluster.ready(control_plane, workers).await?;
+        for machine in after.iter().filter(|machine| is_control_plane(machine)) {
+            assert_eq!(machine.data["status"]["nodeInfo"]["kubeletVersion"], NEXT_VERSION);
+        }
+        let launches = s.aws().manager_journal().of("RunInstances");
+        let large = |call: &&capa_e2e::aws_proxy::Call| {
+            let sizes = call.parameters.iter();
+            sizes
+                .into_iter()
+                .any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
+        };
+        assert_eq!(launches.calls().iter().filter(large).count(), workers, "{launches}");
+        let replaced = 2 * (control_plane + workers);
+        assert_eq!(launches.len(), replaced, "one launch a machine: {launches}");
 
-    cluster.delete().await?;
-    story.end().await
+        cluster.delete().await
+    })
 }
 
 mod long_stories {
@@ -87,48 +89,45 @@ mod long_stories {
     /// Several listings of all instances, at the hurried rate.
     const STANDS_STILL: Duration = Duration::from_secs(10);
 
-    #[tokio::test]
-    async fn a_new_version_replaces_three_control_planes_one_by_one() -> anyhow::Result<()> {
-        super::replaces_all("more-rollout", 3, 2).await
+    #[test]
+    fn a_new_version_replaces_three_control_planes_one_by_one() -> anyhow::Result<()> {
+        super::replaces_all("more-rollout", 3, 2)
     }
 
-    #[tokio::test]
-    async fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {
-        let story = Story::begin("paused-rollout").await?;
-        let cluster = story.cluster("dev").await?;
-        cluster.control_plane(3).await?;
-        cluster.ready(3, 0).await?;
-        let launches = || story.aws().manager_journal().of("RunInstances").len();
+    #[test]
+    fn a_rollout_that_is_paused_stands_still_and_goes_on() -> anyhow::Result<()> {
+        whole_clusters("paused-rollout", async |s| {
+            let cluster = s.kubeadm_cluster("dev").await?;
+            cluster.control_plane(3).await?;
+            cluster.ready(3, 0).await?;
+            let launches = || s.aws().manager_journal().of("RunInstances").len();
 
-        // The first machine of the rollout is on its way when everything stops.
-        upgrade(&story, &cluster).await?;
-        eventually(NODES_WITHIN, "the rollout to launch a machine", async || {
-            ensure!(launches() == 4, "{} launches", launches());
-            Ok(())
+            // The first machine of the rollout is on its way when everything stops.
+            upgrade(s, &cluster).await?;
+            eventually(NODES_WITHIN, "the rollout to launch a machine", async || {
+                ensure!(launches() == 4, "{} launches", launches());
+                Ok(())
+            })
+            .await?;
+            let pause = |paused: bool| json!({"spec": {"paused": paused}});
+            s.patch(CORE, "Cluster", "dev", pause(true)).await?;
+            for machine in s.machines().await? {
+                let name = machine.metadata.name.unwrap_or_default();
+                s.condition("AWSMachine", &name, "Paused", "True", "Paused").await?;
+            }
+            let (mark, machines) = (s.aws().mark(), cluster.machines().await?.len());
+            let began = Instant::now();
+            while began.elapsed() < STANDS_STILL {
+                let written = s.aws().journal_since(mark).mutating();
+                ensure!(written.is_empty(), "it does not stand still: {written}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(cluster.machines().await?.len(), machines);
+            s.patch(CORE, "Cluster", "dev", pause(false)).await?;
+            cluster.ready(3, 0).await?;
+            assert_eq!(launches(), 6);
+
+            cluster.delete().await
         })
-        .await?;
-        let pause = |paused: bool| json!({"spec": {"paused": paused}});
-        story.scenario.patch(CORE, "Cluster", "dev", pause(true)).await?;
-        for machine in story.scenario.machines().await? {
-            let name = machine.metadata.name.unwrap_or_default();
-            story
-                .scenario
-                .condition("AWSMachine", &name, "Paused", "True", "Paused")
-                .await?;
-        }
-        let (mark, machines) = (story.aws().mark(), cluster.machines().await?.len());
-        let began = Instant::now();
-        while began.elapsed() < STANDS_STILL {
-            let written = story.aws().journal_since(mark).mutating();
-            ensure!(written.is_empty(), "it does not stand still: {written}");
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        assert_eq!(cluster.machines().await?.len(), machines);
-        story.scenario.patch(CORE, "Cluster", "dev", pause(false)).await?;
-        cluster.ready(3, 0).await?;
-        assert_eq!(launches(), 6);
-
-        cluster.delete().await?;
-        story.end().await
     }
 }

@@ -1,17 +1,16 @@
 //! A cluster of a ClusterClass: Cluster API makes and owns all its objects.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::{World, eventually, mostly_waits, moto};
+use capa_e2e::{Story, eventually, moto};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, Story, VERSION};
-use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario};
+use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, VERSION, tell_of_whole_clusters};
+use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, settled};
 
 /// Our ClusterClass, as it is released.
 const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.yaml");
@@ -27,10 +26,10 @@ const SYNC: &str = "--sync-period=10s";
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// What of an object of ours must not change unless the user changes something: version, and names of templates.
-async fn made_objects(story: &Story) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
+async fn made_objects(s: &Scenario) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut objects = BTreeMap::new();
     for kind in MADE_KINDS {
-        let api = story.scenario.environment.api(OURS, kind).await?;
+        let api = s.api(OURS, kind).await?;
         for object in api.list(&ListParams::default()).await?.items {
             objects.insert(format!("{kind}/{}", object.name_any()), object);
         }
@@ -44,36 +43,22 @@ fn versions(objects: &BTreeMap<String, DynamicObject>) -> BTreeMap<String, Strin
     versions.collect()
 }
 
-/// Waits until the writes of what has just become ready are over: two looks in a row find the same.
-async fn settled(story: &Story) -> anyhow::Result<()> {
-    let mut last = versions(&made_objects(story).await?);
-    eventually(NODES_WITHIN, "the objects to settle", async || {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let now = versions(&made_objects(story).await?);
-        let same = now == last;
-        last = now;
-        ensure!(same, "something was written");
-        Ok(())
-    })
-    .await
-}
-
 /// Fails if any object of ours changes within three periods in which core and our manager look at everything again, and
 /// until both have done so three times.
-async fn stays_for_three_periods(story: &Story) -> anyhow::Result<()> {
-    let world = story.scenario.environment.world();
+async fn stays_for_three_periods(s: &Scenario) -> anyhow::Result<()> {
+    let world = s.environment.world();
     let passes = async || {
         let core = world.core_metrics().await?;
         let core = core.sum(
             "controller_runtime_reconcile_total",
             &[("controller", "topology/cluster")],
         );
-        anyhow::Ok((core.unwrap_or_default(), story.manager.passes("awscluster").await?))
+        anyhow::Ok((core.unwrap_or_default(), s.manager().passes("awscluster").await?))
     };
-    let before = made_objects(story).await?;
+    let before = made_objects(s).await?;
     let (began, (core, ours)) = (Instant::now(), passes().await?);
     loop {
-        let now = made_objects(story).await?;
+        let now = made_objects(s).await?;
         ensure!(
             versions(&now) == versions(&before),
             "nothing was changed, and objects are others"
@@ -138,55 +123,55 @@ fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
     .to_string()
 }
 
-#[tokio::test]
-async fn a_topology_rotates_a_template_for_a_changed_variable_and_for_nothing_else() -> anyhow::Result<()> {
-    mostly_waits();
-    let world = Arc::new(World::start_with(&[SYNC]).await?);
-    let story = Story::with_manager_flags(Scenario::in_world(&world, "topology").await?, &[FASTER, SYNC]).await?;
-    let scenario = &story.scenario;
-    let cluster_of_class = story.cluster("dev").await?;
-    scenario.user.create_instance_profiles().await?;
-    scenario.environment.apply(CLASS).await?;
-    scenario
-        .environment
-        .apply(&cluster(scenario, &cluster_of_class))
-        .await?;
-    cluster_of_class.ready(1, 1).await?;
+#[test]
+fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result<()> {
+    tell_of_whole_clusters(
+        Story::new("topology").in_its_own_world(&[SYNC]),
+        &[FASTER, SYNC],
+        async |s| {
+            let cluster_of_class = s.kubeadm_cluster("dev").await?;
+            s.user.create_instance_profiles().await?;
+            s.apply(CLASS).await?;
+            s.apply(&cluster(s, &cluster_of_class)).await?;
+            cluster_of_class.ready(1, 1).await?;
 
-    settled(&story).await?;
-    stays_for_three_periods(&story).await?;
-    let after = made_objects(&story).await?;
-    assert_eq!(other_writers(&after), Vec::<String>::new());
+            // The writes of what has just become ready are over.
+            let look = async || Ok(versions(&made_objects(s).await?));
+            settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
+            stays_for_three_periods(s).await?;
+            let after = made_objects(s).await?;
+            assert_eq!(other_writers(&after), Vec::<String>::new());
 
-    let clusters = scenario.environment.api(CORE, "Cluster").await?;
-    let mut changed = clusters.get("dev").await?;
-    if let Some(variables) = changed
-        .data
-        .pointer_mut("/spec/topology/variables")
-        .and_then(Value::as_array_mut)
-    {
-        variables.retain(|variable| variable["name"] != "workerMachineType");
-        variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
-    }
-    clusters
-        .replace("dev", &kube::api::PostParams::default(), &changed)
-        .await?;
-    eventually(NODES_WITHIN, "a larger worker to be launched", async || {
-        let launches = story.aws().manager_journal().of("RunInstances");
-        let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
-        ensure!(large.len() == 1, "{launches}");
-        Ok(())
-    })
-    .await?;
-    cluster_of_class.ready(1, 1).await?;
-    assert_eq!(
-        story.aws().manager_journal().of("RunInstances").len(),
-        3,
-        "only the worker was replaced"
-    );
-    assert_eq!(other_writers(&made_objects(&story).await?), Vec::<String>::new());
+            let clusters = s.api(CORE, "Cluster").await?;
+            let mut changed = clusters.get("dev").await?;
+            if let Some(variables) = changed
+                .data
+                .pointer_mut("/spec/topology/variables")
+                .and_then(Value::as_array_mut)
+            {
+                variables.retain(|variable| variable["name"] != "workerMachineType");
+                variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
+            }
+            clusters
+                .replace("dev", &kube::api::PostParams::default(), &changed)
+                .await?;
+            eventually(NODES_WITHIN, "a larger worker to be launched", async || {
+                let launches = s.aws().manager_journal().of("RunInstances");
+                let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
+                ensure!(large.len() == 1, "{launches}");
+                Ok(())
+            })
+            .await?;
+            cluster_of_class.ready(1, 1).await?;
+            assert_eq!(
+                s.aws().manager_journal().of("RunInstances").len(),
+                3,
+                "only the worker was replaced"
+            );
+            assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
 
-    cluster_of_class.delete().await?;
-    story.end().await?;
-    world.stop().await
+            cluster_of_class.delete().await?;
+            Ok(())
+        },
+    )
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use capa_e2e::aws_proxy::{Account, Journal};
-use capa_e2e::{Manager, eventually, mostly_waits, objects};
+use capa_e2e::aws_proxy::Journal;
+use capa_e2e::{Story, eventually, mostly_waits, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, template};
+use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, tell, template};
 
 /// API version of KubeadmControlPlane.
 pub(crate) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
@@ -32,89 +32,74 @@ const OUR_WRITES: [&str; 4] = [
     "DeregisterTargets",
 ];
 
-/// A story about clusters under way.
-pub(crate) struct Story {
-    pub(crate) scenario: Scenario,
-    pub(crate) manager: Manager,
-    /// The user's network without load balancers, as it was before we came.
-    before: Value,
+/// Tells a story about whole clusters. At its end nothing is left in AWS, and nothing was written there but machines of
+/// ours and their registrations.
+pub(crate) fn whole_clusters(
+    name: &str,
+    body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    tell_of_whole_clusters(Story::new(name), &[FASTER], body)
 }
 
-impl Story {
-    /// A namespace, an account and a network, the programs that make clusters, and our manager.
-    pub(crate) async fn begin(name: &str) -> anyhow::Result<Self> {
-        mostly_waits();
-        Self::on(Scenario::new(name).await?).await
+/// The same with these flags for our manager.
+pub(crate) fn tell_of_whole_clusters(
+    story: Story<'_>,
+    flags: &[&str],
+    body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    mostly_waits();
+    tell(story, async |s| {
+        let before = s.begin_whole_clusters(flags).await?;
+        body(s).await?;
+        s.end_whole_clusters(&before).await
+    })
+}
+
+impl Scenario {
+    /// Starts the programs that make clusters, and our manager with these flags. Gives the user's network without load
+    /// balancers, as it was before.
+    pub(crate) async fn begin_whole_clusters(&self, flags: &[&str]) -> anyhow::Result<Value> {
+        self.environment.world().start_kubeadm().await?;
+        self.aws().set_nodes_report(true);
+        let manager = flags
+            .iter()
+            .fold(self.new_manager(), |manager, flag| manager.flag(*flag));
+        manager.start().await?;
+        network(self).await
     }
 
-    /// The same in a namespace and on a network that are there.
-    pub(crate) async fn on(scenario: Scenario) -> anyhow::Result<Self> {
-        Self::with_manager_flags(scenario, &[FASTER]).await
+    /// Fails unless nothing is left in AWS but the user's network as it was, and nothing else was written.
+    pub(crate) async fn end_whole_clusters(&self, before: &Value) -> anyhow::Result<()> {
+        let left = self.user.live_instances().await?;
+        ensure!(left.is_empty(), "instances are left: {left:?}");
+        let after = network(self).await?;
+        ensure!(after == *before, "the user's network was {before:#} and is {after:#}");
+        only_ours_was_written(&self.aws().manager_journal())
     }
 
-    /// The same with these flags for our manager.
-    pub(crate) async fn with_manager_flags(scenario: Scenario, flags: &[&str]) -> anyhow::Result<Self> {
-        scenario.environment.world().start_kubeadm().await?;
-        scenario.environment.aws().set_nodes_report(true);
-        let builder = scenario.environment.manager();
-        let builder = flags.iter().fold(builder, |builder, flag| builder.flag(*flag));
-        let manager = builder.start().await?;
-        let before = network(&scenario).await?;
-        Ok(Self {
-            scenario,
-            manager,
-            before,
-        })
-    }
-
-    /// The account of the story.
-    pub(crate) fn aws(&self) -> &Account {
-        self.scenario.environment.aws()
-    }
-
-    /// A cluster of this name behind a network load balancer that the user brings, not yet there itself. All that belongs
-    /// to it is named after it.
-    pub(crate) async fn cluster(&self, name: &str) -> anyhow::Result<KubeadmCluster<'_>> {
-        let Scenario { user, network, .. } = &self.scenario;
-        let unique = last_word(self.scenario.environment.namespace());
+    /// A cluster of this name behind a network load balancer that the user brings, not yet there itself. All that
+    /// belongs to it is named after it.
+    pub(crate) async fn kubeadm_cluster(&self, name: &str) -> anyhow::Result<KubeadmCluster<'_>> {
         // Unique in the account, which two namespaces may share.
-        let load_balancer = user
-            .create_network_load_balancer(network, &format!("{name}-{unique}"))
-            .await?;
+        let unique = format!("{name}-{}", last_word(self.namespace()));
+        let load_balancer = self.user.create_network_load_balancer(&self.network, &unique).await?;
         let group = &load_balancer.target_group_arn;
-        user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
+        self.user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
         Ok(KubeadmCluster {
             host: load_balancer.dns_name.clone(),
             target_group: Some(load_balancer.target_group_arn),
-            ..self.cluster_without_load_balancer(name)
+            ..self.kubeadm_cluster_without_load_balancer(name)
         })
     }
 
     /// The same where a name is enough: DNS, or a virtual address.
-    pub(crate) fn cluster_without_load_balancer(&self, name: &str) -> KubeadmCluster<'_> {
+    pub(crate) fn kubeadm_cluster_without_load_balancer(&self, name: &str) -> KubeadmCluster<'_> {
         KubeadmCluster {
-            scenario: &self.scenario,
+            scenario: self,
             name: name.to_owned(),
-            host: format!("{name}.{}.example", self.scenario.environment.namespace()),
+            host: format!("{name}.{}.example", self.namespace()),
             target_group: None,
         }
-    }
-
-    /// Nothing is left in AWS, and nothing was written there but machines of ours and their registrations.
-    pub(crate) async fn end(self) -> anyhow::Result<()> {
-        let Self {
-            scenario,
-            manager,
-            before,
-        } = self;
-        let left = scenario.user.live_instances().await?;
-        ensure!(left.is_empty(), "instances are left: {left:?}");
-        let after = network(&scenario).await?;
-        ensure!(after == before, "the user's network was {before:#} and is {after:#}");
-        only_ours_was_written(&scenario.environment.aws().manager_journal())?;
-        let status = manager.stop().await?;
-        ensure!(status.success(), "the manager ended with {status}");
-        scenario.environment.finish().await
     }
 }
 
@@ -191,7 +176,7 @@ impl KubeadmCluster<'_> {
     /// Applies Cluster, AWSCluster and a control plane of so many machines.
     pub(crate) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
-        scenario.environment.apply(&self.infrastructure()).await?;
+        scenario.apply(&self.infrastructure()).await?;
         self.machine_template("control-plane", "").await?;
         let control_plane = format!(
             "
@@ -216,8 +201,7 @@ spec:
 ",
             template = template_reference(name, "control-plane"),
         );
-        scenario.environment.apply(&control_plane).await?;
-        Ok(())
+        scenario.apply(&control_plane).await
     }
 
     /// The AWSCluster.
@@ -229,10 +213,11 @@ spec:
         self.scenario.unmanaged(&self.name, &extra.join("\n"))
     }
 
-    /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by six.
+    /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by
+    /// six.
     pub(crate) async fn machine_template(&self, role: &str, extra: &str) -> anyhow::Result<()> {
         let name = format!("{}-{role}", self.name);
-        self.scenario.environment.apply(&template(&name, extra)).await?;
+        self.scenario.apply(&template(&name, extra)).await?;
         Ok(())
     }
 
@@ -259,13 +244,13 @@ spec:
     spec:
       clusterName: {name}
       version: {VERSION}
-      bootstrap: {{configRef: {{apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: {name}-workers}}}}
+      bootstrap:
+        configRef: {{apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: {name}-workers}}
       infrastructureRef: {template}
 ",
             template = template_reference(name, "workers"),
         );
-        scenario.environment.apply(&deployment).await?;
-        Ok(())
+        scenario.apply(&deployment).await
     }
 
     /// Merges a patch into the KubeadmControlPlane.
@@ -311,7 +296,7 @@ spec:
 
     /// Its Machines.
     pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
-        let api = self.scenario.environment.api(CORE, "Machine").await?;
+        let api = self.scenario.api(CORE, "Machine").await?;
         let ours = ListParams::default().labels(&format!("cluster.x-k8s.io/cluster-name={}", self.name));
         Ok(api.list(&ours).await?.items)
     }

@@ -27,7 +27,7 @@ async fn failures_back_off_per_object_and_harm_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_fails_whenever_its_turn_comes_backs_off_all_the_same() {
+async fn a_rate_limited_object_that_fails_backs_off_all_the_same() {
     let reconciler = Scripted::new(|object, before| {
         let next = match before % 2 {
             0 => Next::RateLimited(Duration::from_millis(100)),
@@ -43,7 +43,7 @@ async fn an_object_that_fails_whenever_its_turn_comes_backs_off_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writing_a_status_on_every_failure_does_not_defeat_the_back_off() {
+async fn a_status_write_on_every_failure_keeps_the_back_off() {
     let reconciler = Scripted::new(|object, before| {
         let status = phase(&format!("failure {before}"));
         Ok(Outcome::done(object.clone()).with_status(status).with_next(Next::Retry))
@@ -84,9 +84,13 @@ async fn a_panic_is_an_error_of_its_object_and_harms_no_other() {
 async fn a_failure_is_logged_with_the_object_it_belongs_to() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let writer = Mutex::new(file.reopen().unwrap());
-    let dispatch = logging::dispatch(LogFormat::Json, EnvFilter::new("info"), false, writer);
-    // While there is one subscriber in a process, tracing asks only the thread that meets a log statement first whether anybody wants it,
-    // and that may be another test's. A second one makes it ask all.
+    let targets = LogTargets {
+        own: "widgets_",
+        libraries: &[],
+    };
+    let dispatch = logging::dispatch(LogFormat::Json, targets, EnvFilter::new("info"), false, writer);
+    // While there is one subscriber in a process, tracing asks only the thread that meets a log statement first whether
+    // anybody wants it, and that may be another test's. A second one makes it ask all.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _logs = tracing::dispatcher::set_default(&dispatch);
     let mut object = widget("a");

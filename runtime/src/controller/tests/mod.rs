@@ -17,14 +17,15 @@ use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 
 use super::*;
-use crate::logging::{self, LogFormat};
+use crate::logging::{self, LogFormat, LogTargets};
 use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 use crate::tasks::{TaskError, Tasks};
 use crate::testing::{FakeServer, Fault, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
 
 type Behaviour = dyn Fn(&Widget, usize) -> Result<Outcome<Widget>, ReconcileError> + Send + Sync;
 
-/// A reconciler that does what its test says, given the object and how many passes over it came before; and what it saw.
+/// A reconciler that does what its test says, given the object and how many passes over it came before; and what it
+/// saw.
 #[derive(Clone)]
 struct Scripted {
     behaviour: Arc<Behaviour>,

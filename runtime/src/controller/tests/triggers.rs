@@ -1,12 +1,12 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_outcome_is_written_and_told_and_our_own_status_does_not_wake_us() {
+async fn the_outcome_is_written_and_its_status_triggers_no_reconcile() {
     let reconciler = Scripted::new(|object, _| {
-        let notice = EventDraft::normal("SuccessfulLaunch", "launched i-1");
+        let event = EventDraft::normal("SuccessfulLaunch", "launched i-1");
         Ok(Outcome::done(object.clone())
             .with_status(phase("Running"))
-            .with_events([notice]))
+            .with_events([event]))
     });
     let world = start(server_with(&["a"]), &reconciler);
     eventually("the event", || world.server.writes().len() == 2).await;
@@ -18,7 +18,7 @@ async fn the_outcome_is_written_and_told_and_our_own_status_does_not_wake_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_metadata_wakes_and_a_foreign_status_change_does_not() {
+async fn metadata_changes_trigger_and_foreign_status_changes_do_not() {
     let reconciler = Scripted::idle();
     let world = start(server_with(&["a"]), &reconciler);
     eventually("the first pass", || reconciler.passes("a") == 1).await;

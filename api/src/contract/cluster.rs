@@ -1,0 +1,141 @@
+//! Cluster, as far as this provider reads it.
+
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+use super::{ApiEndpoint, ContractReference};
+use crate::lenient;
+
+/// Spec of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, CustomResource)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "Cluster",
+    plural = "clusters",
+    namespaced,
+    status = "ClusterStatus",
+    schema = "disabled",
+    derive = "PartialEq",
+    doc = "A Kubernetes cluster as Cluster API describes it."
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// Whether the cluster and everything that belongs to it is paused.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub paused: Option<bool>,
+    /// The object that provides the cluster's infrastructure; absent for clusters whose machines bring their own.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub infrastructure_ref: Option<ContractReference>,
+    /// The object that runs the control plane.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub control_plane_ref: Option<ContractReference>,
+    /// Address of the API server.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub control_plane_endpoint: Option<ApiEndpoint>,
+}
+
+/// Status of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// What has once been reached; never taken back.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub initialization: Option<ClusterInitialization>,
+}
+
+/// Milestones in the life of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterInitialization {
+    /// Whether the infrastructure was reported as provisioned.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub infrastructure_provisioned: Option<bool>,
+    /// Whether the control plane has answered once.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub control_plane_initialized: Option<bool>,
+}
+
+impl Cluster {
+    /// Whether the cluster is paused through its spec.
+    pub fn is_paused(&self) -> bool {
+        self.spec.paused == Some(true)
+    }
+
+    /// Whether core has seen the infrastructure provisioned.
+    pub fn infrastructure_provisioned(&self) -> bool {
+        self.initialization()
+            .and_then(|reached| reached.infrastructure_provisioned)
+            == Some(true)
+    }
+
+    /// Whether the control plane has answered once.
+    pub fn control_plane_initialized(&self) -> bool {
+        self.initialization()
+            .and_then(|reached| reached.control_plane_initialized)
+            == Some(true)
+    }
+
+    fn initialization(&self) -> Option<&ClusterInitialization> {
+        self.status.as_ref()?.initialization.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cluster_with_unknown_and_ill_typed_fields_is_read() {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2",
+            "kind": "Cluster",
+            "metadata": {"name": "dev", "namespace": "team-a"},
+            "spec": {
+                "paused": "yes",
+                "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}},
+                "infrastructureRef": {
+                    "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": "dev",
+                },
+                "controlPlaneEndpoint": {"host": "api.example.org", "port": 6443},
+            },
+            "status": {"initialization": {"infrastructureProvisioned": true}, "phase": 7},
+        }))
+        .unwrap();
+        assert!(!cluster.is_paused());
+        assert!(cluster.infrastructure_provisioned());
+        assert!(!cluster.control_plane_initialized());
+        assert_eq!(cluster.spec.infrastructure_ref.unwrap().kind, "AWSCluster");
+        assert!(cluster.spec.control_plane_endpoint.unwrap().is_set());
+    }
+}

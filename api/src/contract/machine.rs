@@ -1,0 +1,118 @@
+//! Machine, as far as this provider reads it.
+
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+use super::ContractReference;
+use crate::lenient;
+
+/// Spec of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, CustomResource)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "Machine",
+    plural = "machines",
+    namespaced,
+    status = "MachineStatus",
+    schema = "disabled",
+    derive = "PartialEq",
+    doc = "A machine of a cluster as Cluster API describes it."
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSpec {
+    /// Name of the Cluster that the machine belongs to.
+    #[serde(default, deserialize_with = "lenient::field")]
+    pub cluster_name: String,
+    /// How the machine becomes a node.
+    #[serde(default, deserialize_with = "lenient::field")]
+    pub bootstrap: Bootstrap,
+    /// The object that provides the machine's infrastructure.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub infrastructure_ref: Option<ContractReference>,
+    /// Failure domain that the machine is asked to be placed in.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub failure_domain: Option<String>,
+    /// Kubernetes version of the machine, for example `v1.33.2`.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub version: Option<String>,
+    /// Id of the machine at its provider, once known.
+    #[serde(
+        default,
+        rename = "providerID",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub provider_id: Option<String>,
+}
+
+/// Bootstrap part of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bootstrap {
+    /// Name of the Secret with the bootstrap data, once it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_secret_name: Option<String>,
+}
+
+/// Status of a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineStatus {
+    /// The node that the machine has become.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub node_ref: Option<NodeReference>,
+}
+
+/// Reference to a node of the workload cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct NodeReference {
+    /// Name of the node.
+    pub name: String,
+}
+
+impl Machine {
+    /// Name of the bootstrap data's Secret; an empty name counts as absent.
+    pub fn bootstrap_secret_name(&self) -> Option<&str> {
+        self.spec
+            .bootstrap
+            .data_secret_name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+    }
+
+    /// Failure domain that the machine is asked to be placed in; an empty name counts as absent.
+    pub fn requested_failure_domain(&self) -> Option<&str> {
+        self.spec.failure_domain.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_secret_name_or_failure_domain_counts_as_absent() {
+        let mut machine = Machine::new("m", MachineSpec::default());
+        machine.spec.bootstrap.data_secret_name = Some(String::new());
+        machine.spec.failure_domain = Some(String::new());
+        assert_eq!(machine.bootstrap_secret_name(), None);
+        assert_eq!(machine.requested_failure_domain(), None);
+    }
+}

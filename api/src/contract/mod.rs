@@ -1,0 +1,63 @@
+//! Cluster API's own kinds, as far as this provider reads them. An absent or ill-typed field reads as absent.
+
+mod cluster;
+mod machine;
+
+use serde::{Deserialize, Serialize};
+
+pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
+pub use machine::{Bootstrap, Machine, MachineSpec, MachineStatus, NodeReference};
+
+/// Reference to an object of the same namespace whose version the CRD's contract label decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContractReference {
+    /// API group of the object.
+    #[serde(default)]
+    pub api_group: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+/// Host and port of an API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+pub struct ApiEndpoint {
+    /// DNS name or IP address; empty where it is not known yet.
+    #[serde(default)]
+    pub host: String,
+    /// Port; 0 where it is not known yet.
+    #[serde(default)]
+    pub port: i32,
+}
+
+impl ApiEndpoint {
+    /// Whether both halves are known.
+    pub fn is_set(&self) -> bool {
+        !self.host.is_empty() && self.port != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_is_set_only_with_host_and_port() {
+        assert!(
+            !ApiEndpoint {
+                host: "api".to_owned(),
+                port: 0
+            }
+            .is_set()
+        );
+        assert!(
+            !ApiEndpoint {
+                host: String::new(),
+                port: 6443
+            }
+            .is_set()
+        );
+    }
+}

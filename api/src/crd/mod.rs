@@ -1,0 +1,104 @@
+//! The CustomResourceDefinitions of all kinds, as they are installed.
+
+mod structural;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, CustomResourceValidation,
+};
+use kube::CustomResourceExt;
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::cluster::AWSCluster;
+use crate::cluster::template::AWSClusterTemplate;
+use crate::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
+use crate::machine::AWSMachine;
+use crate::machine::template::AWSMachineTemplate;
+use crate::{meta, unsupported};
+
+/// A CustomResourceDefinition that cannot be made from its Rust type: an error of this program.
+#[derive(Debug, thiserror::Error)]
+pub enum CrdError {
+    /// The generated schema uses something that custom resources cannot express.
+    #[error("making the CRD {name}: its generated schema is no OpenAPI v3 schema")]
+    NotOpenApi {
+        /// Name of the CRD.
+        name: String,
+        /// What does not fit.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The table of fields without effect names one that the schema lacks or does not describe.
+    #[error("making a CRD")]
+    NoSuchField(#[from] unsupported::NoSuchField),
+    /// The definition cannot be written as JSON.
+    #[error("writing the CRD {name} as JSON")]
+    Serialize {
+        /// Name of the CRD.
+        name: String,
+        /// What does not fit.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The definitions of all kinds, always in the same order, with the labels that Cluster API and clusterctl look for.
+pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
+    let network = (meta::MACHINE_NETWORK_LABEL, meta::MACHINE_NETWORK_CONTRACT);
+    let hierarchy = (meta::MOVE_HIERARCHY_LABEL, "");
+    Ok(vec![
+        crd::<AWSCluster>(&[network])?,
+        crd::<AWSClusterTemplate>(&[])?,
+        crd::<AWSMachine>(&[])?,
+        crd::<AWSMachineTemplate>(&[])?,
+        crd::<AWSClusterControllerIdentity>(&[hierarchy])?,
+        crd::<AWSClusterRoleIdentity>(&[hierarchy])?,
+        crd::<AWSClusterStaticIdentity>(&[hierarchy])?,
+    ])
+}
+
+/// A definition as it is written to a file: whole numbers as whole numbers, where the typed form has floats.
+pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
+    let mut value = serde_json::to_value(crd).map_err(|source| CrdError::Serialize {
+        name: crd.metadata.name.clone().unwrap_or_default(),
+        source,
+    })?;
+    structural::whole_numbers(&mut value);
+    Ok(value)
+}
+
+fn crd<K>(labels: &[(&str, &str)]) -> Result<CustomResourceDefinition, CrdError>
+where
+    K: CustomResourceExt + JsonSchema,
+{
+    let mut crd = K::crd();
+    let mut schema = structural::schema_of::<K>();
+    unsupported::explain(&crd.spec.names.kind, &mut schema)?;
+    let schema = serde_json::from_value(schema).map_err(|source| CrdError::NotOpenApi {
+        name: K::crd_name().to_owned(),
+        source,
+    })?;
+    let validation = CustomResourceValidation {
+        open_api_v3_schema: Some(schema),
+    };
+    for version in &mut crd.spec.versions {
+        version.schema = Some(validation.clone());
+    }
+    // The API server would fill it in; said here, because the definitions are also read without one.
+    crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
+    let common = [
+        (meta::CONTRACT_LABEL, meta::VERSION),
+        (meta::PROVIDER_LABEL, meta::PROVIDER_LABEL_VALUE),
+    ];
+    let all = common
+        .iter()
+        .chain(labels)
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    crd.metadata.labels.get_or_insert_default().extend(all);
+    // Said aloud, because an apply over another provider's CRD would otherwise keep its conversion webhook.
+    crd.spec.conversion = Some(CustomResourceConversion {
+        strategy: "None".to_owned(),
+        webhook: None,
+    });
+    Ok(crd)
+}

@@ -1,0 +1,74 @@
+//! `spec.s3Bucket`: where bootstrap data of Ignition machines is kept.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The S3 bucket from which Ignition machines fetch their bootstrap data. In unmanaged mode neither the bucket nor its
+/// policy is ever created or changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!isIP(self.name)", "message": "name must not have the form of an IP address" },
+    {
+        "rule": "has(self.presignedURLDuration) || (has(self.controlPlaneIAMInstanceProfile) && \
+                 self.controlPlaneIAMInstanceProfile != '')",
+        "message": "controlPlaneIAMInstanceProfile is needed without presignedURLDuration: who else may read the \
+                    bucket",
+    },
+    {
+        "rule": "has(self.presignedURLDuration) || (has(self.nodesIAMInstanceProfiles) && \
+                 size(self.nodesIAMInstanceProfiles) > 0 && self.nodesIAMInstanceProfiles.all(profile, profile != ''))",
+        "message": "nodesIAMInstanceProfiles is needed without presignedURLDuration, and no name in it is empty",
+    },
+]))]
+pub struct S3Bucket {
+    /// Name of the bucket, unique in the whole AWS partition: 3 to 63 lower case letters, digits, dots and hyphens,
+    /// e.g. `acme-prod-bootstrap`. Not in the form of an IP address.
+    #[schemars(length(min = 3, max = 63), regex(pattern = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"))]
+    pub name: String,
+
+    /// Instance profile whose role may read the bootstrap data of control planes, e.g.
+    /// `control-plane.cluster-api-provider-aws.sigs.k8s.io`. Needed unless `presignedURLDuration` is set.
+    #[serde(
+        rename = "controlPlaneIAMInstanceProfile",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub control_plane_iam_instance_profile: Option<String>,
+
+    /// Instance profiles whose roles may read the bootstrap data of workers, e.g.
+    /// `nodes.cluster-api-provider-aws.sigs.k8s.io`. At least one unless `presignedURLDuration` is set.
+    #[serde(rename = "nodesIAMInstanceProfiles", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 128)))]
+    pub nodes_iam_instance_profiles: Vec<String>,
+
+    /// Hand machines presigned URLs that are valid this long, in Go's notation, e.g. `30m` or `1h30m`, instead of
+    /// letting their instance profiles read the bucket. Choose it longer than an instance takes to boot. Absent: no
+    /// presigned URLs.
+    #[serde(rename = "presignedURLDuration", default, skip_serializing_if = "Option::is_none")]
+    pub presigned_url_duration: Option<String>,
+
+    /// Let a machine's deletion go on where its object may not be deleted from the bucket; the object is left there.
+    /// Default: false, the refusal holds the machine and its condition says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort_delete_objects: bool,
+
+    /// Further IAM roles that may read parts of the bucket, e.g. of a process that keeps node configuration in it.
+    /// Each is one statement of the bucket policy.
+    #[serde(rename = "additionalIAMRoles", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "prefix"]))]
+    pub additional_iam_roles: Vec<BucketReader>,
+}
+
+/// An IAM role and the part of the bucket that it may read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BucketReader {
+    /// Name, not ARN, of a role in the bucket's account, e.g. `node-config-reader`.
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[\w+=,.@-]+$"))]
+    pub name: String,
+
+    /// Beginning of the keys that the role may read, without a leading slash, e.g. `node-config/`.
+    #[schemars(length(min = 1, max = 512), regex(pattern = "^[^/]"))]
+    pub prefix: String,
+}

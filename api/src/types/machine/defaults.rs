@@ -1,0 +1,215 @@
+//! What a spec means where it is silent. None of this is ever stored in the object.
+
+use super::bootstrap::SecretsBackend;
+use super::options::{HttpTokens, InstanceMetadataOptions, MarketType};
+use super::spec::AWSMachineSpec;
+use crate::common::ImageLookup;
+
+/// Hops to the metadata service where the spec has no block for it: one more than the instance itself needs, so that
+/// containers reach it too.
+const METADATA_HOP_LIMIT: i64 = 2;
+
+/// The image lookup of last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltInImageLookup;
+
+impl BuiltInImageLookup {
+    /// Template of the image's name.
+    pub const FORMAT: &str = "capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*";
+    /// AWS account that publishes the images.
+    pub const ORG: &str = "819546954734";
+    /// Operating system.
+    pub const BASE_OS: &str = "ubuntu-24.04";
+}
+
+/// The way bootstrap data of the format cloud-init takes to the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootstrapDelivery {
+    /// In the user data.
+    Inline,
+    /// Through an AWS service that keeps secrets.
+    Secrets(SecretsBackend),
+}
+
+impl AWSMachineSpec {
+    /// How to look for an image: the machine's own wishes, then the cluster's, then the built-in ones. Empty text
+    /// counts as absent.
+    pub fn effective_image_lookup(&self, cluster: Option<&ImageLookup>) -> ImageLookup {
+        let pick = |own: &Option<String>, cluster: Option<&String>, built_in: &str| {
+            let chosen = own
+                .as_ref()
+                .filter(|text| !text.is_empty())
+                .or_else(|| cluster.filter(|text| !text.is_empty()));
+            Some(chosen.map_or_else(|| built_in.to_owned(), Clone::clone))
+        };
+        ImageLookup {
+            format: pick(
+                &self.image_lookup_format,
+                cluster.and_then(|lookup| lookup.format.as_ref()),
+                BuiltInImageLookup::FORMAT,
+            ),
+            org: pick(
+                &self.image_lookup_org,
+                cluster.and_then(|lookup| lookup.org.as_ref()),
+                BuiltInImageLookup::ORG,
+            ),
+            base_os: pick(
+                &self.image_lookup_base_os,
+                cluster.and_then(|lookup| lookup.base_os.as_ref()),
+                BuiltInImageLookup::BASE_OS,
+            ),
+        }
+    }
+
+    /// Options of the metadata service for a new instance: without a block, tokens are required and two hops allowed.
+    pub fn effective_metadata_options(&self) -> InstanceMetadataOptions {
+        self.instance_metadata_options
+            .clone()
+            .unwrap_or_else(|| InstanceMetadataOptions {
+                http_tokens: HttpTokens::Required,
+                http_put_response_hop_limit: METADATA_HOP_LIMIT,
+                ..InstanceMetadataOptions::default()
+            })
+    }
+
+    /// Whether user data is sent as it is; only an explicit `false` compresses it.
+    pub fn effective_uncompressed_user_data(&self) -> bool {
+        self.uncompressed_user_data.unwrap_or(true)
+    }
+
+    /// The way cloud-init bootstrap data takes: through Secrets Manager, unless the spec says otherwise.
+    pub fn effective_bootstrap_delivery(&self) -> BootstrapDelivery {
+        let Some(cloud_init) = &self.cloud_init else {
+            return BootstrapDelivery::Secrets(SecretsBackend::SecretsManager);
+        };
+        if cloud_init.insecure_skip_secrets_manager == Some(true) {
+            return BootstrapDelivery::Inline;
+        }
+        BootstrapDelivery::Secrets(
+            cloud_init
+                .secure_secrets_backend
+                .unwrap_or(SecretsBackend::SecretsManager),
+        )
+    }
+
+    /// The market to buy on: as said, else Spot where Spot options are given.
+    pub fn effective_market_type(&self) -> MarketType {
+        match (self.market_type, &self.spot_market_options) {
+            (Some(market), _) => market,
+            (None, Some(_)) => MarketType::Spot,
+            (None, None) => MarketType::OnDemand,
+        }
+    }
+
+    /// The key pair: the machine's own, else the cluster's; an empty name is none.
+    pub fn effective_ssh_key_name<'a>(&'a self, cluster: Option<&'a str>) -> Option<&'a str> {
+        self.ssh_key_name.as_deref().or(cluster).filter(|name| !name.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{CloudInit, SpotMarketOptions, Switch};
+
+    #[test]
+    fn image_lookup_parts_come_from_machine_cluster_or_built_in() {
+        let machine = AWSMachineSpec {
+            image_lookup_org: Some("1".to_owned()),
+            ..AWSMachineSpec::default()
+        };
+        let cluster = ImageLookup {
+            org: Some("2".to_owned()),
+            base_os: Some("flatcar".to_owned()),
+            format: Some(String::new()),
+        };
+        let lookup = machine.effective_image_lookup(Some(&cluster));
+        assert_eq!(lookup.org.as_deref(), Some("1"));
+        assert_eq!(lookup.base_os.as_deref(), Some("flatcar"));
+        assert_eq!(lookup.format.as_deref(), Some(BuiltInImageLookup::FORMAT));
+        assert_eq!(
+            AWSMachineSpec::default().effective_image_lookup(None).org.as_deref(),
+            Some("819546954734")
+        );
+    }
+
+    #[test]
+    fn metadata_options_require_tokens_only_without_a_block() {
+        let silent = AWSMachineSpec::default().effective_metadata_options();
+        assert_eq!(
+            (silent.http_tokens, silent.http_put_response_hop_limit),
+            (HttpTokens::Required, 2)
+        );
+        assert_eq!(silent.http_endpoint, Switch::Enabled);
+
+        let empty_block: AWSMachineSpec =
+            serde_json::from_str(r#"{"instanceType": "m7i.large", "instanceMetadataOptions": {}}"#).unwrap();
+        let loose = empty_block.effective_metadata_options();
+        assert_eq!(
+            (loose.http_tokens, loose.http_put_response_hop_limit),
+            (HttpTokens::Optional, 1)
+        );
+    }
+
+    #[test]
+    fn bootstrap_data_goes_inline_only_when_the_spec_says_so() {
+        let with = |cloud_init| AWSMachineSpec {
+            cloud_init,
+            ..AWSMachineSpec::default()
+        };
+        let secrets_manager = BootstrapDelivery::Secrets(SecretsBackend::SecretsManager);
+        assert_eq!(with(None).effective_bootstrap_delivery(), secrets_manager);
+        assert_eq!(
+            with(Some(CloudInit::default())).effective_bootstrap_delivery(),
+            secrets_manager
+        );
+        let ssm = CloudInit {
+            insecure_skip_secrets_manager: Some(false),
+            secure_secrets_backend: Some(SecretsBackend::SsmParameterStore),
+            ..CloudInit::default()
+        };
+        let through_ssm = BootstrapDelivery::Secrets(SecretsBackend::SsmParameterStore);
+        assert_eq!(with(Some(ssm)).effective_bootstrap_delivery(), through_ssm);
+        let inline = CloudInit {
+            insecure_skip_secrets_manager: Some(true),
+            ..CloudInit::default()
+        };
+        assert_eq!(
+            with(Some(inline)).effective_bootstrap_delivery(),
+            BootstrapDelivery::Inline
+        );
+    }
+
+    #[test]
+    fn user_data_is_compressed_only_on_an_explicit_false() {
+        let with = |flag| AWSMachineSpec {
+            uncompressed_user_data: flag,
+            ..AWSMachineSpec::default()
+        };
+        assert!(with(None).effective_uncompressed_user_data());
+        assert!(with(Some(true)).effective_uncompressed_user_data());
+        assert!(!with(Some(false)).effective_uncompressed_user_data());
+    }
+
+    #[test]
+    fn spot_options_alone_make_a_spot_instance() {
+        let mut spec = AWSMachineSpec::default();
+        assert_eq!(spec.effective_market_type(), MarketType::OnDemand);
+        spec.spot_market_options = Some(SpotMarketOptions::default());
+        assert_eq!(spec.effective_market_type(), MarketType::Spot);
+        spec.market_type = Some(MarketType::OnDemand);
+        assert_eq!(spec.effective_market_type(), MarketType::OnDemand);
+    }
+
+    #[test]
+    fn an_empty_key_name_is_no_key_and_hides_the_clusters() {
+        let with = |name: Option<&str>| AWSMachineSpec {
+            ssh_key_name: name.map(str::to_owned),
+            ..AWSMachineSpec::default()
+        };
+        assert_eq!(with(None).effective_ssh_key_name(None), None);
+        assert_eq!(with(None).effective_ssh_key_name(Some("ops")), Some("ops"));
+        assert_eq!(with(Some("mine")).effective_ssh_key_name(Some("ops")), Some("mine"));
+        assert_eq!(with(Some("")).effective_ssh_key_name(Some("ops")), None);
+    }
+}

@@ -1,0 +1,430 @@
+//! The launch record of an AWSMachine: where its launch stands, stored before EC2 is asked.
+
+use std::num::NonZeroU32;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// Where the launch of an instance stands. Stored flat, with the phase as a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchRecord {
+    /// EC2 has not been asked for anything: attempt 0.
+    Planned,
+    /// EC2 is about to be asked, or was asked and has not answered: the attempt may have launched an instance.
+    Requested(LaunchAttempt),
+    /// No instance of the attempt runs: EC2 refused the attempt by code, or its instance ended before it ran.
+    Refused(LaunchAttempt),
+    /// EC2 answered with an instance.
+    Answered {
+        /// The attempt that launched the instance.
+        attempt: LaunchAttempt,
+        /// The instance.
+        instance_id: String,
+    },
+    /// The stored record is incomplete or contradicts itself: an attempt that is not known may have launched.
+    Unreadable(UnreadableRecord),
+}
+
+/// One attempt to launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchAttempt {
+    /// Number of the attempt, counted from 1.
+    pub number: NonZeroU32,
+    /// The call to EC2.
+    pub request: RecordedRequest,
+    /// The manager process that wrote the record or has claimed it since, by an id that it draws at its start. A
+    /// process claims a record of another one before it repeats its call, so that every later write of the other one is
+    /// refused.
+    pub holder: String,
+    /// How many instances of earlier attempts ended before they ran.
+    pub failed_instances: u32,
+}
+
+/// A stored record that cannot be read. It is written back unchanged until another attempt takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableRecord(Map<String, Value>);
+
+/// Everything of a launch that a repetition must repeat.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedRequest {
+    /// EC2's idempotency token, `<UID of the AWSMachine>-<attempt>`.
+    pub client_token: String,
+    /// Subnet, and with it the zone.
+    #[serde(rename = "subnetID")]
+    pub subnet_id: String,
+    /// Machine image.
+    #[serde(rename = "imageID")]
+    pub image_id: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// All security groups.
+    #[serde(rename = "securityGroupIDs")]
+    pub security_group_ids: Vec<String>,
+    /// Hash of all parameters of the request.
+    pub parameters_hash: String,
+    /// When the record was written.
+    pub requested_at: Time,
+}
+
+/// The phases of a launch, as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+enum LaunchPhase {
+    Planned,
+    Requested,
+    Refused,
+    Answered,
+}
+
+/// The flat shape of a record.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    phase: LaunchPhase,
+    attempt: u32,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    request: Option<RecordedRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_instances: Option<u32>,
+    #[serde(default, rename = "instanceID", skip_serializing_if = "Option::is_none")]
+    instance_id: Option<String>,
+}
+
+impl LaunchRecord {
+    /// Number of the attempt that the record is about; 0 before the first.
+    pub fn attempt_number(&self) -> u32 {
+        match self {
+            Self::Planned => 0,
+            Self::Unreadable(record) => record.attempt_number(),
+            Self::Requested(attempt) | Self::Refused(attempt) | Self::Answered { attempt, .. } => attempt.number.get(),
+        }
+    }
+
+    /// The attempt, where it is known.
+    pub fn attempt(&self) -> Option<&LaunchAttempt> {
+        match self {
+            Self::Planned | Self::Unreadable(_) => None,
+            Self::Requested(attempt) | Self::Refused(attempt) | Self::Answered { attempt, .. } => Some(attempt),
+        }
+    }
+
+    /// The call of the attempt, where it is known.
+    pub fn request(&self) -> Option<&RecordedRequest> {
+        self.attempt().map(|attempt| &attempt.request)
+    }
+
+    /// The instance that EC2 answered with.
+    pub fn instance_id(&self) -> Option<&str> {
+        match self {
+            Self::Answered { instance_id, .. } => Some(instance_id),
+            Self::Unreadable(record) => record.instance_id(),
+            Self::Planned | Self::Requested(_) | Self::Refused(_) => None,
+        }
+    }
+
+    /// Whether an instance may have been launched whose id is not stored.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Requested(_) => true,
+            Self::Unreadable(record) => record.instance_id().is_none(),
+            Self::Planned | Self::Refused(_) | Self::Answered { .. } => false,
+        }
+    }
+
+    /// Whether an attempt was made and no instance of it is stored: the attempt is open, or was refused.
+    pub fn is_without_instance(&self) -> bool {
+        self.is_open() || matches!(self, Self::Refused(_))
+    }
+
+    fn read(stored: &Map<String, Value>) -> Option<Self> {
+        let fields: Stored = serde_json::from_value(Value::Object(stored.clone())).ok()?;
+        if fields.phase == LaunchPhase::Planned {
+            let stands_alone = fields.attempt == 0 && stored.len() == 2;
+            return stands_alone.then_some(Self::Planned);
+        }
+        let attempt = LaunchAttempt {
+            number: NonZeroU32::new(fields.attempt)?,
+            request: fields.request?,
+            holder: fields.holder?,
+            failed_instances: fields.failed_instances.unwrap_or_default(),
+        };
+        match (fields.phase, fields.instance_id) {
+            (LaunchPhase::Requested, None) => Some(Self::Requested(attempt)),
+            (LaunchPhase::Refused, None) => Some(Self::Refused(attempt)),
+            (LaunchPhase::Answered, Some(instance_id)) => Some(Self::Answered { attempt, instance_id }),
+            _ => None,
+        }
+    }
+}
+
+impl UnreadableRecord {
+    fn attempt_number(&self) -> u32 {
+        let number = self.0.get("attempt").and_then(Value::as_u64);
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+    }
+
+    fn instance_id(&self) -> Option<&str> {
+        let id = self.0.get("instanceID").and_then(Value::as_str);
+        id.filter(|id| !id.is_empty())
+    }
+}
+
+impl Stored {
+    fn new(phase: LaunchPhase, attempt: &LaunchAttempt, instance_id: Option<&String>) -> Self {
+        Self {
+            phase,
+            attempt: attempt.number.get(),
+            request: Some(attempt.request.clone()),
+            holder: Some(attempt.holder.clone()),
+            failed_instances: Some(attempt.failed_instances).filter(|failed| *failed > 0),
+            instance_id: instance_id.cloned(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LaunchRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stored = Map::deserialize(deserializer)?;
+        if !stored.get("attempt").is_some_and(Value::is_u64) {
+            return Err(serde::de::Error::custom("attempt is no number"));
+        }
+        Ok(Self::read(&stored).unwrap_or(Self::Unreadable(UnreadableRecord(stored))))
+    }
+}
+
+impl Serialize for LaunchRecord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let stored = match self {
+            Self::Unreadable(record) => return record.0.serialize(serializer),
+            Self::Planned => Stored {
+                phase: LaunchPhase::Planned,
+                attempt: 0,
+                request: None,
+                holder: None,
+                failed_instances: None,
+                instance_id: None,
+            },
+            Self::Requested(attempt) => Stored::new(LaunchPhase::Requested, attempt, None),
+            Self::Refused(attempt) => Stored::new(LaunchPhase::Refused, attempt, None),
+            Self::Answered { attempt, instance_id } => Stored::new(LaunchPhase::Answered, attempt, Some(instance_id)),
+        };
+        stored.serialize(serializer)
+    }
+}
+
+impl JsonSchema for LaunchRecord {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "LaunchRecord".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        // By hand, because a schema has no flattened part that is there as a whole or not at all.
+        json_schema!({
+            "type": "object",
+            "required": ["phase", "attempt"],
+            "properties": {
+                "phase": {
+                    "description": "Where the launch stands. `Planned`: EC2 has not been asked. `Requested`: EC2 is \
+                        being asked, and may have launched an instance. `Refused`: EC2 refused the attempt, or the \
+                        attempt's instance ended before it ran; another attempt follows. `Answered`: EC2 answered \
+                         with an instance.",
+                    "type": "string", "enum": ["Planned", "Requested", "Refused", "Answered"],
+                },
+                "attempt": {
+                    "description": "Number of the attempt, counted from 1; 0 exactly in the phase `Planned`.",
+                    "type": "integer", "format": "int32", "minimum": 0,
+                },
+                "clientToken": {
+                    "description": "Idempotency token that EC2 gets with the attempt, `<UID of the \
+                        AWSMachine>-<attempt>`: the same token never launches twice in a zone.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+                "subnetID": {
+                    "description": "Subnet, and with it the zone, of the attempt.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+                "imageID": {
+                    "description": "Machine image that the instance boots.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+                "instanceType": {
+                    "description": "EC2 instance type of the attempt.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+                "securityGroupIDs": {
+                    "description": "All security groups of the instance, the cluster's and additional ones.",
+                    "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "atomic",
+                    "items": { "type": "string", "maxLength": 64 },
+                },
+                "parametersHash": {
+                    "description": "Hash of all parameters of the request; a repetition with another one is not sent.",
+                    "type": "string", "minLength": 1, "maxLength": 128,
+                },
+                "requestedAt": {
+                    "description": "When the attempt was recorded, just before EC2 was asked.",
+                    "type": "string", "format": "date-time",
+                },
+                "holder": {
+                    "description": "Manager process that wrote the record or has claimed it since: a random id of its \
+                        lifetime. Another process claims the record before it repeats the call.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+                "failedInstances": {
+                    "description": "How many instances of earlier attempts ended before they ran, by EC2's own \
+                        failure; absent for none. After five the machine has failed.",
+                    "type": "integer", "format": "int32", "minimum": 1,
+                },
+                "instanceID": {
+                    "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; set exactly \
+                        in the phase `Answered`.",
+                    "type": "string", "minLength": 1, "maxLength": 64,
+                },
+            },
+            "x-kubernetes-validations": [
+                {
+                    "rule": "(self.phase == 'Planned') == (self.attempt == 0)",
+                    "message": "attempt is 0 exactly in the phase Planned",
+                },
+                {
+                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || \
+                        has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || \
+                        has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || \
+                         has(self.instanceID))",
+                    "message": "attempt 0 stands alone",
+                },
+                {
+                    "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.imageID) && \
+                        has(self.instanceType) && has(self.securityGroupIDs) && has(self.parametersHash) && \
+                        has(self.requestedAt) && has(self.holder))",
+                    "message": "from attempt 1 on everything but failedInstances and instanceID is required",
+                },
+                {
+                    "rule": "(self.phase == 'Answered') == has(self.instanceID)",
+                    "message": "instanceID is set exactly in the phase Answered",
+                },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(phase: &str) -> Value {
+        json!({
+            "phase": phase,
+            "attempt": 1,
+            "clientToken": "uid-1",
+            "subnetID": "subnet-0000000b",
+            "imageID": "ami-0123456789abcdef0",
+            "instanceType": "m7i.large",
+            "securityGroupIDs": ["sg-0000000a"],
+            "parametersHash": "3b1f0c9a",
+            "requestedAt": "2026-11-20T10:02:41Z",
+            "holder": "a1b2",
+        })
+    }
+
+    fn answered() -> Value {
+        let mut answered = stored("Answered");
+        answered["instanceID"] = json!("i-0123456789abcdef0");
+        answered
+    }
+
+    fn read(stored: &Value) -> LaunchRecord {
+        serde_json::from_value(stored.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_launch_record_keeps_its_flat_shape() {
+        let mut failed_before = stored("Refused");
+        failed_before["failedInstances"] = json!(2);
+        let planned = json!({"phase": "Planned", "attempt": 0});
+        for stored in [planned, stored("Requested"), failed_before, answered()] {
+            let record = read(&stored);
+            assert!(!matches!(record, LaunchRecord::Unreadable(_)), "{stored}");
+            assert_eq!(serde_json::to_value(&record).unwrap(), stored);
+        }
+        let record = read(&stored("Requested"));
+        assert_eq!(record.request().unwrap().subnet_id, "subnet-0000000b");
+        assert_eq!(record.attempt().unwrap().holder, "a1b2");
+    }
+
+    #[test]
+    fn an_attempt_is_open_until_an_id_or_a_refusal_is_stored() {
+        let table = [
+            (json!({"phase": "Planned", "attempt": 0}), false, false),
+            (stored("Requested"), true, true),
+            (stored("Refused"), false, true),
+            (answered(), false, false),
+            (json!({"attempt": 2}), true, true),
+        ];
+        for (stored, is_open, is_without_instance) in table {
+            let record = read(&stored);
+            assert_eq!(record.is_open(), is_open, "{stored}");
+            assert_eq!(record.is_without_instance(), is_without_instance, "{stored}");
+        }
+    }
+
+    #[test]
+    fn a_contradictory_record_is_open_and_written_back_as_is() {
+        let with = |mut stored: Value, field: &str, value: Value| {
+            stored[field] = value;
+            stored
+        };
+        let without = |mut stored: Value, field: &str| {
+            stored.as_object_mut().unwrap().remove(field);
+            stored
+        };
+        let table = [
+            (json!({"attempt": 2, "clientToken": "uid-2"}), 2),
+            (json!({"attempt": 0}), 0),
+            (json!({"phase": "Requested", "attempt": 0}), 0),
+            (json!({"phase": "Planned", "attempt": 0, "clientToken": "uid-1"}), 0),
+            (stored("Planned"), 1),
+            (stored("Answered"), 1),
+            (stored("Pondered"), 1),
+            (without(stored("Requested"), "phase"), 1),
+            (without(stored("Requested"), "holder"), 1),
+            (without(stored("Refused"), "subnetID"), 1),
+            (with(stored("Requested"), "attempt", json!(0)), 0),
+        ];
+        for (stored, attempt) in table {
+            let record = read(&stored);
+            assert!(matches!(record, LaunchRecord::Unreadable(_)), "{stored}");
+            assert!(record.is_open(), "{stored}");
+            assert_eq!((record.request(), record.instance_id()), (None, None), "{stored}");
+            assert_eq!(record.attempt_number(), attempt, "{stored}");
+            assert_eq!(serde_json::to_value(&record).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn the_instance_of_an_unreadable_record_is_known() {
+        let record = read(&without_phase(answered()));
+        assert_eq!(record.instance_id(), Some("i-0123456789abcdef0"));
+        assert!(!record.is_open());
+    }
+
+    fn without_phase(mut stored: Value) -> Value {
+        stored.as_object_mut().unwrap().remove("phase");
+        stored
+    }
+
+    #[test]
+    fn a_launch_without_an_attempt_number_is_no_record() {
+        for stored in [json!({}), json!({"attempt": "first"}), json!({"attempt": -1}), json!(1)] {
+            assert!(
+                serde_json::from_value::<LaunchRecord>(stored.clone()).is_err(),
+                "{stored}"
+            );
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! AWSMachine: one EC2 instance that becomes a node.
+
+mod bootstrap;
+mod defaults;
+mod launch;
+mod options;
+mod spec;
+mod status;
+pub mod template;
+
+pub use bootstrap::{
+    CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,
+};
+pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
+pub use launch::{LaunchAttempt, LaunchRecord, RecordedRequest, UnreadableRecord};
+pub use options::{
+    AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
+    HostAffinity, HttpTokens, InstanceMetadataOptions, MarketType, NetworkInterfaceType, PrivateDnsName,
+    SpotMarketOptions, Switch, Tenancy,
+};
+pub use spec::{AWSMachine, AWSMachineSpec};
+pub use status::{
+    AWSMachineStatus, BootstrapSecrets, DedicatedHost, InstanceState, MachineNetworkInUse, MachineTargetState,
+    MachineTargetStatus,
+};

@@ -1,0 +1,117 @@
+//! AWSMachineTemplate: what AWSMachines are made from.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::AWSMachineSpec;
+use crate::common::TemplateMetadata;
+use crate::{conditions, lenient};
+
+/// Desired state of an AWSMachineTemplate.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "AWSMachineTemplate",
+    plural = "awsmachinetemplates",
+    shortname = "awsmt",
+    category = "cluster-api",
+    namespaced,
+    status = "AWSMachineTemplateStatus",
+    derive = "PartialEq",
+    doc = "What Cluster API makes AWSMachines from. To change machines, make a new template and refer to it.",
+    printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.template.spec.instanceType",
+        "description": "EC2 instance type of the machines"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the template was created"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AWSMachineTemplateSpec {
+    /// The AWSMachine to make. Its spec is immutable: machines of one template are alike.
+    pub template: AWSMachineTemplateResource,
+}
+
+/// The AWSMachine that a template describes.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AWSMachineTemplateResource {
+    /// Labels and annotations of the AWSMachines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// Spec of the AWSMachines.
+    pub spec: AWSMachineSpec,
+}
+
+/// Observed state of an AWSMachineTemplate: what a machine made from it will offer, so that the cluster autoscaler can
+/// start from zero.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AWSMachineTemplateStatus {
+    /// Resources of a node made from the template, for example `cpu: "2"` and `memory: 8Gi`.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    #[schemars(schema_with = "quantities")]
+    pub capacity: BTreeMap<String, Quantity>,
+    /// Architecture and operating system of a node made from the template.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub node_info: Option<NodeInfo>,
+    /// Whether the template's capacity is known.
+    #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions::schema")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Architecture and operating system of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfo {
+    /// Processor architecture: `amd64` or `arm64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
+    /// Operating system: `linux` or `windows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operating_system: Option<OperatingSystem>,
+}
+
+/// Processor architecture, spelled as Go does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// 64-bit x86.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+/// Operating system, spelled as Go does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OperatingSystem {
+    /// Linux.
+    Linux,
+    /// Windows.
+    Windows,
+}
+
+fn quantities(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        },
+    })
+}

@@ -1,0 +1,6 @@
+//! The kinds of this provider, one module a kind.
+
+pub mod cluster;
+pub mod common;
+pub mod identity;
+pub mod machine;

@@ -1,0 +1,327 @@
+//! From the spec and the AWS lookup to the network that machines are launched into. Pure.
+
+mod subnets;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::status::FailureDomain;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
+use capa_cloud::CloudError;
+
+use super::facts::{FoundNetwork, NetworkLookup};
+use super::load_balancer::{self, Targets};
+use super::network_problems::NetworkProblems;
+use crate::tags;
+
+/// The network that results, and what is wrong with it.
+pub(super) struct Resolution {
+    /// `status.network`.
+    pub(super) network: MachineNetwork,
+    /// `status.failureDomains`.
+    pub(super) failure_domains: Vec<FailureDomain>,
+    /// `NetworkReady`.
+    pub(super) condition: ConditionUpdate,
+    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own; and no
+    /// tag stands against it.
+    pub(super) usable: bool,
+}
+
+/// Every security group that the spec declares, once.
+pub(super) fn security_group_ids(spec: &AWSClusterSpec) -> Vec<String> {
+    let groups = declared_groups(spec);
+    let ids: BTreeSet<String> = groups
+        .all
+        .into_iter()
+        .chain(groups.control_plane)
+        .chain(groups.worker)
+        .collect();
+    ids.into_iter().collect()
+}
+
+fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
+    let overrides = spec.network.as_ref().map(|network| &network.security_group_overrides);
+    overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
+}
+
+/// Combines spec and lookup. The condition names all problems. While nothing can be looked up, the zones, VPC and
+/// targets of `before`, the network published last, are kept: failure domains do not disappear because a call was
+/// refused.
+pub(super) fn resolve(
+    spec: &AWSClusterSpec,
+    cluster_name: &str,
+    api_port: i32,
+    lookup: &NetworkLookup,
+    before: Option<&MachineNetwork>,
+) -> Resolution {
+    let mut problems = NetworkProblems::default();
+    // With one of these no machine is launched, for all get the cluster's tags.
+    for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
+        problems.add(refused.reason, refused.message);
+    }
+    let launchable = problems.is_empty();
+    if let NetworkLookup::Recorded(network, failure_domains) = lookup {
+        return Resolution {
+            usable: launchable && (spec.subnets().is_empty() || !network.subnets.is_empty()),
+            condition: problems.condition().unwrap_or_else(|| declared_condition(network)),
+            network: network.as_ref().clone(),
+            failure_domains: failure_domains.clone(),
+        };
+    }
+    let found = match lookup {
+        NetworkLookup::Found(found) => Some(found.as_ref()),
+        _ => None,
+    };
+    let known = before.filter(|_| matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity));
+    let region = region(spec, &mut problems);
+    // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
+    let vpc = vpc(spec, region, found, known, &mut problems);
+    let subnets = subnets::resolve(spec, region, found, known, &mut problems);
+    let (control_plane_targets, pending_control_plane_targets) =
+        match targets(spec, api_port, region, found, before, &mut problems) {
+            Targets::Known(targets) => (targets, None),
+            Targets::Pending(pending) => (vec![], Some(pending)),
+        };
+    let mut network = MachineNetwork {
+        region: spec.region().map(str::to_owned),
+        vpc,
+        security_groups: groups(spec, region, found, &mut problems),
+        additional_tags: spec.additional_tags.clone(),
+        cluster_tag: Some(cluster_name.to_owned()),
+        ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
+        image_lookup: spec.image_lookup(),
+        control_plane_targets,
+        pending_control_plane_targets,
+        identity_ref: Some(spec.effective_identity_ref()),
+        subnets,
+        ..MachineNetwork::default()
+    };
+    for oversized in network.take_oversized() {
+        problems.add(Reason::InvalidSpec, too_long(oversized));
+    }
+    if let NetworkLookup::Failed(error) = lookup {
+        problems.add(error.class.reason(), lookup_failed(error));
+    }
+    let condition = problems.condition().unwrap_or_else(|| match lookup {
+        NetworkLookup::NoIdentity => not_looked_up(),
+        _ => declared_condition(&network),
+    });
+    Resolution {
+        usable: launchable && !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
+        failure_domains: failure_domains(&network.subnets),
+        condition,
+        network,
+    }
+}
+
+/// The declared region, empty where it is none.
+fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a str {
+    let region = spec.region().unwrap_or_default();
+    if region.is_empty() {
+        let empty = spec.region.as_ref().is_none_or(String::is_empty);
+        let wrong = if empty {
+            "empty: set it"
+        } else {
+            "no name of a region: correct it"
+        };
+        problems.add(Reason::InvalidSpec, format!("spec.region is {wrong}"));
+    }
+    region
+}
+
+/// What the published field stands for in the spec.
+fn too_long(Oversized { field, limit }: Oversized) -> String {
+    let source = match field {
+        "clusterTag" => "the name of the Cluster",
+        "sshKeyName" => "spec.sshKeyName",
+        "imageLookup.format" => "spec.imageLookupFormat",
+        "imageLookup.org" => "spec.imageLookupOrg",
+        "imageLookup.baseOS" => "spec.imageLookupBaseOS",
+        "subnets[].availabilityZone" => "availabilityZone in spec.network.subnets",
+        other => other,
+    };
+    format!("{source} has more than {limit} characters, which nothing of that kind has in AWS: correct it")
+}
+
+/// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.
+fn declared_condition(network: &MachineNetwork) -> ConditionUpdate {
+    let bare = network.subnets.is_empty() && network.vpc.is_none() && network.security_groups.is_none();
+    if bare {
+        return ConditionType::NetworkReady
+            .is_true(Reason::NothingDeclared)
+            .with_message("no network is declared: machines bring their own");
+    }
+    let unknown: Vec<&str> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.as_str())
+        .collect();
+    let ready = ConditionType::NetworkReady.is_true(Reason::Ready);
+    if unknown.is_empty() {
+        return ready;
+    }
+    ready.with_message(format!(
+        "no failure domain for {}: its zone is not declared and lookups are disabled; set availabilityZone",
+        unknown.join(", ")
+    ))
+}
+
+/// Not True, so that the lookup is made as soon as it can be.
+fn not_looked_up() -> ConditionUpdate {
+    ConditionType::NetworkReady.is_unknown(
+        Reason::NotReady,
+        "the declared network is looked up once the identity can be used",
+    )
+}
+
+fn lookup_failed(error: &CloudError) -> String {
+    format!("the declared network could not be looked up, it is tried again: {error}")
+}
+
+fn targets(
+    spec: &AWSClusterSpec,
+    api_port: i32,
+    region: &str,
+    found: Option<&FoundNetwork>,
+    known: Option<&MachineNetwork>,
+    problems: &mut NetworkProblems,
+) -> Targets {
+    let account_id = found.map_or("", |found| &found.account_id);
+    let place = format!("{region} of account {account_id}");
+    let lookup = found.and_then(|found| found.load_balancer.as_ref());
+    let known = known.map(|known| known.control_plane_targets.as_slice());
+    load_balancer::targets(spec, api_port, lookup, known.unwrap_or_default(), &place, problems)
+}
+
+fn vpc(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&FoundNetwork>,
+    known: Option<&MachineNetwork>,
+    problems: &mut NetworkProblems,
+) -> Option<NetworkVpc> {
+    let declared = spec.vpc_id();
+    if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", "vpc-", id)) {
+        return None;
+    }
+    let Some(found) = found else {
+        let as_declared = || {
+            declared.map(|id| NetworkVpc {
+                id: id.to_owned(),
+                ..NetworkVpc::default()
+            })
+        };
+        let known = known.and_then(|known| known.vpc.clone());
+        return known
+            .filter(|vpc| declared.is_none_or(|id| id == vpc.id))
+            .or_else(as_declared);
+    };
+    if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
+        problems.add(
+            Reason::NotFound,
+            not_found("VPC", id, "spec.network.vpc.id", region, &found.account_id),
+        );
+        return None;
+    }
+    let vpcs: BTreeSet<&str> = found.subnets.iter().map(|subnet| subnet.vpc_id.as_str()).collect();
+    if declared.is_none() && vpcs.len() > 1 {
+        let vpcs: Vec<&str> = vpcs.into_iter().collect();
+        problems.add(
+            Reason::Conflict,
+            format!(
+                "the declared subnets lie in several VPCs ({}): declare subnets of one",
+                vpcs.join(", ")
+            ),
+        );
+    }
+    let seen = found.vpcs.first()?;
+    Some(NetworkVpc {
+        id: seen.id.clone(),
+        cidr_blocks: seen.cidr_blocks.clone(),
+        ipv6_cidr_blocks: seen.ipv6_cidr_blocks.clone(),
+    })
+}
+
+fn groups(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&FoundNetwork>,
+    problems: &mut NetworkProblems,
+) -> Option<NetworkSecurityGroups> {
+    let path = "spec.network.securityGroupOverrides";
+    let overrides = spec
+        .network
+        .iter()
+        .flat_map(|network| network.security_group_overrides.keys());
+    problems.refuse_unknown_roles(path, overrides);
+    let ids = security_group_ids(spec);
+    if ids.is_empty() {
+        return None;
+    }
+    let mut usable = BTreeSet::new();
+    for id in &ids {
+        if !problems.accepts_id(path, "sg-", id) {
+            continue;
+        }
+        let Some(found) = found else {
+            usable.insert(id.clone());
+            continue;
+        };
+        let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
+            problems.add(
+                Reason::NotFound,
+                not_found("security group", id, path, region, &found.account_id),
+            );
+            continue;
+        };
+        match found.vpcs.first().filter(|vpc| vpc.id != seen.vpc_id) {
+            Some(vpc) => problems.add(
+                Reason::Conflict,
+                format!(
+                    "security group {id} belongs to {}, not to {}: name one of that VPC",
+                    seen.vpc_id, vpc.id
+                ),
+            ),
+            None => {
+                usable.insert(id.clone());
+            }
+        }
+    }
+    let keep = |ids: Vec<String>| ids.into_iter().filter(|id| usable.contains(id)).collect();
+    let NetworkSecurityGroups {
+        all,
+        control_plane,
+        worker,
+    } = declared_groups(spec);
+    Some(NetworkSecurityGroups {
+        all: keep(all),
+        control_plane: keep(control_plane),
+        worker: keep(worker),
+    })
+}
+
+/// Zones of ordinary subnets. Control planes may use all of them: where a zone has only public subnets, it is the
+/// machine's `publicIP` that decides, and its own condition that tells.
+fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
+    let zones: BTreeSet<&String> = subnets
+        .iter()
+        .filter(|subnet| !subnet.is_edge())
+        .filter_map(|subnet| subnet.availability_zone.as_ref())
+        .collect();
+    zones
+        .into_iter()
+        .map(|zone| FailureDomain {
+            name: zone.clone(),
+            control_plane: Some(true),
+            ..FailureDomain::default()
+        })
+        .collect()
+}
+
+fn not_found(thing: &str, id: &str, path: &str, region: &str, account_id: &str) -> String {
+    format!("{thing} {id} does not exist in {region} of account {account_id}: create it or correct {path}")
+}

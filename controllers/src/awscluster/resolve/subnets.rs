@@ -1,0 +1,140 @@
+//! The declared subnets as machines are launched into them. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::conditions::Reason;
+use capa_api::network::{MachineNetwork, NetworkSubnet, ZoneType};
+use capa_cloud::{RouteTable, Subnet, zone_type};
+
+use super::not_found;
+use crate::awscluster::facts::FoundNetwork;
+use crate::awscluster::network_problems::NetworkProblems;
+
+/// The declared subnets that AWS confirms; where nothing could be looked up, all of them with what is `known` of them.
+pub(super) fn resolve(
+    spec: &AWSClusterSpec,
+    region: &str,
+    found: Option<&FoundNetwork>,
+    known: Option<&MachineNetwork>,
+    problems: &mut NetworkProblems,
+) -> Vec<NetworkSubnet> {
+    let mut subnets = Vec::new();
+    for (declared, id) in with_ids(spec, problems) {
+        let Some(found) = found else {
+            let known = known.and_then(|known| known.subnets.iter().find(|subnet| subnet.id == id));
+            subnets.push(from_spec(declared, id, region, known));
+            continue;
+        };
+        let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
+            problems.add(
+                Reason::NotFound,
+                not_found("subnet", id, "spec.network.subnets", region, &found.account_id),
+            );
+            continue;
+        };
+        if let Some(vpc_id) = spec.vpc_id().filter(|vpc_id| *vpc_id != seen.vpc_id) {
+            problems.add(
+                Reason::Conflict,
+                format!(
+                    "subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them",
+                    seen.vpc_id
+                ),
+            );
+            continue;
+        }
+        if let Some(zone) =
+            non_empty(declared.availability_zone.as_ref()).filter(|zone| *zone != seen.availability_zone)
+        {
+            problems.add(
+                Reason::Conflict,
+                format!(
+                    "subnet {id} lies in zone {}, but spec.network.subnets says {zone}: correct availabilityZone",
+                    seen.availability_zone
+                ),
+            );
+        }
+        subnets.push(from_lookup(declared, seen, region, &found.route_tables));
+    }
+    subnets
+}
+
+/// The declared subnets that nodes may be placed in, each id once.
+fn with_ids<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> Vec<(&'a SubnetSpec, &'a str)> {
+    let path = "spec.network.subnets";
+    let mut ids = BTreeSet::new();
+    let mut subnets = Vec::new();
+    for declared in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
+        let Some(id) = declared.effective_resource_id() else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!(
+                    "{path}: {} is no subnet id: set id or resourceID to subnet-…",
+                    declared.id
+                ),
+            );
+            continue;
+        };
+        if !problems.accepts_id(path, "subnet-", id) {
+            continue;
+        }
+        if ids.insert(id) {
+            subnets.push((declared, id));
+        } else {
+            problems.add(
+                Reason::InvalidSpec,
+                format!("{path}: {id} is declared more than once: remove all entries but one"),
+            );
+        }
+    }
+    subnets
+}
+
+fn from_spec(declared: &SubnetSpec, id: &str, region: &str, known: Option<&NetworkSubnet>) -> NetworkSubnet {
+    let zone = non_empty(declared.availability_zone.as_ref()).or_else(|| known?.availability_zone.as_deref());
+    NetworkSubnet {
+        id: id.to_owned(),
+        availability_zone: zone.map(str::to_owned),
+        public: declared.is_public.or_else(|| known?.public),
+        ipv6: declared.is_ipv6.or_else(|| known?.ipv6),
+        zone_type: declared.zone_type.or_else(|| edge_zone_type(region, zone?)),
+        roles: vec![],
+    }
+}
+
+fn from_lookup(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables: &[RouteTable]) -> NetworkSubnet {
+    NetworkSubnet {
+        id: seen.id.clone(),
+        availability_zone: Some(seen.availability_zone.clone()),
+        public: declared.is_public.or_else(|| is_public(seen, route_tables)),
+        ipv6: Some(seen.ipv6).filter(|ipv6| *ipv6).or(declared.is_ipv6),
+        zone_type: declared
+            .zone_type
+            .or_else(|| edge_zone_type(region, &seen.availability_zone)),
+        roles: vec![],
+    }
+}
+
+/// Ordinary zones are not spelled out: the absence of a type means one.
+fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
+    zone_type(region, zone)
+        .parse()
+        .ok()
+        .filter(|kind: &ZoneType| kind.is_edge())
+}
+
+/// A subnet is public if the route table that serves it, its own or else the main one, leads to an internet gateway.
+fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
+    let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
+    let main = || {
+        route_tables
+            .iter()
+            .find(|table| table.main && table.vpc_id == subnet.vpc_id)
+    };
+    own.or_else(main).map(|table| table.internet_gateway_route)
+}
+
+fn non_empty(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}

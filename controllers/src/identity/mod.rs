@@ -1,0 +1,200 @@
+//! Resolves an `identityRef` to AWS credentials, through every hop of its chain.
+
+#[cfg(test)]
+mod fields;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+use capa_api::common::{IdentityKind, IdentityReference};
+use capa_api::conditions::Reason;
+use capa_api::identity::{AWSClusterRoleIdentity, AWSClusterStaticIdentity, namespace_allowed};
+use capa_cloud::{CredentialSource, ResolvedIdentity};
+use k8s_openapi::api::core::v1::Secret;
+use secrecy::SecretString;
+
+pub use problem::IdentityProblem;
+
+use crate::kubernetes_api::{Identity, Kubernetes, KubernetesError};
+
+/// A chain of roles is at most this long; the API has no cycle check, so a bound is needed anyway.
+const MAX_HOPS: usize = 5;
+
+/// Which identity to resolve, and for which object.
+#[derive(Clone, Copy, Debug)]
+pub struct IdentityRequest<'a> {
+    /// The identity named, or the default.
+    pub reference: &'a IdentityReference,
+    /// Namespace of the object that names it; every hop must allow it.
+    pub namespace: &'a str,
+    /// Cluster the work is for; names the STS session.
+    pub cluster_name: &'a str,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: &'a str,
+}
+
+/// Resolves an identity from its objects and Secret. Makes no AWS call.
+pub async fn resolve(
+    kubernetes: &dyn Kubernetes,
+    request: &IdentityRequest<'_>,
+) -> Result<Result<ResolvedIdentity, IdentityProblem>, KubernetesError> {
+    let chain = match chain_of(kubernetes, request) {
+        Ok(chain) => chain,
+        Err(problem) => return Ok(Err(problem)),
+    };
+    let mut key = String::from(request.identity_namespace);
+    for identity in &chain {
+        let metadata = identity.metadata();
+        push_version(&mut key, metadata.uid.as_deref(), metadata.resource_version.as_deref());
+    }
+    let mut hops = chain.into_iter().rev();
+    let mut source = match hops.next() {
+        Some(Identity::Static(identity)) => {
+            let name = &identity.spec.secret_ref;
+            let Some(secret) = kubernetes.secret(request.identity_namespace, name).await? else {
+                return Ok(Err(secret_not_found(&identity, request.identity_namespace)));
+            };
+            push_version(
+                &mut key,
+                secret.metadata.uid.as_deref(),
+                secret.metadata.resource_version.as_deref(),
+            );
+            match credentials(&identity, request.identity_namespace, &secret) {
+                Ok(source) => source,
+                Err(problem) => return Ok(Err(problem)),
+            }
+        }
+        _ => CredentialSource::Controller,
+    };
+    let mut names_cluster = false;
+    for hop in hops {
+        if let Identity::Role(role) = hop {
+            names_cluster |= given_session_name(&role).is_none();
+            source = assume(&role, request, source);
+        }
+    }
+    // Credentials of two clusters differ only where STS sessions are named after the cluster; otherwise the clusters
+    // share one session.
+    if names_cluster {
+        push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
+    }
+    Ok(Ok(ResolvedIdentity { key, source }))
+}
+
+/// The identities from the named one to the one without a source. Each of them must allow the namespace.
+fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Result<Vec<Identity>, IdentityProblem> {
+    let labels = kubernetes.namespace_labels(request.namespace);
+    let mut chain = Vec::new();
+    let mut next = Some(request.reference.clone());
+    while let Some(reference) = next {
+        let described = format!("{}/{}", reference.kind, reference.name);
+        if chain.len() == MAX_HOPS {
+            return Err(IdentityProblem::new(
+                Reason::NotFound,
+                format!(
+                    "the chain of sourceIdentityRef that starts at {}/{} is longer than {MAX_HOPS} or has a cycle: \
+                     shorten it",
+                    request.reference.kind, request.reference.name
+                ),
+            ));
+        }
+        let Some(identity) = kubernetes.identity(&reference) else {
+            return Err(IdentityProblem::new(
+                Reason::NotFound,
+                format!("{described} does not exist: create it, or name another in identityRef"),
+            ));
+        };
+        if !namespace_allowed(identity.allowed_namespaces(), request.namespace, &labels) {
+            let reason = if chain.is_empty() {
+                Reason::NotAllowed
+            } else {
+                Reason::SourceNotAllowed
+            };
+            return Err(IdentityProblem::new(
+                reason,
+                format!(
+                    "{described} does not allow namespace {}: add it to spec.allowedNamespaces there",
+                    request.namespace
+                ),
+            ));
+        }
+        next = match &identity {
+            Identity::Role(role) => Some(role.spec.effective_source()),
+            Identity::Controller(_) | Identity::Static(_) => None,
+        };
+        chain.push(identity);
+    }
+    Ok(chain)
+}
+
+fn push_version(key: &mut String, uid: Option<&str>, version: Option<&str>) {
+    key.push('/');
+    key.push_str(uid.unwrap_or_default());
+    key.push('@');
+    key.push_str(version.unwrap_or_default());
+}
+
+fn secret_not_found(identity: &AWSClusterStaticIdentity, namespace: &str) -> IdentityProblem {
+    IdentityProblem::new(
+        Reason::NotFound,
+        format!(
+            "Secret {namespace}/{} of {}/{} does not exist: create it with keys AccessKeyID and SecretAccessKey",
+            identity.spec.secret_ref,
+            IdentityKind::AWSClusterStaticIdentity,
+            identity.metadata.name.as_deref().unwrap_or_default()
+        ),
+    )
+}
+
+fn credentials(
+    identity: &AWSClusterStaticIdentity,
+    namespace: &str,
+    secret: &Secret,
+) -> Result<CredentialSource, IdentityProblem> {
+    let value = |key: &str| {
+        let bytes = secret.data.as_ref()?.get(key)?;
+        let text = String::from_utf8(bytes.0.clone()).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let required = |key: &str| {
+        value(key).ok_or_else(|| {
+            IdentityProblem::new(
+                Reason::CredentialsFailed,
+                format!(
+                    "Secret {namespace}/{} has no text under key {key}: add it",
+                    identity.spec.secret_ref
+                ),
+            )
+        })
+    };
+    Ok(CredentialSource::Static {
+        access_key_id: required("AccessKeyID")?,
+        secret_access_key: SecretString::from(required("SecretAccessKey")?),
+        session_token: value("SessionToken").map(SecretString::from),
+    })
+}
+
+fn assume(role: &AWSClusterRoleIdentity, request: &IdentityRequest<'_>, source: CredentialSource) -> CredentialSource {
+    let spec = &role.spec;
+    CredentialSource::Role {
+        role_arn: spec.role_arn.clone(),
+        session_name: given_session_name(role).map_or_else(|| session_name(request), str::to_owned),
+        external_id: spec.external_id.clone().filter(|id| !id.is_empty()),
+        duration_seconds: spec.duration_seconds,
+        inline_policy: spec.inline_policy.clone().filter(|policy| !policy.is_empty()),
+        policy_arns: spec.policy_arns.clone(),
+        source: Box::new(source),
+    }
+}
+
+fn given_session_name(role: &AWSClusterRoleIdentity) -> Option<&str> {
+    role.spec.session_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// `capa-rs-<namespace>-<cluster>`, cut to the 64 characters that STS accepts.
+fn session_name(request: &IdentityRequest<'_>) -> String {
+    format!("capa-rs-{}-{}", request.namespace, request.cluster_name)
+        .chars()
+        .take(64)
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! Finds orphaned instances, those with the tags of a Cluster but without a Machine, and listings of instances that
+//! lost too many at once. Both are reported by an event on the Cluster, which exists whatever the kind of its
+//! infrastructure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use capa_cloud::Instance;
+use capa_cloud::informer::InformerSnapshot;
+use capa_runtime::reconcile::EventDraft;
+
+use crate::awsmachine::{cluster_of, machine_name};
+use crate::kubernetes_api::MachineKubernetes;
+
+/// Instances that one event names; the metric counts all.
+const NAMED: usize = 10;
+
+/// Namespace and name.
+type ClusterKey = (String, String);
+
+/// Scans instance stores, and remembers what was reported. Losing it costs repeated events.
+#[derive(Default)]
+pub struct OrphanScanner {
+    /// Clusters on which an incomplete listing was reported, with the region of the listing.
+    incomplete: BTreeSet<(String, ClusterKey)>,
+    /// Instances without a Machine at the last scan. Only the second scan counts one: the Machine of an instance that
+    /// is being moved or restored may appear a moment later.
+    orphans: BTreeSet<String>,
+    /// Orphaned instances that were reported.
+    reported: BTreeSet<String>,
+}
+
+/// The result of a scan.
+#[derive(Default)]
+pub struct Findings {
+    /// Events to publish.
+    pub events: Vec<(Arc<Cluster>, EventDraft)>,
+    /// The number of orphaned instances by region.
+    pub without_machine: BTreeMap<String, u32>,
+}
+
+impl OrphanScanner {
+    /// Scans all stores, each with its region.
+    pub fn scan(&mut self, stores: &[(String, InformerSnapshot)], kubernetes: &dyn MachineKubernetes) -> Findings {
+        let mut findings = Findings::default();
+        self.report_incomplete_listings(stores, kubernetes, &mut findings);
+        self.report_orphans(stores, kubernetes, &mut findings);
+        findings
+    }
+
+    fn report_incomplete_listings(
+        &mut self,
+        stores: &[(String, InformerSnapshot)],
+        kubernetes: &dyn MachineKubernetes,
+        findings: &mut Findings,
+    ) {
+        let mut incomplete = BTreeSet::new();
+        for (region, store) in stores.iter().filter(|(_, store)| store.listing_incomplete) {
+            for key in &store.machines {
+                // A store names AWSMachines, whose names may differ from those of their Machines.
+                let machine = kubernetes.aws_machine(&key.namespace, &key.name);
+                let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
+                    continue;
+                };
+                let entry = (region.clone(), key_of(&cluster));
+                if incomplete.insert(entry.clone()) && !self.incomplete.contains(&entry) {
+                    findings.events.push((cluster, incomplete_listing(region)));
+                }
+            }
+        }
+        self.incomplete = incomplete;
+    }
+
+    fn report_orphans(
+        &mut self,
+        stores: &[(String, InformerSnapshot)],
+        kubernetes: &dyn MachineKubernetes,
+        findings: &mut Findings,
+    ) {
+        let mut orphans = BTreeSet::new();
+        let mut of_cluster: BTreeMap<ClusterKey, (Arc<Cluster>, BTreeSet<&str>)> = BTreeMap::new();
+        for (region, store) in stores {
+            let count = findings.without_machine.entry(region.clone()).or_default();
+            for instance in &store.unwatched {
+                let Some(cluster) = cluster_without_machine(instance, kubernetes) else {
+                    continue;
+                };
+                // Stores of several identities may show the same instance.
+                if orphans.insert(instance.id.clone()) && self.orphans.contains(&instance.id) {
+                    *count += 1;
+                    let (_, ids) = of_cluster
+                        .entry(key_of(&cluster))
+                        .or_insert_with(|| (cluster, BTreeSet::new()));
+                    ids.insert(&instance.id);
+                }
+            }
+        }
+        for (cluster, ids) in of_cluster.into_values() {
+            if ids.iter().any(|id| !self.reported.contains(*id)) {
+                self.reported.extend(ids.iter().map(|id| (*id).to_owned()));
+                findings.events.push((cluster, orphaned(&ids)));
+            }
+        }
+        self.reported.retain(|id| orphans.contains(id));
+        self.orphans = orphans;
+    }
+}
+
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of
+/// other management clusters in the same account.
+fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    let (namespace, name) = instance.tags.get(meta::MACHINE_NAME_TAG)?.split_once('/')?;
+    let prefix = meta::cluster_tag("");
+    let mut owners = instance
+        .tags
+        .iter()
+        .filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
+    let cluster_name = owners.find_map(|(key, _)| key.strip_prefix(&prefix))?;
+    let cluster = kubernetes.cluster(namespace, cluster_name)?;
+    // A Machine that another manager reconciles counts too: the watch filter of this manager hides its AWSMachine.
+    let has_machine = kubernetes.machine(namespace, name).is_some()
+        || kubernetes
+            .machines_of_cluster(namespace, cluster_name)
+            .iter()
+            .any(|machine| machine_name(machine) == name);
+    (!has_machine).then_some(cluster)
+}
+
+fn key_of(cluster: &Cluster) -> ClusterKey {
+    let metadata = &cluster.metadata;
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn incomplete_listing(region: &str) -> EventDraft {
+    EventDraft::warning(
+        "InstanceListingIncomplete",
+        format!(
+            "a listing of instances in {region} lost too many instances at once: no instance counts as gone until two \
+             more \
+             listings agree; check whether the identity and the endpoint still lead to the account of the instances"
+        ),
+    )
+}
+
+fn orphaned(ids: &BTreeSet<&str>) -> EventDraft {
+    let named: Vec<&str> = ids.iter().take(NAMED).copied().collect();
+    let more = if ids.len() > NAMED { " and others" } else { "" };
+    EventDraft::warning(
+        "InstancesWithoutMachine",
+        format!(
+            "instances {}{more} have the tags of this cluster but no Machine: this provider does not touch them; \
+             terminate \
+             those that are not needed",
+            named.join(", ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use capa_api::machine::AWSMachine;
+use capa_cloud::{InstanceState, MachineKey};
+
+use super::*;
+use crate::testing::{FakeKubernetes, Journal, instance, read};
+
+fn kubernetes() -> FakeKubernetes {
+    let kubernetes = FakeKubernetes::new(&Journal::default());
+    for name in ["dev", "prod"] {
+        kubernetes.put_cluster(read(&format!(
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: {name}, namespace: team-a}}, \
+             spec: {{}}}}"
+        )));
+    }
+    for (name, cluster) in [("one", "dev"), ("two", "dev"), ("three", "prod")] {
+        kubernetes.put_machine(read(&format!(
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
+              spec: {{clusterName: {cluster}}}}}"
+        )));
+        kubernetes.put_aws_machine(aws_machine(name, &owned_by(name)));
+    }
+    kubernetes
+}
+
+fn aws_machine(name: &str, metadata: &str) -> AWSMachine {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, spec: {{instanceType: t3.large}}, \
+          metadata: {{name: {name}, namespace: team-a, {metadata}}}}}"
+    ))
+}
+
+fn owned_by(machine: &str) -> String {
+    format!("ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {machine}, uid: o}}]")
+}
+
+/// An instance of a machine of cluster `dev`.
+fn of(id: &str, machine: &str) -> Instance {
+    instance(id, InstanceState::Running, "dev", machine)
+}
+
+fn store(unwatched: Vec<Instance>) -> Vec<(String, InformerSnapshot)> {
+    let view = InformerSnapshot {
+        unwatched,
+        ..InformerSnapshot::default()
+    };
+    vec![("eu-west-1".to_owned(), view)]
+}
+
+fn suspicious(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
+    let key = |name: &&str| MachineKey {
+        namespace: "team-a".into(),
+        name: (*name).to_owned(),
+    };
+    let view = InformerSnapshot {
+        listing_incomplete: true,
+        machines: machines.iter().map(key).collect(),
+        ..InformerSnapshot::default()
+    };
+    vec![("eu-west-1".to_owned(), view)]
+}
+
+/// Cluster, reason and message of each event.
+fn told(findings: &Findings) -> Vec<(String, &str, &str)> {
+    let events = findings.events.iter();
+    events
+        .map(|(cluster, event)| {
+            let name = cluster.metadata.name.clone().unwrap_or_default();
+            (name, event.reason.as_str(), event.message.as_str())
+        })
+        .collect()
+}
+
+fn counted(findings: &Findings) -> u32 {
+    findings.without_machine["eu-west-1"]
+}
+
+#[test]
+fn an_incomplete_listing_is_reported_once_on_each_cluster() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let doubted = suspicious(&["one", "two", "three", "unknown"]);
+    let findings = scanner.scan(&doubted, &kubernetes);
+    let told_to: Vec<_> = told(&findings)
+        .into_iter()
+        .map(|(cluster, reason, _)| (cluster, reason))
+        .collect();
+    assert_eq!(
+        told_to,
+        [
+            ("dev".to_owned(), "InstanceListingIncomplete"),
+            ("prod".to_owned(), "InstanceListingIncomplete")
+        ]
+    );
+    assert!(findings.events.iter().all(|(_, event)| event.warning));
+    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(&store(vec![]), &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 2);
+}
+
+#[test]
+fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
+    let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
+    kubernetes.put_aws_machine(aws_machine("orphan", labelled));
+    let findings = scanner.scan(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
+    let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, ..)| cluster).collect();
+    assert_eq!(told_to, ["dev", "prod"]);
+}
+
+#[test]
+fn an_orphan_is_counted_and_reported_at_the_second_scan() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
+    let first = scanner.scan(&stray, &kubernetes);
+    assert_eq!(
+        (counted(&first), first.events.len()),
+        (0, 0),
+        "its machine may be about to come"
+    );
+    let second = scanner.scan(&stray, &kubernetes);
+    assert_eq!(counted(&second), 1);
+    let events = told(&second);
+    assert_eq!(
+        (events.len(), events[0].0.as_str(), events[0].1),
+        (1, "dev", "InstancesWithoutMachine")
+    );
+    assert!(
+        events[0].2.contains("i-1") && !events[0].2.contains("i-2"),
+        "{}",
+        events[0].2
+    );
+    let third = scanner.scan(&stray, &kubernetes);
+    assert_eq!((counted(&third), third.events.len()), (1, 0), "told once");
+    let ended = scanner.scan(&store(vec![]), &kubernetes);
+    assert_eq!(counted(&ended), 0);
+}
+
+#[test]
+fn one_more_orphan_is_reported_with_the_others() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let one = store(vec![of("i-1", "team-a/gone")]);
+    let two = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
+    scanner.scan(&one, &kubernetes);
+    assert_eq!(scanner.scan(&two, &kubernetes).events.len(), 1);
+    let findings = scanner.scan(&two, &kubernetes);
+    assert_eq!(counted(&findings), 2);
+    assert!(
+        told(&findings)[0].2.starts_with("instances i-1, i-2 have the tags"),
+        "{:?}",
+        told(&findings)
+    );
+}
+
+#[test]
+fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let labelled = "labels: {cluster.x-k8s.io/cluster-name: dev}";
+    kubernetes.put_aws_machine(aws_machine("orphan", labelled));
+    let known = store(vec![of("i-1", "team-a/orphan")]);
+    scanner.scan(&known, &kubernetes);
+    assert_eq!(counted(&scanner.scan(&known, &kubernetes)), 0);
+}
+
+#[test]
+fn instances_of_unknown_clusters_are_no_orphans() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let mut shared = instance("i-3", InstanceState::Running, "dev", "team-a/gone");
+    shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
+    let elsewhere = store(vec![
+        of("i-1", "team-b/gone"),
+        instance("i-2", InstanceState::Running, "staging", "team-a/gone"),
+        shared,
+        Instance {
+            tags: BTreeMap::new(),
+            ..instance("i-4", InstanceState::Running, "dev", "")
+        },
+    ]);
+    scanner.scan(&elsewhere, &kubernetes);
+    assert_eq!(counted(&scanner.scan(&elsewhere, &kubernetes)), 0);
+}
+
+#[test]
+fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let many: Vec<_> = (0..25)
+        .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
+        .collect();
+    let twice: Vec<_> = [store(many.clone()), store(many)].concat();
+    scanner.scan(&twice, &kubernetes);
+    let findings = scanner.scan(&twice, &kubernetes);
+    assert_eq!(counted(&findings), 25);
+    let events = told(&findings);
+    assert_eq!(events.len(), 1);
+    assert!(events[0].2.contains("i-09 and others have the tags"), "{}", events[0].2);
+}

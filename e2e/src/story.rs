@@ -1,0 +1,93 @@
+//! A story: one test in the local world, from its beginning to its end.
+
+use std::{future::Future, sync::Arc};
+
+use crate::{environment::TestEnvironment, local_world::LocalWorld};
+
+/// Name and place of a story. [`run`](Self::run) makes the environment, runs the body, and finishes the environment.
+#[derive(Clone)]
+#[must_use = "a story that nobody runs proves nothing"]
+pub struct Story<'a> {
+    name: &'a str,
+    place: Place<'a>,
+    of_stored_objects: bool,
+}
+
+#[derive(Clone)]
+enum Place<'a> {
+    Shared,
+    Given(&'a Arc<LocalWorld>),
+    /// With these flags for Cluster API core.
+    Own(&'a [&'a str]),
+}
+
+impl<'a> Story<'a> {
+    /// A story in the world that all tests share. Its namespace begins with the name.
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            place: Place::Shared,
+            of_stored_objects: false,
+        }
+    }
+
+    /// The name of the story.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Lets objects have fields without effect, as objects do that were stored before the policy against such fields.
+    pub fn of_stored_objects(self) -> Self {
+        let of_stored_objects = true;
+        Self {
+            of_stored_objects,
+            ..self
+        }
+    }
+
+    /// Tells the story in this world, which the caller stops.
+    pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
+        let place = Place::Given(world);
+        Self { place, ..self }
+    }
+
+    /// Tells the story in a world of its own, which is stopped at the end, with further flags for Cluster API core.
+    pub fn in_its_own_world(self, core_flags: &'a [&'a str]) -> Self {
+        let place = Place::Own(core_flags);
+        Self { place, ..self }
+    }
+
+    /// [`tell`](Self::tell) for a test that is not async itself.
+    pub fn run(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        block_on(self.tell(body))
+    }
+
+    /// Makes the environment, runs the body in it, stops every manager that the body has started, each of which must
+    /// end with success, and [finishes](TestEnvironment::finish) the environment. When the body fails or panics, the
+    /// environment is dropped without that, and keeps its evidence in a folder whose name it prints.
+    pub async fn tell(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let world = match self.place {
+            Place::Shared => LocalWorld::shared().await?,
+            Place::Given(world) => world.clone(),
+            Place::Own(flags) => Arc::new(LocalWorld::start_with(flags).await?),
+        };
+        let environment = if self.of_stored_objects {
+            world.test_of_stored_objects(self.name).await?
+        } else {
+            world.test(self.name).await?
+        };
+        let environment = Arc::new(environment);
+        body(&environment).await?;
+        environment.finish().await?;
+        match self.place {
+            Place::Own(_) => world.stop().await,
+            Place::Shared | Place::Given(_) => Ok(()),
+        }
+    }
+}
+
+/// Runs a future to its end on a runtime of its own, as `#[tokio::test]` does.
+pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(future)
+}
