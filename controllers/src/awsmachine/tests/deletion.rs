@@ -369,6 +369,7 @@ async fn a_foreign_instance_in_the_spec_is_never_terminated() {
     scene
         .aws
         .instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
+    assert!(!terminated(&scene.pass().await));
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
     assert!(!terminated(&pass));

@@ -359,6 +359,8 @@ async fn an_instance_in_the_spec_is_followed_and_none_launched() {
         unnamed.aws.instance(FIRST, InstanceState::Running, "team-a/other");
         let named = Scene::with_spec(&spec_with(SPEC, &row));
         named.aws.instance(FIRST, InstanceState::Running, "team-a/m");
+        // The first pass makes its session look for the instance.
+        named.pass().await;
         let (without, with) = (shown(&unnamed).await, shown(&named).await);
         assert_effect(&row, &without, &with);
         assert!(without["call"].is_object() && with["call"].is_null(), "{with:#}");
