@@ -114,6 +114,30 @@ impl Region {
     }
 
     fn launch(&mut self, now: Timestamp, access_key: &str, request: &LaunchRequest, subnet: Subnet) -> Instance {
+        let instance = self.new_instance(now, access_key, request, subnet);
+        let id = instance.id.clone();
+        if !request.client_token.is_empty() {
+            let place = (instance.subnet.availability_zone.clone(), request.client_token.clone());
+            self.tokens.insert(place, id.clone());
+        }
+        // An answer is made before the state after `pending` can begin, however short that is.
+        let answer = Instance {
+            state: InstanceState::Pending,
+            state_reason: None,
+            ..instance.shown(now)
+        };
+        self.instances.insert(id.clone(), instance);
+        self.record(now, access_key, &id, Change::Launched);
+        answer
+    }
+
+    fn new_instance(
+        &self,
+        now: Timestamp,
+        access_key: &str,
+        request: &LaunchRequest,
+        subnet: Subnet,
+    ) -> LaunchedInstance {
         let (number, id) = self.next_instance();
         let end_of_pending = after(now, self.behaviour.pending);
         let next = match &self.behaviour.death_in_pending {
@@ -124,12 +148,8 @@ impl Region {
                 reason: Some(reason.clone()),
             },
         };
-        if !request.client_token.is_empty() {
-            let place = (subnet.availability_zone.clone(), request.client_token.clone());
-            self.tokens.insert(place, id.clone());
-        }
-        let instance = LaunchedInstance {
-            id: id.clone(),
+        LaunchedInstance {
+            id,
             account: self.account.clone(),
             region: self.name.clone(),
             subnet,
@@ -142,16 +162,21 @@ impl Region {
             protected: false,
             number,
             shown_after_termination: self.behaviour.shown_after_termination,
-        };
-        // An answer is made before the state after `pending` can begin, however short that is.
-        let answer = Instance {
-            state: InstanceState::Pending,
-            state_reason: None,
-            ..instance.shown(now)
-        };
-        self.instances.insert(id.clone(), instance);
-        self.record(now, access_key, &id, Change::Launched);
-        answer
+        }
+    }
+
+    /// An instance that runs under an id of the caller's choice, as if it had just been launched by somebody else. There
+    /// is none where the subnet does not exist.
+    pub fn add_instance(&mut self, now: Timestamp, id: &str, request: &LaunchRequest) -> &mut Self {
+        if let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() {
+            let instance = LaunchedInstance {
+                id: id.to_owned(),
+                phases: vec![Phase::new(now, InstanceState::Running)],
+                ..self.new_instance(now, "", request, subnet)
+            };
+            self.instances.insert(id.to_owned(), instance);
+        }
+        self
     }
 }
 

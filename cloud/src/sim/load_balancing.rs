@@ -58,6 +58,12 @@ impl Region {
         self
     }
 
+    /// Has an instance fail the health checks of all groups from now on.
+    pub fn fail_health_checks(&mut self, id: &str) -> &mut Self {
+        self.unhealthy.insert(id.to_owned());
+        self
+    }
+
     /// The ids of the targets of a group that are registered, or drain.
     pub fn targets_of(&mut self, now: Timestamp, group: &Group) -> Vec<String> {
         self.let_go(now);
@@ -170,11 +176,13 @@ impl Region {
                     .find(|other| other.private_address() == target.id)
             };
             let instance = self.instances.get(&target.id).or_else(by_address);
-            let runs = instance.is_some_and(|instance| instance.state(now) == InstanceState::Running);
+            let answers = instance.is_some_and(|instance| {
+                instance.state(now) == InstanceState::Running && !self.unhealthy.contains(&instance.id)
+            });
             let state = match registration.deregistered {
                 Some(_) => TargetState::Draining,
                 None if now < after(registration.since, INITIAL) => TargetState::Initial,
-                None if runs => TargetState::Healthy,
+                None if answers => TargetState::Healthy,
                 None => TargetState::Unhealthy,
             };
             let reason = (state == TargetState::Unhealthy).then(|| "Target.FailedHealthChecks".to_owned());

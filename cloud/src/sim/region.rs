@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::targets::Group;
-use crate::{ApiLoadBalancer, CloudError, Image, Query, RouteTable, Subnet};
+use crate::{ApiLoadBalancer, CloudError, Image, InstanceState, Query, RouteTable, StateReason, Subnet};
 
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
 use super::infrastructure::Infrastructure;
-use super::instances::LaunchedInstance;
+use super::instances::{LaunchedInstance, Phase};
 use super::limits::Buckets;
 use super::load_balancing::TargetGroup;
 use super::time::before;
@@ -29,6 +29,8 @@ pub struct Region {
     pub(super) quota: Option<usize>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
     pub(super) groups: BTreeMap<Group, TargetGroup>,
+    /// Instances that fail their health checks.
+    pub(super) unhealthy: BTreeSet<String>,
     /// Those of the second generation, by name.
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the instance that a token launched last, by zone and token.
@@ -49,6 +51,7 @@ impl Region {
             quota: None,
             instances: BTreeMap::new(),
             groups: BTreeMap::new(),
+            unhealthy: BTreeSet::new(),
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             buckets: Buckets::default(),
@@ -125,6 +128,37 @@ impl Region {
                 instance.tags.insert(key.to_owned(), value.to_owned());
             }
             None => self.infrastructure.set_tag(id, key, value),
+        }
+        self
+    }
+
+    /// Takes every tag off an instance.
+    pub fn untag(&mut self, id: &str) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.tags.clear();
+        }
+        self
+    }
+
+    /// Puts an instance in a state, in which it stays until a call changes it.
+    pub fn set_state(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        state: InstanceState,
+        reason: Option<StateReason>,
+    ) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            let from = now;
+            instance.turn(now, [Phase { from, state, reason }]);
+        }
+        self
+    }
+
+    /// Terminates an instance so long ago that EC2 shows it no more.
+    pub fn end_long_ago(&mut self, id: &str) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.phases = vec![Phase::new(Timestamp::MIN, InstanceState::Terminated)];
         }
         self
     }

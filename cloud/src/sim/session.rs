@@ -68,16 +68,21 @@ impl Default for Sessions {
     /// With the timing and the shares that are shipped.
     fn default() -> Self {
         let timing = Timing::default();
-        Self {
-            timing,
-            limits: Arc::new(RateLimits::new(Shares::default(), timing.rate_second)),
-            by_key: BTreeMap::new(),
-            owners: Owners::default(),
-        }
+        Self::new(timing, RateLimits::new(Shares::default(), timing.rate_second))
     }
 }
 
 impl Sessions {
+    /// No sessions yet. They all keep these periods and request rates.
+    pub fn new(timing: Timing, limits: RateLimits) -> Self {
+        Self {
+            timing,
+            limits: Arc::new(limits),
+            by_key: BTreeMap::new(),
+            owners: Owners::default(),
+        }
+    }
+
     /// The calls that are due now.
     pub fn next_calls(&mut self, now: Duration) -> Vec<(SessionKey, SessionCall)> {
         let mut calls = Vec::new();

@@ -1,5 +1,5 @@
 //! Doubles of the reconcilers' traits: Kubernetes and AWS in memory. They answer from what a test puts into them, fail
-//! when told to, and write every call into one journal.
+//! when told to, and write every call of a pass into one journal.
 
 mod aws;
 pub(crate) mod fields;
@@ -7,9 +7,12 @@ mod kubernetes;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use capa_cloud::Instance;
 use serde::de::DeserializeOwned;
 
-pub(crate) use aws::{FakeAws, instance, refused, unanswered};
+pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
 pub(crate) use kubernetes::{FakeKubernetes, unreadable};
 
 /// Calls to Kubernetes and AWS in the order in which they were made.
@@ -26,6 +29,25 @@ impl Journal {
     /// What was called since the last time.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.entries))
+    }
+}
+
+/// An instance as AWS shows it, with the tags that identify its machine.
+pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_name_tag: &str) -> Instance {
+    Instance {
+        id: id.into(),
+        state,
+        state_reason: None,
+        availability_zone: "eu-west-1a".into(),
+        subnet_id: Some("subnet-0000000a".into()),
+        client_token: None,
+        launch_time: None,
+        addresses: vec![],
+        tags: [
+            (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
+            (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag.to_owned()),
+        ]
+        .into(),
     }
 }
 

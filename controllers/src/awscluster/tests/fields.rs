@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use capa_api::conditions::ConditionType;
 use capa_api::unsupported::{self, When};
+use capa_cloud::targets::{Group, TargetKind};
 use serde_json::{Value, json};
 
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
@@ -14,6 +15,8 @@ async fn pass(spec: &str) -> Pass {
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     scene.aws.load_balancer("api", 6443, arn);
+    let classic = Group::Classic("classic".to_owned());
+    scene.aws.group(&classic, TargetKind::Instance);
     scene.pass(&aws_cluster(spec)).await
 }
 

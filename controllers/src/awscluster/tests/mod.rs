@@ -53,7 +53,7 @@ impl Scene {
         let journal = Journal::default();
         let kubernetes = Arc::new(FakeKubernetes::new(&journal));
         kubernetes.put_cluster(owner("{}"));
-        let aws = FakeAws::new(&journal);
+        let aws = FakeAws::new(&journal, &kubernetes);
         aws.vpc("vpc-00000001");
         aws.subnet("subnet-0000000a", "vpc-00000001", "eu-west-1a");
         aws.subnet("subnet-0000000b", "vpc-00000001", "eu-west-1b");

@@ -117,6 +117,7 @@ async fn a_full_subnet_is_no_reason_to_leave_its_zone() {
     let subnet = "{id: subnet-0000000b, availabilityZone: eu-west-1b}";
     let twin = "{id: subnet-0000000c, availabilityZone: eu-west-1a}";
     scene.kubernetes.publish_network("dev", &NETWORK.replace(subnet, twin));
+    scene.aws.subnet("subnet-0000000c", "vpc-00000001", "eu-west-1a");
     scene.refused_with("InsufficientFreeAddressesInSubnet").await;
     scene.pass().await;
     assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000c"]);

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, Scene};
 use crate::kubernetes_api::Infrastructure;
-use crate::testing::{instance, refused, unanswered, unreadable};
+use crate::testing::{refused, unanswered, unreadable};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -110,7 +110,7 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
     let deferred = scene.pass().await;
     assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(deferred.next, Next::RateLimited(turn));
-    let pass = scene.pass().await;
+    let pass = scene.after(turn).await;
     assert_released(&scene, &pass);
 }
 
@@ -121,7 +121,7 @@ async fn a_lookup_that_comes_too_soon_for_aws_is_made_again() {
         scene.aws.fail_next(call, refused(call, "RequestLimitExceeded"));
         let throttled = scene.pass().await;
         assert_eq!(throttled.says(INSTANCE_READY), "False/DeletionBlocked", "{call}");
-        let pass = scene.pass().await;
+        let pass = scene.after(Timing::default().resolve_retry).await;
         assert_released(&scene, &pass);
     }
 }
@@ -164,10 +164,12 @@ async fn a_termination_whose_end_aws_does_not_show_says_why() {
 #[tokio::test]
 async fn an_unrecorded_instance_with_our_tags_is_terminated() {
     let scene = never_launched().await;
-    let stray = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(stray);
-    let other = instance("i-0000000000000000b", InstanceState::Running, "dev", "team-a/other");
-    scene.aws.put_instance(other);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+    scene
+        .aws
+        .instance("i-0000000000000000b", InstanceState::Running, "team-a/other");
     let pass = scene.pass().await;
     assert_eq!(
         pass.calls,
@@ -175,8 +177,8 @@ async fn an_unrecorded_instance_with_our_tags_is_terminated() {
             "GetCallerIdentity",
             "DescribeInstances",
             "confirm",
-            "TerminateInstances",
-            "write_status"
+            "write_status",
+            "TerminateInstances"
         ]
     );
     assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
@@ -258,8 +260,9 @@ async fn the_instance_of_a_namesake_is_not_terminated() {
         machine.metadata.uid = Some("uid-of-another".into());
         machine.metadata.deletion_timestamp = None;
     });
-    let of_another = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(of_another);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     // The cache of a process that was frozen still shows the former object.
     assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
@@ -302,7 +305,7 @@ async fn a_known_instance_is_terminated_in_every_living_state() {
         scene.aws.set_instance_state(FIRST, state);
         scene.delete();
         let pass = scene.pass().await;
-        assert_eq!(pass.calls, ["TerminateInstances", "write_status"], "{state}");
+        assert_eq!(pass.calls, ["write_status", "TerminateInstances"], "{state}");
         assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
         assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
         assert_eq!(pass.events, [], "{state}: nothing has happened yet");
@@ -324,6 +327,7 @@ async fn a_refused_termination_is_a_condition_and_is_tried_again() {
     scene.delete();
     let error = refused("TerminateInstances", "UnauthorizedOperation");
     scene.aws.fail_next("TerminateInstances", error);
+    assert!(terminated(&scene.pass().await));
     let refused = scene.pass().await;
     assert_eq!(refused.says(INSTANCE_READY), "False/Unauthorized");
     assert_eq!(refused.next, Next::Retry);
@@ -350,10 +354,11 @@ async fn an_absent_instance_releases_its_machine_once_old_enough() {
 #[tokio::test]
 async fn before_the_first_listing_a_deletion_waits() {
     let scene = Scene::running().await;
-    scene.aws.set_listed(false);
+    scene.aws.restart();
+    scene.aws.slow_down_reading();
     scene.delete();
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(pass.calls, ["write_status"]);
+    assert_eq!(pass.calls, ["GetCallerIdentity", "write_status"]);
     assert_eq!(pass.next, Next::Retry);
 }
 
@@ -361,8 +366,10 @@ async fn before_the_first_listing_a_deletion_waits() {
 async fn a_foreign_instance_in_the_spec_is_never_terminated() {
     let scene = never_launched().await;
     scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
-    let foreign = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/other");
-    scene.aws.put_instance(foreign);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
+    assert!(!terminated(&scene.pass().await));
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
     assert!(!terminated(&pass));
@@ -469,10 +476,12 @@ async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
 #[tokio::test]
 async fn a_refused_listing_is_named_by_the_deletion() {
     let scene = Scene::running().await;
+    scene.aws.restart();
     scene
         .aws
-        .refuse_listings(refused("DescribeInstances", "UnauthorizedOperation"));
+        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     scene.delete();
+    scene.pass().await;
     let deleted = scene.pass().await;
     assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
     assert!(

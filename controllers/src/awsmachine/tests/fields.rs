@@ -6,13 +6,15 @@ use serde_json::{Value, json};
 
 use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::fields::{Row, assert_effect, spec_with};
-use crate::testing::instance;
 
 /// What one pass over a fresh machine with this spec shows: the call to RunInstances, if any, and the status.
 async fn observed(spec: &str) -> Value {
     let scene = Scene::with_spec(spec);
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
-    scene.aws.image("ami-00000001", Some("/dev/sda1"));
+    let elsewhere = scene.aws.in_region("us-east-1");
+    elsewhere.subnet("subnet-0000000a", "vpc-00000001", "eu-west-1a");
+    elsewhere.security_group("sg-0000000a", "vpc-00000001");
+    elsewhere.image("ami-00000001", "/dev/sda1");
     shown(&scene).await
 }
 
@@ -353,13 +355,12 @@ async fn an_instance_in_the_spec_is_followed_and_none_launched() {
         ),
     ] {
         // Of another machine by its tags, so that only the spec leads there; the name decides whether it is believed.
-        let foreign = instance(FIRST, InstanceState::Running, "dev", "team-a/other");
         let unnamed = Scene::new();
-        unnamed.aws.put_instance(foreign.clone());
+        unnamed.aws.instance(FIRST, InstanceState::Running, "team-a/other");
         let named = Scene::with_spec(&spec_with(SPEC, &row));
-        named
-            .aws
-            .put_instance(instance(FIRST, InstanceState::Running, "dev", "team-a/m"));
+        named.aws.instance(FIRST, InstanceState::Running, "team-a/m");
+        // The first pass makes its session look for the instance.
+        named.pass().await;
         let (without, with) = (shown(&unnamed).await, shown(&named).await);
         assert_effect(&row, &without, &with);
         assert!(without["call"].is_object() && with["call"].is_null(), "{with:#}");

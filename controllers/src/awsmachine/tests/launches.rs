@@ -5,16 +5,18 @@ use std::time::Duration;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
-use capa_cloud::{CloudError, Timing};
+use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{FIRST, LAUNCH, NETWORK, SPEC, Scene};
-use crate::testing::{instance, refused, unanswered};
+use super::{FIRST, LAUNCH, NETWORK, Pass, SPEC, Scene};
+use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+/// How many launches EC2 accepts at once.
+const BURST: usize = 5;
 
 #[tokio::test]
 async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
@@ -99,46 +101,57 @@ async fn a_throttled_call_is_repeated_with_the_same_token() {
     scene
         .aws
         .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Launching");
-    scene.pass().await;
+    let throttled = scene.pass().await;
+    assert_eq!(throttled.says(INSTANCE_READY), "False/Launching");
+    scene.after(Duration::from_secs(10)).await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+}
+
+/// Launches so many other machines at once.
+async fn launch_others(scene: &Scene, machines: usize) {
+    for number in 0..machines {
+        let name = format!("other-{number}");
+        scene.add(&name, "bootstrap: {dataSecretName: boot}", SPEC);
+        scene.pass_over(&name).await.unwrap();
+    }
+}
+
+/// How long a pass waits for its turn within the request rate.
+fn turn(pass: &Pass) -> Duration {
+    match pass.next {
+        Next::RateLimited(turn) => turn,
+        next => panic!("not limited: {next:?}"),
+    }
 }
 
 #[tokio::test]
 async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     let scene = Scene::new();
-    let turn = Duration::from_millis(1234);
-    for _ in 0..2 {
-        scene
-            .aws
-            .fail_next("RunInstances", CloudError::deferred("RunInstances", turn));
-    }
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    launch_others(&scene, BURST - 1).await;
     let first = scene.pass().await;
     assert_eq!(first.says(INSTANCE_READY), "False/Launching");
-    assert_eq!(first.next, Next::RateLimited(turn));
     let second = scene.pass().await;
-    assert_eq!(second.next, Next::RateLimited(turn));
+    assert_eq!(turn(&second), turn(&first));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
-    assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
-    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-1"]);
+    let launched = scene.after(turn(&first)).await;
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000005"));
+    let ours = scene.tokens().into_iter().filter(|token| token.starts_with("uid-m-"));
+    assert_eq!(ours.collect::<Vec<_>>(), ["uid-m-1", "uid-m-1"]);
 }
 
 #[tokio::test]
 async fn a_machine_records_nothing_before_its_turn_to_launch() {
     let scene = Scene::new();
-    let turn = Duration::from_millis(1234);
-    scene.aws.defer_launch(turn);
-    scene.aws.defer_launch(turn);
+    launch_others(&scene, BURST).await;
     let waiting = scene.pass().await;
     assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
-    assert_eq!(
-        (waiting.next, waiting.launch().attempt_number()),
-        (Next::RateLimited(turn), 0)
-    );
+    assert_eq!(waiting.launch().attempt_number(), 0);
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
-    let launched = scene.pass().await;
-    assert_eq!(launched.launch().instance_id(), Some(FIRST));
+    let launched = scene.after(turn(&waiting)).await;
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000006"));
 }
 
 #[tokio::test]
@@ -309,13 +322,14 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
 #[tokio::test]
 async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
     let scene = Scene::new();
-    let old = instance("i-0000000000000000a", InstanceState::Stopped, "dev", "team-a/m");
-    scene.aws.put_instance(old);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m");
     for (id, state, owner) in [
         ("i-0000000000000000b", InstanceState::Terminated, "team-a/m"),
         ("i-0000000000000000c", InstanceState::Running, "team-b/m"),
     ] {
-        scene.aws.put_instance(instance(id, state, "dev", owner));
+        scene.aws.instance(id, state, owner);
     }
     let pass = scene.pass().await;
     assert!(scene.aws.launches().is_empty());
@@ -327,8 +341,9 @@ async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
 async fn a_restored_object_without_a_record_is_looked_up_as_well() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
-    let old = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(old);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     scene.pass().await;
     assert!(scene.aws.launches().is_empty());
 }
@@ -342,8 +357,9 @@ async fn a_restored_machine_waits_until_its_instance_would_show() {
     assert!(pass.message(INSTANCE_READY).contains("without its launch record"));
     scene.after(Duration::from_secs(599)).await;
     assert!(scene.aws.launches().is_empty());
-    let shown = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(shown);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     scene.after(Duration::from_secs(1)).await;
     assert!(scene.aws.launches().is_empty(), "adopted");
 }
@@ -364,9 +380,7 @@ async fn a_machine_without_its_record_never_reuses_a_token() {
 async fn several_instances_with_our_tags_stop_the_launch() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
-        scene
-            .aws
-            .put_instance(instance(id, InstanceState::Running, "dev", "team-a/m"));
+        scene.aws.instance(id, InstanceState::Running, "team-a/m");
     }
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");

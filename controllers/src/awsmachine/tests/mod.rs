@@ -25,7 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{LaunchMemory, MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
-use crate::testing::{FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
+use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
 
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \
     spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}}, \
@@ -59,7 +59,7 @@ struct Scene {
     context: MachineContext,
 }
 
-/// What one pass did, with its status written as the runtime writes it.
+/// What one pass did, with its status written as the runtime writes it, and what its session did next.
 struct Pass {
     /// The object afterwards; `None` where its last finalizer came off.
     machine: Option<AWSMachine>,
@@ -79,7 +79,9 @@ impl Scene {
         kubernetes.put_cluster(read(CLUSTER));
         kubernetes.publish_network("dev", NETWORK);
         kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config")]);
-        let aws = FakeAws::new(&journal);
+        let aws = FakeAws::new(&journal, &kubernetes);
+        aws.image("ami-00000001", "/dev/sda1");
+        aws.security_group("sg-0000000a", "vpc-00000001");
         for (subnet, zone) in [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")] {
             aws.subnet(subnet, "vpc-00000001", zone);
         }
@@ -175,6 +177,12 @@ impl Scene {
     }
 
     async fn pass_over(&self, name: &str) -> Result<Pass, ReconcileError> {
+        self.aws.settle().await;
+        self.pass_without_a_look(name).await
+    }
+
+    /// A pass of a process that has not looked at its instances lately.
+    async fn pass_without_a_look(&self, name: &str) -> Result<Pass, ReconcileError> {
         self.journal.take();
         let machine = self.machine(name).expect("the machine is there");
         // On the heap, as the runtime runs it.
@@ -185,6 +193,7 @@ impl Scene {
         if let Some(status) = status {
             self.kubernetes.write_status(&outcome.object, &status).await?;
         }
+        self.aws.settle().await;
         Ok(Pass {
             machine: self.machine(name),
             next: outcome.next,

@@ -6,13 +6,12 @@ use capa_api::common::MachineAddress;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::{StateReason, Timing};
+use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
-use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, SPEC, Scene};
-use crate::testing::{instance, read, refused};
+use crate::testing::{read, refused};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -46,9 +45,12 @@ async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
 #[tokio::test]
 async fn in_its_steady_state_a_machine_costs_nothing() {
     let mut scene = Scene::running().await;
-    let steady = scene.after(Duration::from_secs(3600)).await;
+    let steady = scene.after(Duration::from_secs(599)).await;
     assert_eq!(steady.calls, [""; 0]);
     assert_eq!((steady.next, steady.events), (Next::AwaitChange, vec![]));
+    let later = scene.after(Duration::from_secs(3600)).await;
+    assert_eq!(later.calls, ["GetCallerIdentity"], "whose credentials it has");
+    assert_eq!((later.next, later.events), (Next::AwaitChange, vec![]));
     scene.restart();
     assert_eq!(scene.pass().await.calls, [""; 0], "nor after a restart");
 }
@@ -56,15 +58,17 @@ async fn in_its_steady_state_a_machine_costs_nothing() {
 #[tokio::test]
 async fn zone_state_and_addresses_are_those_of_the_instance() {
     let scene = Scene::new();
+    // The network says that its zone is eu-west-1a.
+    scene.aws.subnet("subnet-0000000a", "vpc-00000001", "eu-west-1b");
     scene.pass().await;
-    let address: MachineAddress = read("{type: InternalIP, address: 10.0.0.7}");
-    let mut running = instance(FIRST, InstanceState::Running, "dev", "team-a/m");
-    running.addresses = vec![address.clone()];
-    running.availability_zone = "eu-west-1b".into();
-    scene.aws.put_instance(running);
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let pass = scene.pass().await;
     let status = pass.status();
-    assert_eq!(status.addresses, [address]);
+    let addresses: [MachineAddress; 2] = [
+        read("{type: InternalDNS, address: ip-10-0-0-1.eu-west-1.compute.internal}"),
+        read("{type: InternalIP, address: 10.0.0.1}"),
+    ];
+    assert_eq!(status.addresses, addresses);
     assert_eq!(status.failure_domain.as_deref(), Some("eu-west-1b"));
     assert_eq!(status.instance_state, Some(InstanceState::Running));
 }
@@ -72,12 +76,8 @@ async fn zone_state_and_addresses_are_those_of_the_instance() {
 #[tokio::test]
 async fn an_ended_instance_makes_ready_fall_for_good() {
     let scene = Scene::running().await;
-    let mut terminated = instance(FIRST, InstanceState::Terminated, "dev", "team-a/m");
-    terminated.state_reason = Some(StateReason {
-        code: "Client.UserInitiatedShutdown".into(),
-        message: "User initiated shutdown".into(),
-    });
-    scene.aws.put_instance(terminated);
+    let (code, message) = ("Client.UserInitiatedShutdown", "User initiated shutdown");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
     let gone = scene.pass().await;
     assert_eq!(gone.says(INSTANCE_READY), "False/Terminated");
     assert_eq!(gone.says(READY), "False/Terminated");
@@ -160,11 +160,12 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
 async fn an_instance_missed_when_young_is_looked_for_again() {
     let scene = Scene::running().await;
     scene.aws.remove_instance(FIRST);
-    scene.aws.set_absence_age(Duration::from_secs(1000));
-    let looked_long_ago = scene.after(Duration::from_secs(1299)).await;
+    scene.kubernetes.advance(Duration::from_secs(299));
+    scene.aws.settle().await;
+    scene.kubernetes.advance(Duration::from_secs(1000));
+    let looked_long_ago = scene.pass_without_a_look("m").await.unwrap();
     assert_eq!(looked_long_ago.says(READY), "True/Ready");
     assert_eq!(looked_long_ago.next, Next::Requeue(Duration::from_secs(1)));
-    scene.aws.set_absence_age(Duration::from_secs(10));
     assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
 }
 
@@ -175,7 +176,6 @@ async fn an_instance_is_no_older_than_its_launch() {
         .aws
         .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
     scene.pass().await;
-    scene.aws.launch_at(Timestamp::UNIX_EPOCH + Duration::from_secs(290));
     scene.after(Duration::from_secs(290)).await;
     scene.aws.remove_instance(FIRST);
     let young = scene.after(Duration::from_secs(100)).await;
@@ -186,9 +186,10 @@ async fn an_instance_is_no_older_than_its_launch() {
 #[tokio::test]
 async fn before_the_first_listing_everything_stays_as_it_was_said() {
     let scene = Scene::running().await;
-    scene.aws.set_listed(false);
+    scene.aws.restart();
+    scene.aws.slow_down_reading();
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(pass.calls, [""; 0]);
+    assert_eq!(pass.calls, ["GetCallerIdentity"]);
     assert_eq!(pass.says(READY), "True/Ready");
 }
 
@@ -212,8 +213,8 @@ async fn an_instance_in_the_spec_is_believed_by_its_tags() {
     for (owner, expected) in [("team-a/m", "True/Ready"), ("team-a/other", "False/NotOwned")] {
         let scene = Scene::new();
         scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
-        let named = instance("i-0000000000000000a", InstanceState::Running, "dev", owner);
-        scene.aws.put_instance(named);
+        scene.aws.instance("i-0000000000000000a", InstanceState::Running, owner);
+        scene.pass().await;
         let pass = scene.pass().await;
         assert_eq!(pass.says(INSTANCE_READY), expected, "{owner}");
         assert_eq!(pass.status().provisioned(), expected == "True/Ready", "{owner}");
@@ -236,9 +237,7 @@ async fn ids_of_no_instance_or_of_two_stop_the_launch() {
             machine.spec.provider_id = provider_id.map(str::to_owned);
             machine.spec.instance_id = instance_id.map(str::to_owned);
         });
-        scene
-            .aws
-            .put_instance(instance(id, InstanceState::Running, "dev", "team-a/other"));
+        scene.aws.instance(id, InstanceState::Running, "team-a/other");
         let pass = scene.pass().await;
         assert_eq!(
             pass.says(INSTANCE_READY),
@@ -291,8 +290,10 @@ async fn a_failing_listing_is_shown_until_the_instance_has_run() {
 async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
     let scene = Scene::new();
     scene.edit(|machine| machine.spec.instance_id = Some("i-0000000000000000a".into()));
-    let named = instance("i-0000000000000000a", InstanceState::Running, "dev", "team-a/m");
-    scene.aws.put_instance(named);
+    scene
+        .aws
+        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+    scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(pass.machine().finalizers(), [meta::MACHINE_FINALIZER]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
@@ -312,6 +313,7 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
 #[tokio::test]
 async fn changed_additional_security_groups_are_only_reported() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]"));
+    scene.aws.security_group("sg-0000000d", "vpc-00000001");
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let running = scene.pass().await;

@@ -4,28 +4,20 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
-use capa_cloud::{Instance, StateReason};
 use capa_runtime::reconcile::Next;
 
 use super::{FIRST, Pass, Scene};
-use crate::testing::instance;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const SHORT: &str = "Server.InsufficientInstanceCapacity";
 
-/// The instance of that id, ended with this reason.
-fn ended(id: &str, state: InstanceState, code: &str) -> Instance {
-    Instance {
-        state_reason: Some(StateReason {
-            code: code.into(),
-            message: "as EC2 puts it".into(),
-        }),
-        ..instance(id, state, "dev", "team-a/m")
-    }
+/// Ends an instance for this reason.
+fn end(scene: &Scene, id: &str, state: InstanceState, code: &str) {
+    scene.aws.end_instance(id, state, code, "as EC2 puts it");
 }
 
 fn die(scene: &Scene, id: &str, code: &str) {
-    scene.aws.put_instance(ended(id, InstanceState::Terminated, code));
+    end(scene, id, InstanceState::Terminated, code);
 }
 
 /// A launched machine whose instance died in `pending`.
@@ -104,8 +96,7 @@ async fn the_next_attempt_leaves_the_zone_that_had_no_capacity() {
 async fn another_attempt_waits_until_the_first_instance_is_terminated() {
     let scene = Scene::new();
     scene.pass().await;
-    let dying = ended(FIRST, InstanceState::ShuttingDown, SHORT);
-    scene.aws.put_instance(dying);
+    end(&scene, FIRST, InstanceState::ShuttingDown, SHORT);
     let pass = scene.after(Duration::from_secs(3600)).await;
     assert_eq!(
         (pass.says(INSTANCE_READY).as_str(), pass.next),
@@ -125,7 +116,7 @@ async fn an_instance_that_has_run_is_never_followed_by_another() {
         scene.aws.set_instance_state(FIRST, last);
         scene.pass().await;
         for state in [InstanceState::ShuttingDown, InstanceState::Terminated] {
-            scene.aws.put_instance(ended(FIRST, state, "Server.InternalError"));
+            end(&scene, FIRST, state, "Server.InternalError");
             let gone = scene.after(Duration::from_secs(3600)).await;
             assert_eq!(gone.says(INSTANCE_READY), "False/Terminated", "{last}");
         }

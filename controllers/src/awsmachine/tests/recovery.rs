@@ -8,7 +8,6 @@ use capa_cloud::Timing;
 
 use super::{FIRST, NETWORK, Scene};
 use crate::kubernetes_api::Infrastructure;
-use crate::testing::instance;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -17,7 +16,6 @@ const READY: ConditionType = ConditionType::Ready;
 async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
     let scene = Scene::running().await;
     let before = scene.machine("m").unwrap().status.unwrap();
-    scene.aws.set_launch_time(FIRST);
     scene.edit(|machine| machine.status = None);
     let recovered = scene.pass().await;
     assert_eq!(recovered.calls, ["write_status"]);
@@ -41,7 +39,6 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
 #[tokio::test]
 async fn a_record_whose_groups_nobody_knows_is_not_made_up() {
     let scene = Scene::running().await;
-    scene.aws.set_launch_time(FIRST);
     scene.edit(|machine| machine.status = None);
     let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
     scene.kubernetes.publish_network("dev", &without_groups);
@@ -53,7 +50,6 @@ async fn a_record_whose_groups_nobody_knows_is_not_made_up() {
 #[tokio::test]
 async fn once_recovered_an_instance_is_believed_by_its_record() {
     let scene = Scene::running().await;
-    scene.aws.set_launch_time(FIRST);
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.aws.untag(FIRST);
@@ -63,7 +59,6 @@ async fn once_recovered_an_instance_is_believed_by_its_record() {
 #[tokio::test]
 async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
     let scene = Scene::running().await;
-    scene.aws.set_launch_time(FIRST);
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.kubernetes.remove_cluster("team-a", "dev");
@@ -78,7 +73,6 @@ async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
 async fn a_recovered_instance_is_as_old_as_aws_says() {
     let scene = Scene::running().await;
     scene.kubernetes.advance(Timing::default().visibility_age);
-    scene.aws.set_launch_time(FIRST);
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.aws.remove_instance(FIRST);
@@ -89,9 +83,7 @@ async fn a_recovered_instance_is_as_old_as_aws_says() {
 async fn a_foreign_instance_is_neither_recovered_nor_terminated() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
-    scene
-        .aws
-        .put_instance(instance(FIRST, InstanceState::Running, "dev", "team-b/m"));
+    scene.aws.tag_machine_name(FIRST, "team-b/m");
     for deleted in [false, true] {
         if deleted {
             scene.delete();

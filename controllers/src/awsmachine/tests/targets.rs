@@ -4,12 +4,14 @@ use capa_api::common::MachineRole;
 use capa_api::core::Machine;
 use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
-use capa_cloud::CloudError;
-use capa_cloud::targets::{Desired, Group, Health, RegistrationState, TargetState};
+use capa_cloud::targets::{Group, TargetKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 use crate::awsmachine::scope::Owners;
+
+/// How long a new target is not checked yet.
+const CHECKED_AFTER: Duration = Duration::from_secs(20);
 
 const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
@@ -22,11 +24,23 @@ fn control_plane_machine() -> Machine {
     ))
 }
 
-/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked.
+/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked. AWS has a target group and a
+/// classic load balancer, both by instance.
 fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
     scene.kubernetes.put_machine(control_plane_machine());
+    for group in [group(), classic()] {
+        scene.aws.group(&group, TargetKind::Instance);
+    }
     scene
+}
+
+fn group() -> Group {
+    Group::TargetGroup(GROUP.to_owned())
+}
+
+fn classic() -> Group {
+    Group::Classic("api".to_owned())
 }
 
 #[test]
@@ -55,10 +69,21 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
 }
 
 async fn running(targets: &str) -> Scene {
-    let scene = scene(targets);
+    run(scene(targets)).await
+}
+
+/// The same with a target group that knows its targets by address.
+async fn running_by_address() -> Scene {
+    let scene = scene(&target_group());
+    scene.aws.group(&group(), TargetKind::Address);
+    run(scene).await
+}
+
+async fn run(scene: Scene) -> Scene {
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.pass().await;
+    scene.after(CHECKED_AFTER).await;
     scene
 }
 
@@ -66,13 +91,8 @@ fn target_group() -> String {
     format!("[{{targetGroupARN: '{GROUP}', port: 6443}}]")
 }
 
-/// The last desired state, and the groups that it is about.
-fn last_request(scene: &Scene) -> Option<(Desired, Vec<Group>)> {
-    let requests = scene.aws.take_target_requests();
-    requests
-        .into_iter()
-        .last()
-        .map(|(_, _, groups, desired)| (desired, groups))
+fn terminated(pass: &Pass) -> bool {
+    pass.calls.iter().any(|call| call == "TerminateInstances")
 }
 
 #[tokio::test]
@@ -82,12 +102,10 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(pass.says(targets), "False/WaitingForRunning");
-    assert_eq!(last_request(&scene), None);
+    assert_eq!(scene.aws.targets_of(&group()), [""; 0]);
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene.aws.set_registration_state(Some(RegistrationState::Registering));
     let pass = scene.pass().await;
-    let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(last_request(&scene), Some((Desired::Registered, vec![group])));
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     assert_eq!(pass.says(targets), "False/Registering");
     assert_eq!(pass.says(ConditionType::Ready), "False/Registering");
     assert!(
@@ -95,8 +113,7 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
         "nobody waits for a target to become healthy"
     );
     assert!(pass.machine().spec.provider_id.is_some());
-    scene.aws.set_registration_state(None);
-    let pass = scene.pass().await;
+    let pass = scene.after(CHECKED_AFTER).await;
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
     assert_eq!(pass.reasons_of_events(), ["SuccessfulAttachControlPlaneELB"]);
@@ -107,30 +124,30 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
     let scene = scene(&target_group());
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene.aws.set_address(FIRST, "10.0.0.7");
-    scene.aws.set_registration_state(Some(RegistrationState::Registering));
+    scene.edit(|machine| machine.status.get_or_insert_default().addresses.clear());
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
-    assert_eq!(last_request(&scene), None, "once it has ended nobody could take it out");
+    let registered = scene.aws.registered_in(FIRST);
+    assert_eq!(registered, [], "once it has ended nobody could take it out");
     assert_eq!(pass.says(targets), "False/Registering");
-    assert_eq!(pass.status().addresses[0].address, "10.0.0.7");
+    assert_eq!(pass.status().addresses[1].address, "10.0.0.1");
     scene.pass().await;
-    let group = Group::TargetGroup(GROUP.to_owned());
-    assert_eq!(last_request(&scene), Some((Desired::Registered, vec![group])));
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
 }
 
 #[tokio::test]
 async fn workers_and_machines_without_targets_are_not_registered() {
     let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
+    worker.aws.group(&group(), TargetKind::Instance);
     for scene in [worker, scene("[]")] {
         scene.pass().await;
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
         let pass = scene.pass().await;
         assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "absent");
         assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(scene.aws.registered_in(FIRST), []);
         scene.delete();
-        assert_eq!(scene.pass().await.calls[0], "TerminateInstances");
-        assert_eq!(last_request(&scene), None);
+        assert!(terminated(&scene.pass().await));
     }
 }
 
@@ -141,123 +158,108 @@ async fn a_foreign_target_group_is_named_and_not_called() {
         (GROUP.replace("111122223333", "444455556666"), "another account"),
         ("arn:aws:s3:::bucket".to_owned(), "no ARN of a target group"),
     ] {
-        let scene = running(&format!("[{{targetGroupARN: '{arn}'}}]")).await;
+        let scene = scene(&format!("[{{targetGroupARN: '{arn}'}}]"));
+        let named = Group::TargetGroup(arn);
+        scene.aws.group(&named, TargetKind::Instance);
+        let scene = run(scene).await;
         let pass = scene.pass().await;
         let targets = ConditionType::ControlPlaneTargetsReady;
         assert_eq!(pass.says(targets), "False/InvalidSpec");
         assert!(pass.message(targets).contains(told), "{}", pass.message(targets));
-        assert!(
-            scene
-                .aws
-                .take_target_requests()
-                .iter()
-                .all(|(_, _, groups, _)| groups.is_empty())
-        );
+        assert_eq!(scene.aws.targets_of(&named), [""; 0]);
         scene.delete();
-        assert_eq!(scene.pass().await.calls[0], "TerminateInstances");
+        assert!(terminated(&scene.pass().await));
     }
 }
 
 #[tokio::test]
 async fn an_instance_is_terminated_once_its_targets_have_drained() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
+    assert_eq!(scene.aws.registered_in(FIRST), [classic()]);
     scene.delete();
-    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
-    assert!(
-        !pass.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        pass.calls
-    );
-    assert_eq!(
-        last_request(&scene),
-        Some((Desired::Deregistered, vec![Group::Classic("api".into())]))
-    );
+    assert!(!terminated(&pass), "{:?}", pass.calls);
+    assert_eq!(scene.aws.registered_in(FIRST), []);
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
-    scene.aws.set_registration_state(None);
-    let pass = scene.pass().await;
-    assert!(
-        pass.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        pass.calls
-    );
+    let draining = scene.after(DRAINS_FOR - Duration::from_secs(1)).await;
+    assert!(!terminated(&draining), "{:?}", draining.calls);
+    let pass = scene.after(Duration::from_secs(1)).await;
+    assert!(terminated(&pass), "{:?}", pass.calls);
     assert_eq!(pass.reasons_of_events(), ["SuccessfulDetachControlPlaneELB"]);
 }
 
 #[tokio::test]
 async fn an_overdue_target_does_not_hold_up_termination() {
     let scene = running("[{classicLoadBalancerName: api}]").await;
+    let action = "DeregisterInstancesFromLoadBalancer";
+    for _ in 0..10 {
+        scene.aws.fail_next(action, unanswered(action));
+    }
     scene.delete();
-    scene.aws.set_registration_state(Some(RegistrationState::Overdue));
-    let pass = scene.pass().await;
-    assert!(
-        pass.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        pass.calls
-    );
+    scene.pass().await;
+    let limit = Timing::default().drain_limit;
+    let in_time = scene.after(limit - Duration::from_secs(1)).await;
+    assert!(!terminated(&in_time), "{:?}", in_time.calls);
+    let pass = scene.after(Duration::from_secs(1)).await;
+    assert!(terminated(&pass), "{:?}", pass.calls);
     assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
     assert_eq!(pass.reasons_of_events(), ["Failed"]);
 }
 
 #[tokio::test]
 async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
-    let scene = running("[{classicLoadBalancerName: api}]").await;
-    scene.edit(|machine| {
-        let status = machine.status.get_or_insert_default();
-        status.addresses = vec![read("{type: InternalIP, address: 10.0.0.7}")];
-    });
+    let scene = running_by_address().await;
+    assert_eq!(scene.aws.targets_of(&group()), ["10.0.0.1"]);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    scene.aws.take_target_requests();
-    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
-    let (id, address, _, desired) = scene.aws.take_target_requests().remove(0);
-    assert_eq!(
-        (id.as_str(), address.as_deref(), desired),
-        (FIRST, Some("10.0.0.7"), Desired::Forgotten)
-    );
-    scene.aws.set_registration_state(None);
+    assert_eq!(scene.aws.registered_in(FIRST), []);
     let pass = scene.pass().await;
     assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
-    scene.aws.take_target_requests();
     // Whoever has the address by now keeps it.
-    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
+    scene.kubernetes.advance(DRAINS_FOR);
+    scene.aws.register("10.0.0.1", &group());
     scene.pass().await;
     scene.delete();
     assert!(scene.pass().await.machine.is_none());
-    assert_eq!(last_request(&scene), None);
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
+}
+
+/// The state that a pass stored of the only target.
+fn stored_state(pass: &Pass) -> MachineTargetState {
+    let [target] = pass.status().targets.as_slice() else {
+        panic!("{:?}", pass.status().targets);
+    };
+    assert_eq!((target.target.as_str(), target.instance_id.as_str()), ("api", FIRST));
+    target.state
 }
 
 #[tokio::test]
 async fn the_status_says_where_the_instance_stands_with_each_target() {
-    let scene = running("[{classicLoadBalancerName: api}]").await;
-    let health = |state| RegistrationState::Registered {
-        health: Health { state, reason: None },
-        by_us: true,
-    };
-    for (shown, expected) in [
-        (RegistrationState::Registering, MachineTargetState::Registering),
-        (health(TargetState::Initial), MachineTargetState::Registered),
-        (health(TargetState::Healthy), MachineTargetState::InService),
-        (health(TargetState::Unhealthy), MachineTargetState::InService),
-        (RegistrationState::Unknown, MachineTargetState::InService),
-    ] {
-        scene.aws.set_registration_state(Some(shown.clone()));
-        let pass = scene.pass().await;
-        let [target] = pass.status().targets.as_slice() else {
-            panic!("{:?}", pass.status().targets);
-        };
-        assert_eq!((target.target.as_str(), target.instance_id.as_str()), ("api", FIRST));
-        assert_eq!(target.state, expected, "{shown:?}");
-    }
+    let scene = scene("[{classicLoadBalancerName: api}]");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registering);
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registered);
+    let healthy = scene.after(CHECKED_AFTER).await;
+    assert_eq!(stored_state(&healthy), MachineTargetState::InService);
+    scene.aws.fail_health_checks(FIRST);
+    let unhealthy = scene.after(Timing::default().target_interval).await;
+    assert_eq!(unhealthy.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
+    assert_eq!(stored_state(&unhealthy), MachineTargetState::InService);
+    scene.aws.restart();
+    // The process sees its instance, and has not asked for the targets.
+    scene.pass().await;
+    assert_eq!(stored_state(&scene.pass().await), MachineTargetState::InService);
+    scene.pass().await;
     assert_eq!(
         scene.pass().await.calls,
         [""; 0],
@@ -269,19 +271,12 @@ async fn the_status_says_where_the_instance_stands_with_each_target() {
 
 #[tokio::test]
 async fn the_address_of_a_vanished_instance_is_deregistered() {
-    let scene = running("[{classicLoadBalancerName: api}]").await;
+    let scene = running_by_address().await;
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     scene.aws.remove_instance(FIRST);
-    scene.kubernetes.advance(Timing::default().visibility_age * 2);
-    scene.aws.take_target_requests();
-    let pass = scene.pass().await;
+    let pass = scene.after(Timing::default().visibility_age * 2).await;
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
-    let desired = scene
-        .aws
-        .take_target_requests()
-        .into_iter()
-        .next_back()
-        .map(|(_, _, _, desired)| desired);
-    assert_eq!(desired, Some(Desired::Forgotten));
+    assert_eq!(scene.aws.registered_in(FIRST), []);
 }
 
 #[tokio::test]
@@ -294,6 +289,7 @@ async fn lost_targets_are_recovered_from_the_sources() {
         network.control_plane_targets[0].target_group_arn.as_deref(),
         Some(GROUP)
     );
+    let pass = scene.pass().await;
     assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
     scene.edit(|machine| {
         machine.status = None;
@@ -301,13 +297,8 @@ async fn lost_targets_are_recovered_from_the_sources() {
         machine.spec.instance_id = None;
     });
     scene.delete();
-    scene.aws.set_registration_state(Some(RegistrationState::Leaving));
     let pass = scene.pass().await;
-    assert!(
-        !pass.calls.contains(&"TerminateInstances".to_owned()),
-        "found by its tags: {:?}",
-        pass.calls
-    );
+    assert!(!terminated(&pass), "found by its tags: {:?}", pass.calls);
     assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
 }
 
@@ -315,15 +306,17 @@ async fn lost_targets_are_recovered_from_the_sources() {
 async fn a_condition_of_targets_stands_until_they_are_read() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
-    let throttled = CloudError::answered("DescribeTargetHealth", "Throttling", "Rate exceeded");
-    for unread in [RegistrationState::Unknown, RegistrationState::Unreadable(throttled)] {
-        scene.aws.set_registration_state(Some(unread));
+    scene.aws.restart();
+    // The process sees its instance, and then asks for the targets.
+    scene.pass().await;
+    let action = "DescribeTargetGroups";
+    scene.aws.fail_next(action, refused(action, "Throttling"));
+    for unread in ["not looked at", "refused"] {
         let pass = scene.pass().await;
-        assert_eq!(pass.says(targets), "True/Ready");
-        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(pass.says(targets), "True/Ready", "{unread}");
+        assert_eq!(pass.says(ConditionType::Ready), "True/Ready", "{unread}");
     }
-    scene.aws.set_registration_state(None);
-    let pass = scene.pass().await;
+    let pass = scene.after(Timing::default().resolve_retry).await;
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
@@ -334,18 +327,11 @@ async fn an_instance_that_somebody_else_has_registered_is_no_news() {
     scene.pass().await;
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene.aws.set_registration_state(Some(RegistrationState::Unknown));
+    scene.aws.register(FIRST, &group());
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(pass.says(targets), "False/Registering");
-    scene.aws.set_registration_state(Some(RegistrationState::Registered {
-        health: Health {
-            state: TargetState::Healthy,
-            reason: None,
-        },
-        by_us: false,
-    }));
-    let pass = scene.pass().await;
+    let pass = scene.after(CHECKED_AFTER).await;
     assert_eq!(pass.says(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
@@ -356,7 +342,7 @@ async fn only_control_planes_wait_for_pending_targets() {
     let worker = Scene::new();
     worker.kubernetes.publish_network("dev", &pending);
     worker.pass().await;
-    assert_eq!(worker.aws.take_target_requests(), []);
+    assert_eq!(worker.aws.registered_in(FIRST), []);
     assert!(
         worker
             .pass()

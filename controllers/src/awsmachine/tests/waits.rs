@@ -192,6 +192,10 @@ async fn a_machine_of_a_cluster_without_infrastructure_brings_its_own() {
         "{SPEC}, region: us-east-1, subnet: {{id: subnet-0000000b}}, additionalSecurityGroups: [{{id: sg-0000000d}}]"
     );
     let scene = Scene::with_spec(&spec);
+    let there = scene.aws.in_region("us-east-1");
+    there.subnet("subnet-0000000b", "vpc-00000001", "us-east-1b");
+    there.security_group("sg-0000000d", "vpc-00000001");
+    there.image("ami-00000001", "/dev/sda1");
     let mut cluster: capa_api::core::Cluster = read(CLUSTER);
     cluster.spec.infrastructure_ref = None;
     scene.kubernetes.put_cluster(cluster);
@@ -202,7 +206,7 @@ async fn a_machine_of_a_cluster_without_infrastructure_brings_its_own() {
     assert_eq!(request.security_group_ids, ["sg-0000000d"]);
     let in_use = launched.status().network.as_ref().unwrap();
     assert_eq!(in_use.sources["region"], "AWSMachine/m");
-    assert_eq!(in_use.availability_zone.as_deref(), Some("eu-west-1b"), "looked up");
+    assert_eq!(in_use.availability_zone.as_deref(), Some("us-east-1b"), "looked up");
 }
 
 #[tokio::test]
@@ -279,10 +283,11 @@ async fn an_incomplete_spec_is_refused_before_aws_is_asked() {
 #[tokio::test]
 async fn a_shaped_root_volume_asks_for_the_device_of_the_image() {
     let scene = Scene::with_spec(&format!("{SPEC}, rootVolume: {{size: 40}}"));
+    scene.aws.remove("ami-00000001");
     let missing = scene.pass().await;
     assert_eq!(missing.says(NETWORK_READY), "False/NotFound");
     assert!(missing.message(NETWORK_READY).contains("ami-00000001"));
-    scene.aws.image("ami-00000001", Some("/dev/xvda"));
+    scene.aws.image("ami-00000001", "/dev/xvda");
     scene.pass().await;
     let root = scene.aws.launches()[0].root_volume.clone().unwrap();
     assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));

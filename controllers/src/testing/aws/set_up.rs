@@ -1,0 +1,208 @@
+//! What stands in AWS, and what happens to it without us.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use capa_cloud::sim::Region;
+use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
+use capa_cloud::{ApiLoadBalancer, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData};
+
+use super::{ACCESS_KEY, FakeAws};
+
+/// How long a target drains.
+pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(120);
+
+impl FakeAws {
+    /// Sets something up in the region of this AWS, or changes it there.
+    fn change(&self, change: impl FnOnce(&mut Region)) {
+        change(self.state().region(&self.region));
+    }
+
+    /// A VPC with a main route table without a way to the internet.
+    pub(crate) fn vpc(&self, id: &str) {
+        self.change(|region| {
+            region.vpc(id, "10.0.0.0/16");
+        });
+    }
+
+    pub(crate) fn subnet(&self, id: &str, vpc_id: &str, zone: &str) {
+        self.change(|region| {
+            region.subnet(id, vpc_id, zone);
+        });
+    }
+
+    pub(crate) fn security_group(&self, id: &str, vpc_id: &str) {
+        self.change(|region| {
+            region.security_group(id, vpc_id, id);
+        });
+    }
+
+    /// Lets the subnets of a VPC that have no route table of their own reach the internet, or not.
+    pub(crate) fn main_route_to_internet(&self, vpc_id: &str, leads: bool) {
+        self.route_table(&format!("rtb-main-{vpc_id}"), vpc_id, &[], leads);
+    }
+
+    /// Gives a subnet a route table of its own.
+    pub(crate) fn own_route_table(&self, subnet_id: &str, vpc_id: &str, internet_gateway_route: bool) {
+        let id = format!("rtb-{subnet_id}");
+        self.route_table(&id, vpc_id, &[subnet_id], internet_gateway_route);
+    }
+
+    fn route_table(&self, id: &str, vpc_id: &str, subnets: &[&str], internet_gateway_route: bool) {
+        self.change(|region| {
+            region.route_table(RouteTable {
+                id: id.to_owned(),
+                vpc_id: vpc_id.to_owned(),
+                main: subnets.is_empty(),
+                subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
+                internet_gateway_route,
+            });
+        });
+    }
+
+    pub(crate) fn image(&self, id: &str, root_device_name: &str) {
+        self.change(|region| {
+            region.image(id, root_device_name);
+        });
+    }
+
+    /// Takes away what is not an instance.
+    pub(crate) fn remove(&self, id: &str) {
+        self.change(|region| {
+            region.remove(id);
+        });
+    }
+
+    /// A network load balancer that forwards what comes to a port to a target group.
+    pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
+        let balancer = ApiLoadBalancer {
+            kind: "network".into(),
+            listeners: BTreeMap::from([(port, vec![target_group.to_owned()])]),
+        };
+        self.change(|region| {
+            region.load_balancer(name, balancer);
+        });
+    }
+
+    /// A target group, or a classic load balancer.
+    pub(crate) fn group(&self, group: &Group, kind: TargetKind) {
+        self.change(|region| {
+            region.target_group(group.clone(), kind, DRAINS_FOR);
+        });
+    }
+
+    /// The ids of the targets of a group.
+    pub(crate) fn targets_of(&self, group: &Group) -> Vec<String> {
+        let now = self.now();
+        self.state().region(&self.region).targets_of(now, group)
+    }
+
+    /// The groups that an instance, or its address, is registered with and does not leave.
+    pub(crate) fn registered_in(&self, id: &str) -> Vec<Group> {
+        let now = self.now();
+        self.state().region(&self.region).registered_in(now, id)
+    }
+
+    /// Has an instance fail the health checks of its load balancers from here on.
+    pub(crate) fn fail_health_checks(&self, id: &str) {
+        self.change(|region| {
+            region.fail_health_checks(id);
+        });
+    }
+
+    /// Has somebody register a target by its id or address.
+    pub(crate) fn register(&self, id: &str, group: &Group) {
+        let now = self.now();
+        let target = Target {
+            id: id.to_owned(),
+            port: Some(6443),
+        };
+        let call = GroupCall {
+            group: group.clone(),
+            request: GroupRequest::Register(vec![target]),
+            urgent: false,
+        };
+        let mut state = self.state();
+        state.region(&self.region);
+        let mut client = state.ec2.client(ACCESS_KEY, &self.region);
+        client.group_call(now, &call).unwrap();
+    }
+
+    /// An instance in this state whose tags say that it belongs to a machine of the Cluster `dev`. Nobody here has
+    /// launched it.
+    pub(crate) fn instance(&self, id: &str, state: InstanceState, machine_name_tag: &str) {
+        let now = self.now();
+        let tags = [
+            (meta::cluster_tag("dev"), meta::OWNED_TAG_VALUE),
+            (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE),
+            (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag),
+        ];
+        let request = LaunchRequest {
+            client_token: String::new(),
+            image_id: "ami-00000001".to_owned(),
+            instance_type: "t3.large".to_owned(),
+            subnet_id: "subnet-0000000a".to_owned(),
+            security_group_ids: Vec::new(),
+            iam_instance_profile: None,
+            key_name: None,
+            public_ip: None,
+            root_volume: None,
+            data_volumes: Vec::new(),
+            metadata_options: MetadataOptions {
+                http_endpoint: "enabled".to_owned(),
+                http_tokens: "required".to_owned(),
+                http_put_response_hop_limit: 1,
+                http_protocol_ipv6: "disabled".to_owned(),
+                instance_metadata_tags: "disabled".to_owned(),
+            },
+            tags: tags.map(|(key, value)| (key, value.to_owned())).into(),
+            user_data: UserData::new(Vec::new()),
+        };
+        self.change(|region| {
+            region.add_instance(now, id, &request).set_state(now, id, state, None);
+        });
+    }
+
+    /// Has AWS show an instance no more, as long after its end.
+    pub(crate) fn remove_instance(&self, id: &str) {
+        self.change(|region| {
+            region.end_long_ago(id);
+        });
+    }
+
+    /// Writes the tag that says whose machine an instance is.
+    pub(crate) fn tag_machine_name(&self, id: &str, machine_name_tag: &str) {
+        self.change(|region| {
+            region.tag(id, meta::MACHINE_NAME_TAG, machine_name_tag);
+        });
+    }
+
+    /// Takes all tags off an instance.
+    pub(crate) fn untag(&self, id: &str) {
+        self.change(|region| {
+            region.untag(id);
+        });
+    }
+
+    /// Puts an instance in a state, in which it stays.
+    pub(crate) fn set_instance_state(&self, id: &str, state: InstanceState) {
+        let now = self.now();
+        self.change(|region| {
+            region.set_state(now, id, state, None);
+        });
+    }
+
+    /// The same for a reason that AWS gives.
+    pub(crate) fn end_instance(&self, id: &str, state: InstanceState, code: &str, message: &str) {
+        let now = self.now();
+        let reason = StateReason {
+            code: code.to_owned(),
+            message: message.to_owned(),
+        };
+        self.change(|region| {
+            region.set_state(now, id, state, Some(reason));
+        });
+    }
+}
