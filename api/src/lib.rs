@@ -13,5 +13,4 @@ pub mod selector;
 mod types;
 pub mod unsupported;
 
-pub use contract as core;
 pub use types::{cluster, common, identity, machine};

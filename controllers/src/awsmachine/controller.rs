@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
@@ -73,13 +73,13 @@ fn hash(facts: &impl Hash) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use capa_api::core::{ClusterInitialization, ClusterStatus, NodeReference};
+    use capa_api::contract::{ClusterInitialization, ClusterStatus, NodeReference};
 
     use super::*;
 
     #[test]
     fn status_changes_of_a_machine_do_not_wake_its_awsmachine() {
-        let quiet = Machine::new("m", capa_api::core::MachineSpec::default());
+        let quiet = Machine::new("m", capa_api::contract::MachineSpec::default());
         let mut joined = quiet.clone();
         joined.status.get_or_insert_default().node_ref = Some(NodeReference { name: "n".into() });
         let mut ready = quiet.clone();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn pause_and_provisioning_of_a_cluster_wake_its_machines() {
-        let cluster = Cluster::new("c", capa_api::core::ClusterSpec::default());
+        let cluster = Cluster::new("c", capa_api::contract::ClusterSpec::default());
         let mut paused = cluster.clone();
         paused.spec.paused = Some(true);
         let mut provisioned = cluster.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;

@@ -26,7 +26,7 @@ mod time;
 mod write;
 
 use capa_api::conditions::ConditionType;
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_cloud::Observation;

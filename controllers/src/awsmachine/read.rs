@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate};
-use capa_api::core::{Cluster, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::MachineKey;

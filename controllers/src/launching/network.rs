@@ -1,6 +1,6 @@
 //! Reads the network of a machine spec from its sources.
 
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachineSpec;
 use capa_network::{Merged, merge};
 

@@ -1,7 +1,7 @@
 //! The sources of a machine's network, in the order of the network contract. Pure.
 
 use capa_api::conditions::Reason;
-use capa_api::core::ContractReference;
+use capa_api::contract::ContractReference;
 use capa_api::machine::AWSMachineSpec;
 use capa_api::meta::MACHINE_NETWORK_LABEL;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::core::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
 use capa_cloud::{LaunchRequest, UserData};

@@ -2,7 +2,7 @@
 
 use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::meta;
 use kube::ResourceExt;
 

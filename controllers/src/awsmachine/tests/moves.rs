@@ -1,6 +1,6 @@
 //! `clusterctl move` waits exactly as long as an attempt to launch is open.
 
-use capa_api::core::Cluster;
+use capa_api::contract::Cluster;
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use kube::ResourceExt;

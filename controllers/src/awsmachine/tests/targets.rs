@@ -1,7 +1,7 @@
 //! Control plane machines and their load balancer targets.
 
 use capa_api::common::MachineRole;
-use capa_api::core::Machine;
+use capa_api::contract::Machine;
 use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::targets::{Group, TargetKind};
@@ -186,7 +186,7 @@ async fn an_instance_is_terminated_once_its_targets_have_drained() {
         "False/Deregistering"
     );
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
-    let draining = scene.after(DRAINS_FOR - Duration::from_secs(1)).await;
+    let draining = scene.after(DRAINS_FOR.saturating_sub(Duration::from_secs(1))).await;
     assert!(!terminated(&draining), "{:?}", draining.calls);
     let pass = scene.after(Duration::from_secs(1)).await;
     assert!(terminated(&pass), "{:?}", pass.calls);
@@ -203,7 +203,7 @@ async fn an_overdue_target_does_not_hold_up_termination() {
     scene.delete();
     scene.pass().await;
     let limit = Timing::default().drain_limit;
-    let in_time = scene.after(limit - Duration::from_secs(1)).await;
+    let in_time = scene.after(limit.saturating_sub(Duration::from_secs(1))).await;
     assert!(!terminated(&in_time), "{:?}", in_time.calls);
     let pass = scene.after(Duration::from_secs(1)).await;
     assert!(terminated(&pass), "{:?}", pass.calls);

@@ -32,7 +32,7 @@ async fn assert_waits(scene: &Scene, condition: ConditionType, expected: &str, n
 #[tokio::test]
 async fn waits_follow_each_other_until_the_machine_is_launched() {
     let scene = Scene::new();
-    let ready: capa_api::core::Cluster = read(CLUSTER);
+    let ready: capa_api::contract::Cluster = read(CLUSTER);
     scene.kubernetes.remove_cluster("team-a", "dev");
     assert_waits(
         &scene,
@@ -48,7 +48,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     assert_waits(&scene, INSTANCE_READY, expected, Next::AwaitChange).await;
     scene.kubernetes.put_cluster(ready);
 
-    let mut machine: capa_api::core::Machine = scene
+    let mut machine: capa_api::contract::Machine = scene
         .context
         .kubernetes
         .machine("team-a", "m")
@@ -196,7 +196,7 @@ async fn a_machine_of_a_cluster_without_infrastructure_brings_its_own() {
     there.subnet("subnet-0000000b", "vpc-00000001", "us-east-1b");
     there.security_group("sg-0000000d", "vpc-00000001");
     there.image("ami-00000001", "/dev/sda1");
-    let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+    let mut cluster: capa_api::contract::Cluster = read(CLUSTER);
     cluster.spec.infrastructure_ref = None;
     scene.kubernetes.put_cluster(cluster);
     let launched = scene.pass().await;
@@ -329,7 +329,7 @@ async fn credentials_that_aws_refuses_are_a_condition() {
 async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     let scene = Scene::running().await;
     let before = scene.machine("m").unwrap().status.unwrap();
-    let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+    let mut cluster: capa_api::contract::Cluster = read(CLUSTER);
     cluster.spec.paused = Some(true);
     scene.kubernetes.put_cluster(cluster);
     scene
@@ -363,7 +363,7 @@ async fn a_pause_keeps_our_finalizer_off_a_machine_that_would_get_it() {
                 annotations.insert(meta::PAUSED_ANNOTATION.into(), "false".into());
             });
         } else {
-            let mut cluster: capa_api::core::Cluster = read(CLUSTER);
+            let mut cluster: capa_api::contract::Cluster = read(CLUSTER);
             cluster.spec.paused = Some(true);
             scene.kubernetes.put_cluster(cluster);
         }
