@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use capa_api::{schema, unsupported};
+use capa_api::{crd, unsupported};
 use clap::Args;
 
 /// Flags of `capa-rs crds`.

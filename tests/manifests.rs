@@ -9,8 +9,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use capa_api::crd;
 use capa_api::meta;
-use capa_api::schema;
 use serde_json::Value;
 
 fn repository(path: &str) -> PathBuf {
@@ -41,10 +41,10 @@ fn mentions(list: &Value, word: &str) -> bool {
 #[test]
 fn config_crd_holds_what_the_types_generate() {
     let kustomization = read("config/crd/kustomization.yaml");
-    for definition in schema::crds().unwrap() {
+    for definition in crd::crds().unwrap() {
         let names = &definition.spec.names;
         let file = format!("{}_{}.yaml", definition.spec.group, names.plural);
-        let generated = serde_saphyr::to_string(&schema::manifest(&definition).unwrap()).unwrap();
+        let generated = serde_saphyr::to_string(&crd::manifest(&definition).unwrap()).unwrap();
         assert!(
             read(&format!("config/crd/{file}")) == generated,
             "config/crd/{file} differs from the types of {}: run `make generate`",
@@ -61,7 +61,7 @@ fn config_crd_holds_what_the_types_generate() {
         .count();
     assert_eq!(
         definitions,
-        schema::crds().unwrap().len(),
+        crd::crds().unwrap().len(),
         "a file of a kind that is no more"
     );
 }

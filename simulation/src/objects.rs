@@ -39,7 +39,9 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
     let cluster: Cluster = object(json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
         "metadata": {"name": CLUSTER, "namespace": NAMESPACE, "finalizers": [CORE_FINALIZER]},
-        "spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": CLUSTER}},
+        "spec": {"infrastructureRef": {
+            "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": CLUSTER,
+        }},
     }));
     let subnets: Vec<Value> = ZONES
         .iter()
@@ -54,7 +56,9 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSCluster",
         "metadata": {
             "name": CLUSTER, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
-            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": CLUSTER, "uid": "o"}],
+            "ownerReferences": [
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": CLUSTER, "uid": "o"},
+            ],
         },
         "spec": {
             "region": REGION, "unmanaged": true,
@@ -90,7 +94,9 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "labels": labels,
-            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "o"}],
+            "ownerReferences": [
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "o"},
+            ],
         },
         "spec": {
             "instanceType": INSTANCE_TYPE, "ami": {"id": IMAGE}, "cloudInit": {"insecureSkipSecretsManager": true},

@@ -9,13 +9,15 @@ use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
 use capa_cloud::limits::{AccountShares, Share, Shares};
 use capa_runtime::diagnostics::TlsVersion;
-use capa_runtime::lease::LEASE_NAME;
 use capa_runtime::logging::LogFormat;
 use clap::Args;
 use tracing::warn;
 
 /// Namespace of the manager where nothing else says so.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
+
+/// The Lease of CAPA, shared with it: in one namespace the two never run at once.
+const LEASE_NAME: &str = "controller-leader-elect-capa";
 
 /// Flags of `capa-rs manager`.
 #[derive(Clone, Debug, Args)]
@@ -85,8 +87,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
-    /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if it
-    /// is absent; other gates are ignored with a warning.
+    /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
+    /// it is absent; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
@@ -202,7 +204,8 @@ impl Flags {
 
 const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
 
-/// Feature gates by name, as Go's flags are written: `One=true,Other=false`. Of several values of one gate the last counts.
+/// Feature gates by name, as Go's flags are written: `One=true,Other=false`. Of several values of one gate the last
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_published_rates_is_used_unless_an_account_has_its_own_share() {
+    fn half_of_the_published_rates_is_the_default_share() {
         assert_eq!(flags(&[]).rate_shares(), Shares::default());
         let given = flags(&["--aws-rate-share=0.25", "--aws-account-rate-share=123456789012=0.1"]).rate_shares();
         assert_eq!(given.of(None), "0.25".parse().unwrap());

@@ -131,10 +131,10 @@ fn mistakes_in_objects_are_noticed() {
     for (spec, problem) in [
         ("{}", ".spec lacks \"instanceType\""),
         ("{instanceType: 3}", ".spec.instanceType is no \"string\""),
-        ("{instanceType: a, amy: {}}", ".spec.amy is no field"),
-        ("{instanceType: a, tenancy: b}", ".spec.tenancy is none of"),
+        ("{instanceType: t3.large, amy: {}}", ".spec.amy is no field"),
+        ("{instanceType: t3.large, tenancy: b}", ".spec.tenancy is none of"),
         (
-            "{instanceType: a, rootVolume: {size: 1}}",
+            "{instanceType: t3.large, rootVolume: {size: 1}}",
             ".spec.rootVolume.size is out of its bounds",
         ),
     ] {

@@ -314,8 +314,8 @@ async fn calls_are_counted_under_their_controller_and_code() {
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let expected = [
-        "aws_api_requests_total{controller=\"awscluster\",service=\"ec2\",region=\"us-test-1\",operation=\"DescribeVpcs\",\
-         status_code=\"400\",error_code=\"InvalidVpcID.NotFound\"} 1",
+        "aws_api_requests_total{controller=\"awscluster\",service=\"ec2\",region=\"us-test-1\",\
+         operation=\"DescribeVpcs\",status_code=\"400\",error_code=\"InvalidVpcID.NotFound\"} 1",
         "aws_api_requests_total{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\
          operation=\"DescribeSubnets\",status_code=\"200\",error_code=\"\"} 1",
         "aws_api_request_duration_seconds_count{controller=\"awsmachine\",service=\"ec2\",region=\"us-test-1\",\

@@ -208,13 +208,15 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let fake = Fake::start(|call| match (call.action.as_str(), call.field("Names.member.1")) {
         ("DescribeLoadBalancers", "api") => elb(
             "DescribeLoadBalancers",
-            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member></LoadBalancers>",
+            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member>\
+             </LoadBalancers>",
         ),
         ("DescribeListeners", _) => elb(
             "DescribeListeners",
             "<Listeners><member><Port>6443</Port><DefaultActions><member><Type>forward</Type>\
              <TargetGroupArn>arn:a</TargetGroupArn><ForwardConfig><TargetGroups>\
-             <member><TargetGroupArn>arn:a</TargetGroupArn></member><member><TargetGroupArn>arn:b</TargetGroupArn></member>\
+             <member><TargetGroupArn>arn:a</TargetGroupArn></member>\
+             <member><TargetGroupArn>arn:b</TargetGroupArn></member>\
              </TargetGroups></ForwardConfig></member></DefaultActions></member></Listeners>",
         ),
         _ => sts_error(400, "LoadBalancerNotFound", "Load balancers '[x]' not found"),

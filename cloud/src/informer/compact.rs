@@ -163,7 +163,9 @@ mod tests {
             tags in btree_map(text(), text(), 0..5),
         ) -> Instance {
             let id = "i-1".to_owned();
-            Instance { id, state, state_reason, availability_zone, subnet_id, client_token, launch_time, addresses, tags }
+            Instance {
+                id, state, state_reason, availability_zone, subnet_id, client_token, launch_time, addresses, tags,
+            }
         }
     }
 

@@ -28,8 +28,8 @@ fn at(now: u64, replacements: u64) -> Moment {
     }
 }
 
-fn account() -> Result<String, CloudError> {
-    Ok(ACCOUNT.to_owned())
+fn account() -> String {
+    ACCOUNT.to_owned()
 }
 
 fn refused() -> Result<String, CloudError> {
@@ -45,9 +45,9 @@ fn an_account_counts_ten_minutes_and_a_failure_five_seconds() {
     let known = AccountStep::Done(Ok((ACCOUNT.to_owned(), 0)));
     let failed = AccountStep::Done(refused().map(|account| (account, 0)));
     let table = [
-        (account(), at(599, 0), known),
-        (account(), at(600, 0), AccountStep::Ask),
-        (account(), at(1, 1), AccountStep::Ask),
+        (Ok(account()), at(599, 0), known),
+        (Ok(account()), at(600, 0), AccountStep::Ask),
+        (Ok(account()), at(1, 1), AccountStep::Ask),
         (refused(), at(4, 0), failed),
         (refused(), at(5, 0), AccountStep::Ask),
         (refused(), at(1, 1), AccountStep::Ask),
@@ -76,7 +76,7 @@ fn an_answer_to_replaced_credentials_is_asked_for_again() {
     let mut cache = AccountCache::new(&Timing::default());
     let mut query = AccountQuery::default();
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
-    assert_eq!(query.answered(account(), &mut cache, at(1, 1)), AccountStep::Ask);
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(1, 1)), AccountStep::Ask);
     let step = query.answered(Ok(OTHER_ACCOUNT.to_owned()), &mut cache, at(2, 1));
     assert_eq!(step, AccountStep::Done(Ok((OTHER_ACCOUNT.to_owned(), 1))));
 }
@@ -86,9 +86,12 @@ fn the_account_is_asked_for_three_times_at_most() {
     let mut cache = AccountCache::new(&Timing::default());
     let mut query = AccountQuery::default();
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
-    assert_eq!(query.answered(account(), &mut cache, at(1, 1)), AccountStep::Ask);
-    assert_eq!(query.answered(account(), &mut cache, at(2, 2)), AccountStep::Ask);
-    assert_eq!(query.answered(account(), &mut cache, at(3, 3)), replaced_meanwhile());
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(1, 1)), AccountStep::Ask);
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(2, 2)), AccountStep::Ask);
+    assert_eq!(
+        query.answered(Ok(account()), &mut cache, at(3, 3)),
+        replaced_meanwhile()
+    );
 }
 
 #[test]

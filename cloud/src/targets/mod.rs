@@ -128,8 +128,8 @@ impl Targets {
         answer: Result<GroupAnswer, CloudError>,
         now: Duration,
     ) -> Option<GroupReport> {
-        if matches!((&call.request, &answer), (GroupRequest::Register(_), Err(error)) if error.class == ErrorClass::NoAnswer)
-        {
+        let unanswered = answer.as_ref().is_err_and(|error| error.class == ErrorClass::NoAnswer);
+        if unanswered && matches!(call.request, GroupRequest::Register(_)) {
             // Also where its machine and its group are forgotten, and begin anew.
             self.late_until = Some(now + self.timing.late_registration);
         }

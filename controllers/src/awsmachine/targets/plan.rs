@@ -190,12 +190,12 @@ fn to_store(
             *least = state.min(*least);
         }
     }
-    let entry = |(target, state): (&str, MachineTargetState)| MachineTargetStatus {
+    let to_status = |(target, state): (&str, MachineTargetState)| MachineTargetStatus {
         target: target.to_owned(),
         instance_id: id.to_owned(),
         state,
     };
-    states.into_iter().map(entry).collect()
+    states.into_iter().map(to_status).collect()
 }
 
 #[cfg(test)]
