@@ -210,7 +210,11 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
     assert_eq!(blocked.next, Next::Retry);
     let empty = scene.pass().await;
     assert_eq!(empty.says(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert!(empty.message(INSTANCE_READY).contains("without its launch record"));
+    assert!(
+        empty
+            .message(INSTANCE_READY)
+            .contains("without a readable launch record")
+    );
     assert!(scene.after(Duration::from_secs(599)).await.machine.is_some());
     let old = scene.after(Duration::from_secs(1)).await;
     assert_released(&scene, &old);

@@ -354,7 +354,10 @@ async fn a_restored_machine_waits_until_its_instance_would_show() {
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert!(pass.message(INSTANCE_READY).contains("without its launch record"));
+    assert!(
+        pass.message(INSTANCE_READY)
+            .contains("without a readable launch record")
+    );
     scene.after(Duration::from_secs(599)).await;
     assert!(scene.aws.launches().is_empty());
     scene
