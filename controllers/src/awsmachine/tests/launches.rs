@@ -15,8 +15,10 @@ use super::{FIRST, LAUNCH, NETWORK, Pass, SPEC, Scene};
 use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
-/// How many launches EC2 accepts at once.
-const BURST: usize = 5;
+/// How many launches a session makes at once after its start: one second of the rate of RunInstances.
+const BURST: usize = 2;
+/// How long a test waits for the turn of the next launch within the request rate.
+const RATE_SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
@@ -136,7 +138,7 @@ async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
     assert_eq!(turn(&second), turn(&first));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
     let launched = scene.after(turn(&first)).await;
-    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000005"));
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000002"));
     let ours = scene.tokens().into_iter().filter(|token| token.starts_with("uid-m-"));
     assert_eq!(ours.collect::<Vec<_>>(), ["uid-m-1", "uid-m-1"]);
 }
@@ -151,7 +153,7 @@ async fn a_machine_records_nothing_before_its_turn_to_launch() {
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
     let launched = scene.after(turn(&waiting)).await;
-    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000006"));
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000003"));
 }
 
 #[tokio::test]
@@ -171,6 +173,7 @@ async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     for _ in 0..3 {
+        scene.kubernetes.advance(RATE_SECOND);
         let again = scene.refused_with("InvalidAMIID.NotFound").await;
         let expected = [
             "block_move",
@@ -201,7 +204,11 @@ async fn a_refusal_after_silence_is_looked_up_until_proven() {
     );
     assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
     let later = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(later.calls[0], "DescribeInstances");
+    assert_eq!(
+        later.calls[..2],
+        ["GetCallerIdentity", "DescribeInstances"],
+        "an account is believed as long"
+    );
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
 }
 
@@ -314,6 +321,7 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
     // A backup from the time of the first attempt is restored.
     scene.edit(|machine| machine.status = recorded_first);
     scene.restart();
+    scene.kubernetes.advance(RATE_SECOND);
     let adopted = scene.pass().await;
     assert_eq!(adopted.launch().instance_id(), Some(FIRST));
     assert_eq!(adopted.launch().attempt_number(), 2);
@@ -401,9 +409,11 @@ async fn machines_fill_subnets_evenly_within_their_failure_domain() {
     let scene = Scene::new();
     scene.pass().await;
     for name in ["n", "o", "p"] {
+        scene.kubernetes.advance(RATE_SECOND);
         scene.add(name, "bootstrap: {dataSecretName: boot}", SPEC);
         scene.pass_over(name).await.unwrap();
     }
+    scene.kubernetes.advance(RATE_SECOND);
     scene.add(
         "q",
         "bootstrap: {dataSecretName: boot}, failureDomain: eu-west-1b",
@@ -472,8 +482,13 @@ async fn a_refused_attempt_allows_credentials_of_another_account() {
     let refused = scene.pass().await;
     assert_eq!(refused.says(ConditionType::InstanceReady), "False/Unauthorized");
     scene.aws.set_account("222222222222");
+    scene.set_up_network();
     let corrected = scene.pass().await;
-    assert_eq!(corrected.launch().instance_id(), Some(FIRST));
+    assert_eq!(
+        corrected.launch().instance_id(),
+        Some("i-00010000000000001"),
+        "the first of another account"
+    );
     let network = corrected.status().network.as_ref().unwrap();
     assert_eq!(network.account_id.as_deref(), Some("222222222222"));
 }

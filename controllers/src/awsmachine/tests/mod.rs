@@ -80,11 +80,6 @@ impl Scene {
         kubernetes.publish_network("dev", NETWORK);
         kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config")]);
         let aws = FakeAws::new(&journal, &kubernetes);
-        aws.image("ami-00000001", "/dev/sda1");
-        aws.security_group("sg-0000000a", "vpc-00000001");
-        for (subnet, zone) in [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")] {
-            aws.subnet(subnet, "vpc-00000001", zone);
-        }
         let context = MachineContext {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
@@ -98,8 +93,18 @@ impl Scene {
             aws,
             context,
         };
+        scene.set_up_network();
         scene.add("m", "bootstrap: {dataSecretName: boot}", spec);
         scene
+    }
+
+    /// Sets up, in the account of the credentials, what a launch names.
+    fn set_up_network(&self) {
+        self.aws.image("ami-00000001", "/dev/sda1");
+        self.aws.security_group("sg-0000000a", "vpc-00000001");
+        for (subnet, zone) in [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")] {
+            self.aws.subnet(subnet, "vpc-00000001", zone);
+        }
     }
 
     /// A scene whose machine has been launched and runs.

@@ -150,7 +150,9 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
         1,
         "what was seen of it while it was young is no proof later"
     );
-    let old = scene.after(Duration::from_secs(200)).await;
+    let unseen = scene.after(Duration::from_secs(200)).await;
+    assert_eq!(unseen.says(READY), "True/Ready", "it is looked for anew");
+    let old = scene.pass().await;
     assert_eq!(old.says(INSTANCE_READY), "False/NotFound");
     assert_eq!(old.says(READY), "False/NotFound");
     assert_eq!(scene.tokens().len(), 1);

@@ -205,10 +205,13 @@ async fn an_overdue_target_does_not_hold_up_termination() {
     let limit = Timing::default().drain_limit;
     let in_time = scene.after(limit.saturating_sub(Duration::from_secs(1))).await;
     assert!(!terminated(&in_time), "{:?}", in_time.calls);
+    assert_eq!(in_time.reasons_of_events(), ["Failed"]);
     let pass = scene.after(Duration::from_secs(1)).await;
     assert!(terminated(&pass), "{:?}", pass.calls);
-    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
-    assert_eq!(pass.reasons_of_events(), ["Failed"]);
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(pass.says(targets), "False/Failed");
+    assert!(pass.message(targets).contains("in time"), "{}", pass.message(targets));
+    assert_eq!(pass.reasons_of_events(), Vec::<&str>::new(), "told once");
 }
 
 #[tokio::test]
