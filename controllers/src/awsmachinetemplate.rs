@@ -17,7 +17,7 @@ use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
-use crate::identity::{self, IdentityRequest};
+use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::{KubernetesError, NetworkKubernetes};
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
@@ -159,12 +159,13 @@ async fn look_up(
         cluster_name: cluster.metadata.name.as_deref().unwrap_or_default(),
         identity_namespace: &context.identity_namespace,
     };
-    Ok(match identity::resolve(context.kubernetes.as_ref(), &request).await? {
+    Ok(match identity::resolve(context.kubernetes.as_ref(), &request).await {
         Ok(identity) => {
             let cloud = context.clouds.templates(&identity, &region);
             describe(template, cloud.as_ref(), &region).await
         }
-        Err(problem) => LookupResult::unknown(problem.reason, problem.message, Next::Retry),
+        Err(IdentityError::Unusable(problem)) => LookupResult::unknown(problem.reason, problem.message, Next::Retry),
+        Err(IdentityError::Unread(error)) => return Err(error),
     })
 }
 

@@ -12,7 +12,7 @@ use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, Net
 use super::load_balancer::{self, NamedLoadBalancer};
 use super::lookup_cache::LookupKey;
 use super::resolve;
-use crate::identity::{self, IdentityRequest};
+use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::KubernetesError;
 
 /// Reads the facts that the status is made from. An incomplete lookup is repeated with increasing intervals.
@@ -32,9 +32,10 @@ pub(super) async fn read_facts(
         PreflightMode::Report | PreflightMode::Require => cluster.spec.region(),
         PreflightMode::Disabled => None,
     };
-    let identity = match identity::resolve(context.kubernetes.as_ref(), &request).await? {
+    let identity = match identity::resolve(context.kubernetes.as_ref(), &request).await {
         Ok(identity) => identity,
-        Err(problem) => {
+        Err(IdentityError::Unread(error)) => return Err(error),
+        Err(IdentityError::Unusable(problem)) => {
             let lookup = match region {
                 Some(_) => recorded_lookup(cluster).unwrap_or(NetworkLookup::NoIdentity),
                 None => NetworkLookup::Disabled,

@@ -16,7 +16,7 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::read;
 use super::scope::MachineScope;
-use crate::identity::{self, IdentityRequest};
+use crate::identity::{self, IdentityError, IdentityRequest};
 
 /// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
 pub(super) struct InstanceLocation {
@@ -138,8 +138,11 @@ async fn connect(
         identity_namespace: &context.identity_namespace,
     };
     let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
-    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await?;
-    let resolved = resolved.map_err(|problem| not_ready(problem.condition()))?;
+    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
+    let resolved = resolved.map_err(|error| match error {
+        IdentityError::Unusable(problem) => not_ready(problem.condition()).into(),
+        IdentityError::Unread(error) => FlowError::from(error),
+    })?;
     let cloud = context.clouds.machines(&resolved, &region);
     let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
     validate_account(scope, &account_id).map_err(not_ready)?;

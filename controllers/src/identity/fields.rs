@@ -4,7 +4,7 @@ use capa_api::common::IdentityReference;
 use capa_cloud::CredentialSource;
 use serde_json::{Value, json};
 
-use super::{IdentityRequest, resolve};
+use super::{IdentityError, IdentityRequest, resolve};
 use crate::testing::fields::{Row, assert_effect, spec_with};
 use crate::testing::{FakeKubernetes, Journal, read};
 
@@ -32,9 +32,10 @@ async fn observed(kind: &str, spec: &str) -> Value {
         cluster_name: "dev",
         identity_namespace: "capa-rs-system",
     };
-    match resolve(&kubernetes, &request).await.unwrap() {
+    match resolve(&kubernetes, &request).await {
         Ok(identity) => shown(&identity.source),
-        Err(problem) => json!({"problem": problem.reason.to_string()}),
+        Err(IdentityError::Unread(error)) => panic!("{error}"),
+        Err(IdentityError::Unusable(problem)) => json!({"problem": problem.reason.to_string()}),
     }
 }
 

@@ -33,15 +33,33 @@ pub struct IdentityRequest<'a> {
     pub identity_namespace: &'a str,
 }
 
+/// Why an identity is not resolved.
+#[derive(Debug)]
+pub enum IdentityError {
+    /// The identity cannot be used as its objects stand.
+    Unusable(IdentityProblem),
+    /// An object could not be read.
+    Unread(KubernetesError),
+}
+
+impl From<IdentityProblem> for IdentityError {
+    fn from(problem: IdentityProblem) -> Self {
+        Self::Unusable(problem)
+    }
+}
+
+impl From<KubernetesError> for IdentityError {
+    fn from(error: KubernetesError) -> Self {
+        Self::Unread(error)
+    }
+}
+
 /// Resolves an identity from its objects and Secret. Makes no AWS call.
 pub async fn resolve(
     kubernetes: &dyn Kubernetes,
     request: &IdentityRequest<'_>,
-) -> Result<Result<ResolvedIdentity, IdentityProblem>, KubernetesError> {
-    let chain = match chain_of(kubernetes, request) {
-        Ok(chain) => chain,
-        Err(problem) => return Ok(Err(problem)),
-    };
+) -> Result<ResolvedIdentity, IdentityError> {
+    let chain = chain_of(kubernetes, request)?;
     let mut key = String::from(request.identity_namespace);
     for identity in &chain {
         let metadata = identity.metadata();
@@ -52,17 +70,14 @@ pub async fn resolve(
         Some(Identity::Static(identity)) => {
             let name = &identity.spec.secret_ref;
             let Some(secret) = kubernetes.secret(request.identity_namespace, name).await? else {
-                return Ok(Err(secret_not_found(&identity, request.identity_namespace)));
+                return Err(secret_not_found(&identity, request.identity_namespace).into());
             };
             push_version(
                 &mut key,
                 secret.metadata.uid.as_deref(),
                 secret.metadata.resource_version.as_deref(),
             );
-            match credentials(&identity, request.identity_namespace, &secret) {
-                Ok(source) => source,
-                Err(problem) => return Ok(Err(problem)),
-            }
+            credentials(&identity, request.identity_namespace, &secret)?
         }
         _ => CredentialSource::Controller,
     };
@@ -78,7 +93,7 @@ pub async fn resolve(
     if names_cluster {
         push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
     }
-    Ok(Ok(ResolvedIdentity { key, source }))
+    Ok(ResolvedIdentity { key, source })
 }
 
 /// The identities from the named one to the one without a source. Each of them must allow the namespace.

@@ -14,7 +14,11 @@ async fn resolved(kubernetes: &FakeKubernetes, reference: &str) -> Result<Resolv
         cluster_name: "dev",
         identity_namespace: "capa-rs-system",
     };
-    resolve(kubernetes, &request).await.unwrap()
+    match resolve(kubernetes, &request).await {
+        Ok(identity) => Ok(identity),
+        Err(IdentityError::Unusable(problem)) => Err(problem),
+        Err(IdentityError::Unread(error)) => panic!("{error}"),
+    }
 }
 
 fn role(kubernetes: &FakeKubernetes, name: &str, more: &str) {
@@ -174,7 +178,7 @@ async fn clusters_share_a_key_unless_a_session_is_named_after_them() {
                 cluster_name,
                 identity_namespace: "capa-rs-system",
             };
-            keys.push(resolve(&kubernetes, &request).await.unwrap().unwrap().key);
+            keys.push(resolve(&kubernetes, &request).await.unwrap().key);
         }
         keys.dedup();
         assert_eq!(keys.len(), if shared { 1 } else { 3 }, "{reference}");

@@ -7,7 +7,7 @@ mod calls;
 mod set_up;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_cloud::limits::{Share, Shares};
@@ -18,8 +18,9 @@ use capa_cloud::{
     Timing,
 };
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{FakeKubernetes, Journal, lock};
+use super::{FakeKubernetes, Journal};
 use crate::kubernetes_api::Kubernetes;
 use calls::Failure;
 pub(crate) use calls::{refused, unanswered};
@@ -146,7 +147,7 @@ impl FakeAws {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Kubernetes in memory. Objects carry resource versions, and a write that is based on an old one is refused.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,9 +15,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-use super::{Journal, lock, read};
+use super::{Journal, read};
 use crate::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
@@ -209,7 +210,7 @@ impl FakeKubernetes {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

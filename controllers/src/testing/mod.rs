@@ -5,7 +5,9 @@ mod aws;
 pub(crate) mod fields;
 mod kubernetes;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use capa_api::machine::InstanceState;
 use capa_api::meta;
@@ -23,12 +25,12 @@ pub(crate) struct Journal {
 
 impl Journal {
     fn note(&self, entry: impl Into<String>) {
-        lock(&self.entries).push(entry.into());
+        self.entries.lock().push(entry.into());
     }
 
     /// What was called since the last time.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.entries))
+        std::mem::take(&mut *self.entries.lock())
     }
 }
 
@@ -54,8 +56,4 @@ pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_na
 /// Reads an object from YAML.
 pub(crate) fn read<T: DeserializeOwned>(yaml: &str) -> T {
     serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{error} in:\n{yaml}"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,8 +7,9 @@ use serde_json::json;
 use super::scenario::{CORE, WITHIN, tell};
 
 const MACHINES: usize = 40;
-/// How hurried manager and AWS's buckets are; more, and a busy machine would not launch as fast as it may.
-const FASTER: u32 = 2;
+/// How hurried manager and AWS's buckets are. AWS's own pace: a busy host makes the manager stand still for a second or two,
+/// and the launches of a longer time, made at once, would be more than a bucket holds.
+const FASTER: u32 = 1;
 
 #[test]
 fn forty_machines_come_and_go_within_the_published_rates() -> anyhow::Result<()> {

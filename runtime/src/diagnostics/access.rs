@@ -44,7 +44,8 @@ impl Access {
             self.judge(token, path).await
         };
         match timeout(PATIENCE, judge).await {
-            Ok(Ok(judgement)) => judgement,
+            Ok(Ok(Decision::Allowed)) => Ok(()),
+            Ok(Ok(Decision::Refused(status))) => Err(status),
             Ok(Err(error)) => {
                 warn!(%error, path, "whether a request is allowed could not be asked");
                 Err(StatusCode::INTERNAL_SERVER_ERROR)
@@ -56,7 +57,7 @@ impl Access {
         }
     }
 
-    async fn judge(&self, token: &str, path: &str) -> kube::Result<Result<(), StatusCode>> {
+    async fn judge(&self, token: &str, path: &str) -> kube::Result<Decision> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: Some(token.to_owned()),
@@ -71,16 +72,23 @@ impl Access {
             .status
             .unwrap_or_default();
         let Some(user) = reviewed.user.filter(|_| reviewed.authenticated == Some(true)) else {
-            return Ok(Err(StatusCode::UNAUTHORIZED));
+            return Ok(Decision::Refused(StatusCode::UNAUTHORIZED));
         };
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = may_get(user, path);
         let reviewed = reviews.create(&PostParams::default(), &review).await?.status;
         if reviewed.is_some_and(|status| status.allowed) {
-            return Ok(Ok(()));
+            return Ok(Decision::Allowed);
         }
-        Ok(Err(StatusCode::FORBIDDEN))
+        Ok(Decision::Refused(StatusCode::FORBIDDEN))
     }
+}
+
+/// What the API server says of a user and a path.
+enum Decision {
+    Allowed,
+    /// The response in place of the page.
+    Refused(StatusCode),
 }
 
 fn may_get(user: UserInfo, path: &str) -> SubjectAccessReview {

@@ -16,15 +16,15 @@ const HELD: Duration = Duration::from_secs(60);
 
 struct OnSim {
     place: Place,
-    world: Mutex<World>,
+    simulated: Mutex<Simulated>,
 }
 
-struct World {
+struct Simulated {
     ec2: Ec2,
     now: Timestamp,
 }
 
-impl World {
+impl Simulated {
     fn region(&mut self) -> &mut Region {
         self.ec2.account(ACCOUNT).region(REGION)
     }
@@ -70,21 +70,21 @@ impl OnSim {
             .security_group("sg-1", "vpc-1", "nodes")
             .security_group("sg-2", "vpc-2", "nodes")
             .image("ami-1", "/dev/xvda");
-        let mut world = World {
+        let mut simulated = Simulated {
             ec2,
             now: Timestamp::UNIX_EPOCH,
         };
         for stage in [Stage::Pending, Stage::Stopping, Stage::ShuttingDown] {
-            world.set_length(stage, Duration::ZERO);
+            simulated.set_length(stage, Duration::ZERO);
         }
         Self {
             place,
-            world: Mutex::new(world),
+            simulated: Mutex::new(simulated),
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock()
+    fn simulated(&self) -> MutexGuard<'_, Simulated> {
+        self.simulated.lock()
     }
 }
 
@@ -95,38 +95,40 @@ impl Ec2UnderTest for OnSim {
     }
 
     async fn run_instances(&self, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        self.world().call(|client, now| client.run_instances(now, request))
+        self.simulated().call(|client, now| client.run_instances(now, request))
     }
 
     async fn describe_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        self.world().call(|client, now| client.describe_instances(now, query))
+        self.simulated()
+            .call(|client, now| client.describe_instances(now, query))
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
-        self.world().call(|client, now| client.terminate_instances(now, ids))
+        self.simulated()
+            .call(|client, now| client.terminate_instances(now, ids))
     }
 
     async fn stop_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
-        self.world().call(|client, now| client.stop_instances(now, ids))
+        self.simulated().call(|client, now| client.stop_instances(now, ids))
     }
 
     async fn start_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
-        self.world().call(|client, now| client.start_instances(now, ids))
+        self.simulated().call(|client, now| client.start_instances(now, ids))
     }
 
     async fn hold(&self, stage: Stage) {
-        self.world().set_length(stage, HELD);
+        self.simulated().set_length(stage, HELD);
     }
 
     async fn let_go(&self, stage: Stage) {
-        let mut world = self.world();
-        world.set_length(stage, Duration::ZERO);
-        world.now = after(world.now, HELD);
+        let mut simulated = self.simulated();
+        simulated.set_length(stage, Duration::ZERO);
+        simulated.now = after(simulated.now, HELD);
     }
 
     async fn set(&self, circumstance: Circumstance) {
-        let mut world = self.world();
-        let region = world.region();
+        let mut simulated = self.simulated();
+        let region = simulated.region();
         match circumstance {
             Circumstance::NoCapacity { zone } => {
                 region.set_capacity(&self.place.instance_type, &zone, false);
@@ -158,7 +160,7 @@ fn ec2_in_memory_behaves_as_documented() {
 #[test]
 fn a_deviation_is_found() {
     let without_memory = OnSim::new();
-    without_memory.world().region().behaviour().token_memory = Duration::ZERO;
+    without_memory.simulated().region().behaviour().token_memory = Duration::ZERO;
     let case = CASES.first().unwrap();
     let deviation = block_on(case.run(&without_memory)).unwrap_err();
     assert!(

@@ -7,7 +7,7 @@ mod capacity;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::machine::AWSMachine;
@@ -15,6 +15,7 @@ use capa_api::network::NetworkSubnet;
 use capa_cloud::Instance;
 use capa_network::Placement;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
 use attempts::Attempts;
@@ -172,6 +173,6 @@ impl LaunchMemory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
