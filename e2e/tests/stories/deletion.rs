@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use capa_e2e::{eventually, fixtures};
 use serde_json::json;
 
@@ -48,6 +49,13 @@ fn a_pending_machine_is_terminated_once_and_waited_for() -> anyhow::Result<()> {
         let id = s.launched("slow").await?;
         s.begin_deletion(CORE, "Machine", "slow").await?;
         s.machine_lacks("slow", "InstanceReady", "Terminating").await?;
+        // The condition says that the termination is submitted: its call follows.
+        eventually(WITHIN, "the instance to shut down", async || {
+            let state = s.state_of(&id).await?;
+            ensure!(state == "shutting-down", "it is {state}");
+            Ok(())
+        })
+        .await?;
         // Another pass does not terminate again.
         s.looked_again("slow").await?;
         assert_eq!(s.state_of(&id).await?, "shutting-down");
