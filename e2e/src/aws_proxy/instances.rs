@@ -153,7 +153,9 @@ impl Instances {
         }
         match shown_by_moto {
             "terminated" => {
-                let ends = life.terminated.is_some_and(|at| within(at, self.shutting_down));
+                // Behind us it ends before we are told that it was asked to.
+                let at = life.terminated.unwrap_or(now);
+                let ends = within(at, self.shutting_down);
                 (ends && !life.is_dead(now)).then_some(SHUTTING_DOWN)
             }
             "stopped" => {
@@ -325,6 +327,21 @@ mod tests {
         );
         instances.pending = Duration::ZERO;
         assert_eq!(shown(&instances, "running", &[], start).as_deref(), Some("running"));
+    }
+
+    #[test]
+    fn a_termination_that_is_not_noted_yet_is_under_way() {
+        let start = Instant::now();
+        let mut instances = Instances {
+            pending: HOUR,
+            shutting_down: HOUR,
+            ..Instances::default()
+        };
+        instances.launched("i-1", "eu-west-1", None, start);
+        assert_eq!(
+            shown(&instances, "terminated", &[], start).as_deref(),
+            Some("shutting-down")
+        );
     }
 
     #[test]
