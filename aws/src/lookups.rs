@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// One answer per key. A caller that comes while a call is under way waits for its answer, error included; a good
-/// answer is then given to everybody for `fresh`, an error for `failed` only.
+/// answer is then given to everybody for `fresh`, an error for `failed` only. That its turn has not come is told only to
+/// the caller that has asked for the turn: others may have theirs earlier.
 pub(crate) struct SharedAnswers<K, V> {
     fresh: Duration,
     failed: Duration,
@@ -24,7 +25,7 @@ struct Flight<V> {
     answer: Shared<BoxFuture<'static, Result<V, CloudError>>>,
 }
 
-impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
+impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
     /// Ages count from the moment a call begins.
     pub(crate) fn new(fresh: Duration, failed: Duration) -> Self {
         Self {
@@ -38,32 +39,44 @@ impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
     pub(crate) async fn get(
         &self,
         key: K,
-        ask: impl FnOnce() -> BoxFuture<'static, Result<V, CloudError>>,
+        ask: impl Fn() -> BoxFuture<'static, Result<V, CloudError>>,
     ) -> Result<V, CloudError> {
-        let answer = {
-            let mut flights = self.flights.lock();
-            flights.retain(|_, flight| self.usable(flight));
-            flights
-                .entry(key)
-                .or_insert_with(|| Flight {
-                    began: Instant::now(),
-                    answer: ask().shared(),
-                })
-                .answer
-                .clone()
-        };
-        answer.await
+        loop {
+            let mut is_own = false;
+            let answer = {
+                let mut flights = self.flights.lock();
+                flights.retain(|_, flight| self.usable(flight));
+                let begin = || {
+                    is_own = true;
+                    Flight {
+                        began: Instant::now(),
+                        answer: ask().shared(),
+                    }
+                };
+                flights.entry(key.clone()).or_insert_with(begin).answer.clone()
+            };
+            let answer = answer.await;
+            if is_own || !is_deferred(&answer) {
+                return answer;
+            }
+        }
     }
 
     fn usable(&self, flight: &Flight<V>) -> bool {
         let limit = match flight.answer.peek() {
             // A call without a waiting caller makes no progress: its caller was cancelled.
             None => return flight.answer.strong_count() > Some(1),
+            Some(answer) if is_deferred(answer) => return false,
             Some(Ok(_)) => self.fresh,
             Some(Err(_)) => self.failed,
         };
         flight.began.elapsed() < limit
     }
+}
+
+/// Whether the call was not made, because its turn has not come.
+fn is_deferred<V>(answer: &Result<V, CloudError>) -> bool {
+    answer.as_ref().is_err_and(|error| error.retry_after.is_some())
 }
 
 #[cfg(test)]
@@ -149,6 +162,29 @@ mod tests {
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(answers.get("a", || question.ask()).await.is_err());
         assert_eq!(question.asked(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_has_not_come_is_the_askers_own() {
+        let answers = answers(5);
+        let asked = AtomicUsize::new(0);
+        let ask = |turn: Option<u64>| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            async move {
+                tokio::task::yield_now().await;
+                let wait = turn.map(Duration::from_secs);
+                wait.map_or(Ok(7), |wait| Err(CloudError::deferred("DescribeSubnets", wait)))
+            }
+            .boxed()
+        };
+        let crowded = answers.get("a", || ask(Some(100)));
+        let alone = answers.get("a", || ask(None));
+        let (crowded, alone) = futures::future::join(crowded, alone).await;
+        assert_eq!(
+            crowded,
+            Err(CloudError::deferred("DescribeSubnets", Duration::from_secs(100)))
+        );
+        assert_eq!((alone, asked.load(Ordering::SeqCst)), (Ok(7), 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ impl SessionPool {
         let session = sessions.entry(key).or_insert_with(|| {
             let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
             let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
-            let caller = Caller::new(Arc::new(limiter), self.inner.leads_until.clone());
+            let caller = Caller::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
             let shared = self.inner.shared.clone();
             Arc::new(Session::new(region, clients, caller, replacements, shared))
         });
@@ -163,13 +163,15 @@ impl Inner {
 
 impl ClusterClouds for SessionPool {
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
-        Arc::new(self.session(identity, region).on_behalf_of("awscluster"))
+        let session = self.session(identity, region);
+        Arc::new(session.on_behalf_of("awscluster", &identity.cluster))
     }
 }
 
 impl MachineClouds for SessionPool {
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
-        Arc::new(self.session(identity, region).on_behalf_of("awsmachine").for_machine())
+        let session = self.session(identity, region);
+        Arc::new(session.on_behalf_of("awsmachine", &identity.cluster).for_machine())
     }
 
     fn forget(&self, machine: &MachineKey) {
@@ -182,13 +184,14 @@ impl MachineClouds for SessionPool {
 
 impl TemplateClouds for SessionPool {
     fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud> {
-        Arc::new(self.session(identity, region).on_behalf_of("awsmachinetemplate"))
+        let session = self.session(identity, region);
+        Arc::new(session.on_behalf_of("awsmachinetemplate", &identity.cluster))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use capa_cloud::CredentialSource;
+    use capa_cloud::{ClusterKey, CredentialSource};
 
     use super::*;
 
@@ -196,6 +199,7 @@ mod tests {
         ResolvedIdentity {
             key: key.to_owned(),
             source: CredentialSource::Controller,
+            cluster: ClusterKey::default(),
         }
     }
 

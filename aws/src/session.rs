@@ -10,7 +10,7 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, Image, Instance, InstanceState, InstanceType, LaunchRequest,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
     MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
@@ -167,10 +167,15 @@ impl Session {
         rates.forget(&RateCaller::Machine(machine.clone()));
     }
 
-    /// The session as a controller uses it.
-    pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str) -> ControllerSession {
-        let calls = Calls::new(&self.clients, &self.caller.on_behalf_of(controller));
-        ControllerSession { session: self, calls }
+    /// The session as a controller uses it for a cluster.
+    pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str, cluster: &ClusterKey) -> ControllerSession {
+        let caller = self.caller.on_behalf_of(controller).for_cluster(cluster);
+        let calls = Calls::new(&self.clients, &caller);
+        ControllerSession {
+            session: self,
+            calls,
+            controller,
+        }
     }
 }
 
@@ -178,6 +183,7 @@ impl Session {
 pub(crate) struct ControllerSession {
     session: Arc<Session>,
     calls: Calls,
+    controller: &'static str,
 }
 
 impl ControllerSession {
@@ -185,8 +191,9 @@ impl ControllerSession {
     pub(crate) fn for_machine(self) -> impl MachineCloud {
         let session = &self.session;
         session.informer.get_or_init(|| {
+            let caller = session.caller.on_behalf_of(self.controller);
             let calls = PacedCalls {
-                calls: self.calls.clone(),
+                calls: Calls::new(&session.clients, &caller),
                 pause: session.shared.timing.rate_second,
             };
             InformerTask::start(
@@ -205,7 +212,7 @@ impl ControllerSession {
         &self,
         answers: &SharedAnswers<K, V>,
         key: &K,
-        ask: impl FnOnce(Ec2Calls, K) -> F,
+        ask: impl Fn(Ec2Calls, K) -> F,
     ) -> Result<V, CloudError>
     where
         K: Eq + std::hash::Hash + Clone,
@@ -232,8 +239,10 @@ impl SessionDriver for ControllerSession {
     }
 
     async fn ask_account(&self) -> Result<String, CloudError> {
-        let sts = self.calls.sts.clone();
-        let ask = || async move { sts.account_id().await }.boxed();
+        let ask = || {
+            let sts = self.calls.sts.clone();
+            async move { sts.account_id().await }.boxed()
+        };
         self.session.account.get(self.session.replacements.count(), ask).await
     }
 

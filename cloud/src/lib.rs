@@ -17,9 +17,9 @@ mod timing;
 pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
 pub use error::{CloudError, ErrorClass, classify};
 pub use model::{
-    ApiLoadBalancer, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
-    MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet, UserData,
-    Vpc, identifying_tag, zone_type,
+    ApiLoadBalancer, ClusterKey, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume,
+    MachineKey, MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet,
+    UserData, Vpc, identifying_tag, zone_type,
 };
 pub use timing::Timing;
 

@@ -85,13 +85,15 @@ fn session_key(identity: &ResolvedIdentity, region: &str) -> SessionKey {
 
 impl ClusterClouds for Manager {
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
-        Arc::new(self.session(session_key(identity, region)))
+        let session = self.session(session_key(identity, region));
+        Arc::new(session.for_cluster(&identity.cluster))
     }
 }
 
 impl MachineClouds for Manager {
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
-        Arc::new(MachineSession::new(self.session(session_key(identity, region))))
+        let session = self.session(session_key(identity, region));
+        Arc::new(MachineSession::new(session.for_cluster(&identity.cluster)))
     }
 
     fn forget(&self, machine: &MachineKey) {

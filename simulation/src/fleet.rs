@@ -1,14 +1,17 @@
-//! Many machines at once: how fast they are launched within AWS's limits, and what an outage of AWS costs.
+//! Many machines at once: how fast they are launched within AWS's limits, what an outage of AWS costs, and how long one
+//! cluster holds another one up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use jiff::Timestamp;
+use kube::ResourceExt;
 
 use crate::calls::Service;
 use crate::faults::Faults;
-use crate::objects::{self, machine_name};
+use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::{START, after};
 use crate::simulation::Simulation;
 use crate::user::Deed;
@@ -77,6 +80,77 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
         busiest_second: busiest_second(&simulation),
         violation: simulation.invariants.violation,
     }
+}
+
+/// The cluster that comes when the other one floods AWS, and its machine.
+const NEWCOMER: &str = "newcomer";
+
+/// What a cluster met that came when another one flooded AWS.
+#[derive(Clone, Debug)]
+pub struct Flood {
+    /// The first rule that was broken.
+    pub violation: Option<String>,
+    /// From the creation of the newcomer's machine to its launch; none where it was not launched.
+    pub launched_after: Option<Duration>,
+    /// Calls of RunInstances that AWS has refused, of all machines of the flood.
+    pub refused: usize,
+}
+
+/// Creates so many machines at once that AWS refuses for ever, after `lead` the first machine of another cluster, and
+/// looks on for as long as `patience`.
+pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
+    let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
+    simulation.outside.aws.region().behaviour().throttling = true;
+    objects::create_cluster(&mut simulation.outside.server, 3);
+    simulation.start();
+    simulation.run_until(after(START, Duration::from_secs(10)));
+    let began = simulation.now();
+    for machine in 0..machines {
+        let (server, name) = (&mut simulation.outside.server, machine_name(machine));
+        objects::create_machine(server, &name, None);
+        let missing = Some("ami-0000dead".to_owned());
+        let refused = |machine: &mut AWSMachine| machine.spec.ami.get_or_insert_default().id = missing;
+        server.edit(&name, refused);
+    }
+    simulation.settle(Duration::ZERO);
+    simulation.run_until(after(began, lead));
+    let came = simulation.now();
+    create_newcomer(&mut simulation);
+    simulation.settle(Duration::ZERO);
+    simulation.run_until(after(came, patience));
+    let mut launched = simulation.outside.aws.ec2.launched();
+    let launched_after = launched
+        .next()
+        .map(|instance| instance.launched_at.duration_since(came).unsigned_abs());
+    let writes = simulation
+        .made
+        .iter()
+        .filter(|call| call.service == Service::Aws && call.writes);
+    Flood {
+        launched_after,
+        refused: writes.count() - usize::from(launched_after.is_some()),
+        violation: simulation.invariants.violation,
+    }
+}
+
+/// Creates a Cluster on the same infrastructure, and a machine of it.
+fn create_newcomer(simulation: &mut Simulation) {
+    let server = &mut simulation.outside.server;
+    let Some(cluster) = server.get::<Cluster>(CLUSTER) else {
+        return;
+    };
+    let mut cluster = Cluster::clone(&cluster);
+    cluster.metadata.name = Some(NEWCOMER.to_owned());
+    server.create(cluster);
+    objects::create_machine(server, NEWCOMER, None);
+    let label = |labels: &mut BTreeMap<String, String>| {
+        labels.insert("cluster.x-k8s.io/cluster-name".to_owned(), NEWCOMER.to_owned());
+    };
+    server.edit(NEWCOMER, |machine: &mut Machine| {
+        NEWCOMER.clone_into(&mut machine.spec.cluster_name);
+        label(machine.labels_mut());
+    });
+    server.edit(NEWCOMER, |machine: &mut AWSMachine| label(machine.labels_mut()));
 }
 
 fn busiest_second(simulation: &Simulation) -> usize {

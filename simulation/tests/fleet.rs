@@ -36,3 +36,13 @@ fn ten_minutes_without_aws_end_without_a_stampede() {
     assert!(fleet.busiest_second <= 40, "{} calls in a second", fleet.busiest_second);
     assert!(fleet.took <= Duration::from_secs(600 + 5 + 200), "{:?}", fleet.took);
 }
+
+#[test]
+fn a_thousand_refused_machines_hold_no_other_cluster_up() {
+    let flood = fleet::flood(1_000, Duration::from_secs(60), Duration::from_secs(30));
+    assert_eq!(flood.violation, None);
+    let waited = flood.launched_after.unwrap_or(Duration::MAX);
+    // A turn is half a second. Nearly a thousand machines have asked before.
+    assert!(waited <= Duration::from_secs(5), "{waited:?}");
+    assert!(flood.refused >= 150, "two a second: {}", flood.refused);
+}

@@ -20,14 +20,14 @@ const DESCRIBE_INSTANCES: &str = "DescribeInstances";
 impl Ec2Calls {
     /// Looks instances up for a machine that is to be launched or deleted.
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let permit = self.caller.limiter().acquire_lookup(query)?;
+        let permit = self.caller.limiter().acquire_lookup(self.caller.flow(), query)?;
         let fetch = |permit, token| self.instances_page(permit, query, token);
         self.caller.pages(permit, fetch).await
     }
 
     /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.
     pub(crate) async fn list_instances(&self, query: &Query, pause: Duration) -> Result<Vec<Instance>, CloudError> {
-        let request = CallRequest::describe(DESCRIBE_INSTANCES, query, Priority::Describe);
+        let request = CallRequest::describe(DESCRIBE_INSTANCES, self.caller.flow(), query, Priority::Describe);
         let fetch = |permit, token| self.instances_page(permit, query, token);
         self.caller.paced_pages(&request, pause, fetch).await
     }
@@ -55,7 +55,8 @@ impl Ec2Calls {
     /// Terminates instances once their turn has come and the process leads; gives their new states as far as the answer
     /// shows them.
     pub(crate) async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        let permit = self.caller.limiter().wait(&CallRequest::terminate(ids)).await;
+        let turn = CallRequest::terminate(self.caller.flow(), ids);
+        let permit = self.caller.limiter().wait(&turn).await;
         self.caller.wait_until_leading().await;
         let request = self.client.terminate_instances().set_instance_ids(Some(ids.to_vec()));
         let answer = self.caller.call(permit, request.send()).await?;

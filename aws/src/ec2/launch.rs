@@ -17,7 +17,8 @@ use super::instances::instance;
 impl Ec2Calls {
     /// Reserves the turn that [`Ec2Calls::launch`] uses.
     pub(crate) fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
-        self.caller.limiter().reserve(&CallRequest::launch(machine))
+        let turn = CallRequest::launch(self.caller.flow(), machine);
+        self.caller.limiter().reserve(&turn)
     }
 
     /// Launches one instance. The SDK does not repeat this call: after an attempt that got lost, a refusal of the next
@@ -25,7 +26,8 @@ impl Ec2Calls {
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.client.run_instances(), request)?;
-        let permit = self.caller.limiter().acquire(&CallRequest::launch(machine))?;
+        let turn = CallRequest::launch(self.caller.flow(), machine);
+        let permit = self.caller.limiter().acquire(&turn)?;
         let action = permit.action;
         let call = input.customize().config_override(once).send();
         let answer = self.caller.call(permit, call).await?;

@@ -68,7 +68,8 @@ impl ElbCalls {
 
     /// Whether there is a classic load balancer of this name.
     pub(crate) async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        let permit = self.caller.limiter().acquire(&CallRequest::load_balancer(name))?;
+        let turn = CallRequest::load_balancer(self.caller.flow(), name);
+        let permit = self.caller.limiter().acquire(&turn)?;
         let request = self.classic.describe_load_balancers();
         let answer = self.caller.call(permit, request.load_balancer_names(name).send()).await;
         match answer {

@@ -10,7 +10,8 @@ impl ElbCalls {
     /// Looks a load balancer of the second generation up by name; none where there is none.
     pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let client = &self.client;
-        let permit = self.caller.limiter().acquire(&CallRequest::load_balancer(name))?;
+        let turn = CallRequest::load_balancer(self.caller.flow(), name);
+        let permit = self.caller.limiter().acquire(&turn)?;
         let answer = self
             .caller
             .call(permit, client.describe_load_balancers().names(name).send())

@@ -38,7 +38,7 @@ impl ElbCalls {
     /// Makes a call about targets, which waits for its turn. The SDK does not repeat writes: after a while they may be
     /// wrong, because an address may belong to another instance by then, and the session repeats them.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
-        let permit = self.caller.limiter().wait(&call.rate_request()).await;
+        let permit = self.caller.limiter().wait(&call.rate_request(self.caller.flow())).await;
         if matches!(call.request, GroupRequest::Register(_) | GroupRequest::Deregister(_)) {
             self.caller.wait_until_leading().await;
         }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::limits::{CallRequest, Flow, Priority};
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, Query};
+use capa_cloud::{CloudError, ClusterKey, Query};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,21 +22,24 @@ use super::pages::{Page, all_pages};
 /// Until when this process leads for certain.
 pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
-/// Makes calls of one identity in one region, on behalf of one controller.
+/// Makes calls of one identity in one region, on behalf of one controller and for one flow.
 #[derive(Clone)]
 pub(crate) struct Caller {
     limiter: Arc<CallLimiter>,
     leads_until: Option<LeadsUntil>,
     controller: &'static str,
+    flow: Flow,
 }
 
 impl Caller {
-    /// A caller without a controller yet. `leads_until`: absent where there is no leader election.
-    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>) -> Self {
+    /// A caller without a controller yet, for the calls that the session of an identity makes by itself. `leads_until`:
+    /// absent where there is no leader election.
+    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, identity: &str) -> Self {
         Self {
             limiter,
             leads_until,
             controller: "",
+            flow: Flow::Session(identity.to_owned()),
         }
     }
 
@@ -46,6 +49,19 @@ impl Caller {
             controller,
             ..self.clone()
         }
+    }
+
+    /// The same for a cluster.
+    pub(crate) fn for_cluster(&self, cluster: &ClusterKey) -> Self {
+        Self {
+            flow: Flow::Cluster(cluster.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// What the calls are made for.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.flow
     }
 
     /// The request rates of the calls.
@@ -80,7 +96,7 @@ impl Caller {
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let request = CallRequest::describe(action, query, Priority::Describe);
+        let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
         let permit = self.limiter.acquire(&request)?;
         self.pages(permit, fetch).await
     }
@@ -145,9 +161,9 @@ mod tests {
     async fn paced_pages_are_a_pause_apart() {
         let waits = ThrottleWaits::register(&mut Registry::default());
         let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
-        let caller = Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None);
+        let caller = Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a");
         let query = Query::filter("tag-key", ["role"]);
-        let request = CallRequest::describe("DescribeInstances", &query, Priority::Describe);
+        let request = CallRequest::describe("DescribeInstances", caller.flow(), &query, Priority::Describe);
         let fetch = |_, token: Option<String>| {
             let page: usize = token.map_or(0, |token| token.parse().unwrap());
             std::future::ready(Ok(Page {

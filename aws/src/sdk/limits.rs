@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::limits::{CallRequest, Shares};
+use capa_cloud::limits::{CallRequest, Flow, Shares};
 use capa_cloud::session::{Permit, RateLimiter, RateLimits};
 use capa_cloud::{CloudError, Query};
 use tokio::time::Instant;
@@ -58,8 +58,8 @@ impl CallLimiter {
     }
 
     /// As [`RateLimiter::acquire_lookup`], now.
-    pub(crate) fn acquire_lookup(&self, query: &Query) -> Result<Permit, CloudError> {
-        self.noted(self.rates.acquire_lookup(query, self.now()))
+    pub(crate) fn acquire_lookup(&self, flow: &Flow, query: &Query) -> Result<Permit, CloudError> {
+        self.noted(self.rates.acquire_lookup(flow, query, self.now()))
     }
 
     /// As [`RateLimiter::reserve`], now.
@@ -123,6 +123,7 @@ mod tests {
     fn request(action: &'static str, name: usize) -> CallRequest {
         CallRequest {
             action,
+            flow: Flow::Session("a".into()),
             caller: Caller::Task(name.to_string()),
             priority: Priority::Launch,
             instances: 1,

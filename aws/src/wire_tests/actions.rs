@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use capa_cloud::{
-    ClusterClouds, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity, TemplateClouds,
+    ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
+    TemplateClouds,
 };
 
 use super::calls::request;
@@ -40,6 +41,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let identity = ResolvedIdentity {
         key: "role".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+        cluster: ClusterKey::default(),
     };
     let (all, key) = (Query::default(), machine("one"));
     let cluster = pool.cluster(&identity, REGION);

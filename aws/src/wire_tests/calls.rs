@@ -396,6 +396,7 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
     let assumed = ResolvedIdentity {
         key: "role".into(),
         source: role("arn:aws:iam::1:role/One", identity("A").source),
+        cluster: identity("A").cluster,
     };
     let machines = fake.pool().await.machines(&assumed, REGION);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Where credentials come from.
 
-use capa_cloud::{ClusterClouds, CredentialSource, ErrorClass, Query, ResolvedIdentity};
+use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, ErrorClass, Query, ResolvedIdentity};
 
 use super::fake::{Call, Fake, REGION, answer, role, session, sts_error};
 
@@ -8,6 +8,7 @@ fn identity(source: CredentialSource) -> ResolvedIdentity {
     ResolvedIdentity {
         key: "role".to_owned(),
         source,
+        cluster: ClusterKey::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
-use capa_cloud::{CloudError, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
+use capa_cloud::{CloudError, ClusterKey, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -164,6 +164,7 @@ pub(super) fn identity(name: &str) -> ResolvedIdentity {
             secret_access_key: "static-secret".to_owned().into(),
             session_token: None,
         },
+        cluster: ClusterKey::default(),
     }
 }
 

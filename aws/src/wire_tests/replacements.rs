@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use capa_cloud::{ClusterClouds, CredentialSource, InstanceState, MachineClouds, Observation, Query, ResolvedIdentity};
+use capa_cloud::{
+    ClusterClouds, ClusterKey, CredentialSource, InstanceState, MachineClouds, Observation, Query, ResolvedIdentity,
+};
 use parking_lot::Mutex;
 
 use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
@@ -45,6 +47,7 @@ fn identity() -> ResolvedIdentity {
     ResolvedIdentity {
         key: "one".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+        cluster: ClusterKey::default(),
     }
 }
 

@@ -1,45 +1,34 @@
-//! One action's tokens, and who waits for them.
+//! One action's tokens, and the turns that are promised.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::queue::{Cost, Queue};
 use super::quotas::Quota;
 use super::share::Share;
 use super::token_bucket::TokenBucket;
-use super::{Caller, Priority};
+use super::{CallRequest, Caller, Flow};
 
 /// How long a turn is kept for a caller that does not come.
 const KEPT: Duration = Duration::from_secs(10);
-
-/// How much earlier one must have asked to go before somebody of the next higher priority.
-const AGING: Duration = Duration::from_secs(30);
-
-/// When somebody's turn comes in relation to others: by the time of asking, later by [`AGING`] for each rank below the
-/// first. So urgent callers overtake others, but no caller waits for ever. The number keeps the order of callers that
-/// ask at the same time.
-type Place = (Duration, u64);
-
-struct Waiting {
-    caller: Caller,
-    instances: u64,
-    /// When the caller was told to come.
-    turn: Duration,
-}
 
 struct Granted {
     instances: u64,
     at: Duration,
 }
 
-/// The tokens of one action, and the turns that are promised.
-pub(super) struct ActionLimiter {
+/// What AWS counts of one action.
+struct Tokens {
     requests: TokenBucket,
     instances: Option<TokenBucket>,
-    queue: BTreeMap<Place, Waiting>,
-    places: BTreeMap<Caller, Place>,
+}
+
+/// The tokens of one action, and the turns that are promised.
+pub(super) struct ActionLimiter {
+    tokens: Tokens,
+    queue: Queue,
     /// Turns that have come, paid for, and not used yet.
-    granted: BTreeMap<Caller, Granted>,
-    asked: u64,
+    granted: BTreeMap<(Flow, Caller), Granted>,
     /// The last throttle: those of calls that began before it are the same one.
     throttled: Option<Duration>,
 }
@@ -47,62 +36,47 @@ pub(super) struct ActionLimiter {
 impl ActionLimiter {
     pub(super) fn new(published: Quota, share: Share, now: Duration) -> Self {
         let share = if published.ours { Share::WHOLE } else { share };
-        Self {
+        let tokens = Tokens {
             requests: TokenBucket::new(published.requests, share, now),
             instances: published.instances.map(|rate| TokenBucket::new(rate, share, now)),
-            queue: BTreeMap::new(),
-            places: BTreeMap::new(),
+        };
+        Self {
+            tokens,
+            queue: Queue::default(),
             granted: BTreeMap::new(),
-            asked: 0,
             throttled: None,
         }
     }
 
-    pub(super) fn reserve(
-        &mut self,
-        caller: &Caller,
-        priority: Priority,
-        instances: u64,
-        now: Duration,
-    ) -> Result<(), Duration> {
+    pub(super) fn reserve(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.expire(now);
-        if self.granted.contains_key(caller) {
+        let key = (request.flow.clone(), request.caller.clone());
+        if self.granted.contains_key(&key) {
             return Ok(());
         }
-        let place = self.place(caller, priority, now);
-        let wait = self.wait(place, instances, now);
+        self.queue.join(request, now);
+        let Self { tokens, queue, .. } = self;
+        let ahead = queue.ahead(request, now, |ahead, instances| tokens.wait(ahead, instances, now));
+        let wait = tokens.wait(ahead, request.instances, now);
         if wait.is_zero() {
-            self.leave(caller);
-            self.charge(instances, now);
-            self.granted.insert(caller.clone(), Granted { instances, at: now });
+            queue.served(request, now);
+            tokens.charge(request.instances, now);
+            let instances = request.instances;
+            self.granted.insert(key, Granted { instances, at: now });
             return Ok(());
         }
-        let waiting = Waiting {
-            caller: caller.clone(),
-            instances,
-            turn: now + wait,
-        };
-        self.queue.insert(place, waiting);
+        queue.told(request, now + wait);
         Err(wait)
     }
 
-    pub(super) fn acquire(
-        &mut self,
-        caller: &Caller,
-        priority: Priority,
-        instances: u64,
-        now: Duration,
-    ) -> Result<(), Duration> {
-        self.reserve(caller, priority, instances, now)?;
-        self.granted.remove(caller);
+    pub(super) fn acquire(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
+        self.reserve(request, now)?;
+        self.granted.remove(&(request.flow.clone(), request.caller.clone()));
         Ok(())
     }
 
     pub(super) fn charge(&mut self, instances: u64, now: Duration) {
-        self.requests.charge(1, now);
-        if let Some(meter) = &mut self.instances {
-            meter.charge(instances, now);
-        }
+        self.tokens.charge(instances, now);
     }
 
     pub(super) fn throttled(&mut self, began: Duration, now: Duration) {
@@ -110,79 +84,63 @@ impl ActionLimiter {
             return;
         }
         self.throttled = Some(now);
-        self.requests.throttled(now);
-        if let Some(meter) = &mut self.instances {
+        self.tokens.requests.throttled(now);
+        if let Some(meter) = &mut self.tokens.instances {
             meter.throttled(now);
         }
     }
 
     pub(super) fn forget(&mut self, caller: &Caller) {
-        self.leave(caller);
-        if let Some(turn) = self.granted.remove(caller) {
-            self.refund(1, turn.instances);
-        }
+        self.queue.forget(caller);
+        self.take_back(|(_, known), _| known == caller);
     }
 
-    /// The caller's place in the queue, kept from when it first asked.
-    fn place(&mut self, caller: &Caller, priority: Priority, now: Duration) -> Place {
-        if let Some(place) = self.places.get(caller) {
-            return *place;
-        }
-        self.asked += 1;
-        let place = (now + AGING * priority.rank(), self.asked);
-        self.places.insert(caller.clone(), place);
-        place
-    }
-
-    /// How long until there is enough for everybody ahead and this call.
-    fn wait(&mut self, place: Place, instances: u64, now: Duration) -> Duration {
-        let (requests_ahead, instances_ahead) = self
-            .queue
-            .range(..place)
-            .fold((0, 0), |(requests, instances), (_, ahead)| {
-                (requests + 1, instances + ahead.instances)
-            });
-        let requests = self.requests.wait_for(requests_ahead + 1, now);
-        let instances = self.instances.as_mut().map(|meter| {
-            // More than the bucket ever holds is granted when it is full.
-            let instances = instances.min(meter.capacity());
-            meter.wait_for(instances_ahead + instances, now)
-        });
-        requests.max(instances.unwrap_or_default())
-    }
-
-    fn leave(&mut self, caller: &Caller) {
-        if let Some(place) = self.places.remove(caller) {
-            self.queue.remove(&place);
-        }
+    /// Whether nobody waits for a turn, or has one that is not used.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.granted.is_empty()
     }
 
     /// Gives up on those who did not come.
     fn expire(&mut self, now: Duration) {
-        let Self {
-            queue, places, granted, ..
-        } = self;
-        queue.retain(|_, waiting| {
-            let kept = now <= waiting.turn + KEPT;
-            if !kept {
-                places.remove(&waiting.caller);
-            }
-            kept
-        });
-        let (mut requests, mut instances) = (0, 0);
-        granted.retain(|_, turn| {
-            let kept = now <= turn.at + KEPT;
-            if !kept {
-                requests += 1;
-                instances += turn.instances;
-            }
-            kept
-        });
-        self.refund(requests, instances);
+        self.queue.expire(now, KEPT);
+        self.take_back(|_, turn| turn.at + KEPT < now);
     }
 
-    fn refund(&mut self, requests: u64, instances: u64) {
-        self.requests.refund(requests);
+    /// Takes back turns that were granted, and what was paid for them.
+    fn take_back(&mut self, is_void: impl Fn(&(Flow, Caller), &Granted) -> bool) {
+        let tokens = &mut self.tokens;
+        self.granted.retain(|key, turn| {
+            let is_void = is_void(key, turn);
+            if is_void {
+                tokens.refund(turn.instances);
+            }
+            !is_void
+        });
+    }
+}
+
+impl Tokens {
+    /// How long until there is enough for everybody ahead and a call with so many instances.
+    fn wait(&mut self, ahead: Cost, instances: u64, now: Duration) -> Duration {
+        let requests = self.requests.wait_for(ahead.requests + 1, now);
+        let instances = self.instances.as_mut().map(|meter| {
+            // More than the bucket ever holds is granted when it is full.
+            let instances = instances.min(meter.capacity());
+            meter.wait_for(ahead.instances + instances, now)
+        });
+        requests.max(instances.unwrap_or_default())
+    }
+
+    fn charge(&mut self, instances: u64, now: Duration) {
+        self.requests.charge(1, now);
+        if let Some(meter) = &mut self.instances {
+            meter.charge(instances, now);
+        }
+    }
+
+    fn refund(&mut self, instances: u64) {
+        self.requests.refund(1);
         if let Some(meter) = &mut self.instances {
             meter.refund(instances);
         }

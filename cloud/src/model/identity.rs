@@ -2,6 +2,8 @@
 
 use secrecy::SecretString;
 
+use super::ClusterKey;
+
 /// An identity after its objects and Secrets were read and every hop was allowed.
 #[derive(Clone, Debug)]
 pub struct ResolvedIdentity {
@@ -10,6 +12,8 @@ pub struct ResolvedIdentity {
     pub key: String,
     /// Where the credentials come from.
     pub source: CredentialSource,
+    /// The Cluster that the calls are made for. It does not distinguish clients: calls keep to its turns.
+    pub cluster: ClusterKey,
 }
 
 /// Where credentials come from. `Debug` shows no secret.

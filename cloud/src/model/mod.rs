@@ -175,6 +175,15 @@ pub struct MachineKey {
     pub name: String,
 }
 
+/// The name of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKey {
+    /// Namespace of the Cluster.
+    pub namespace: String,
+    /// Name of the Cluster; empty for an object whose Cluster is not known.
+    pub name: String,
+}
+
 /// Whether a tag says whose an instance is. The others are not kept: an informer holds every instance of a fleet.
 pub fn identifying_tag(key: &str) -> bool {
     key == meta::MACHINE_NAME_TAG || key.starts_with(meta::OWN_TAG_PREFIX)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::limits::{CallRequest, Caller, Limiter, Shares};
+use crate::limits::{CallRequest, Caller, Flow, Limiter, Shares};
 use crate::{CloudError, ErrorClass, Query};
 
 type SharedLimiter = Arc<Mutex<Limiter>>;
@@ -151,8 +151,8 @@ impl RateLimiter {
     ///
     /// # Errors
     /// [`CloudError::deferred`], which says when the turn of the lookup comes.
-    pub fn acquire_lookup(&self, query: &Query, now: Duration) -> Result<Permit, CloudError> {
-        let request = CallRequest::lookup(query);
+    pub fn acquire_lookup(&self, flow: &Flow, query: &Query, now: Duration) -> Result<Permit, CloudError> {
+        let request = CallRequest::lookup(flow, query);
         // The lookup by token follows the one by tags in the same pass: deferred between the two the pass would begin
         // anew, for ever.
         if query.filters.iter().any(|(name, _)| name == "client-token") {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::limits::{CallRequest, Caller, Priority, Shares};
+use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::model::launch::tests::request;
 use crate::sim::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
 use crate::targets::{Desired, Group, TargetInstance, TargetKind};
@@ -114,6 +114,7 @@ fn rates() -> Arc<RateLimits> {
 fn launch(name: &str) -> CallRequest {
     CallRequest {
         action: "RunInstances",
+        flow: Flow::Session("a".into()),
         caller: Caller::Task(name.to_owned()),
         priority: Priority::Launch,
         instances: 1,
@@ -144,14 +145,15 @@ fn sessions_of_one_account_share_its_rates_once_it_is_known() {
 #[test]
 fn a_lookup_by_token_continues_the_lookup_by_tags() {
     let session = RateLimiter::new(rates(), "a", REGION);
+    let flow = Flow::Cluster(crate::ClusterKey::default());
     let by_tags = |name: String| Query::filter("tag:MachineName", [name]);
     let turned_away = (0..100).find(|index| {
-        let asked = session.acquire_lookup(&by_tags(index.to_string()), Duration::ZERO);
+        let asked = session.acquire_lookup(&flow, &by_tags(index.to_string()), Duration::ZERO);
         asked.is_err()
     });
     assert!(turned_away.is_some(), "the rate is used up");
     let by_token = Query::filter("client-token", ["uid-1"]);
-    assert!(session.acquire_lookup(&by_token, Duration::ZERO).is_ok());
+    assert!(session.acquire_lookup(&flow, &by_token, Duration::ZERO).is_ok());
 }
 
 /// AWS that answers at once, and the sessions of one process.

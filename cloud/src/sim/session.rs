@@ -11,15 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::limits::{CallRequest, Caller, Priority, Shares};
+use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::session::{
     EndedCall, InformerCalls, Moment, Owners, Permit, RateLimiter, RateLimits, SessionCall, SessionDriver, SessionKey,
     SessionState, confirmed_account,
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, ClusterCloud, Image, Instance, InstanceState, LaunchRequest, MachineKey, Query,
-    RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, LaunchRequest, MachineKey,
+    Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
 };
 
 use super::client::Client;
@@ -148,14 +148,30 @@ impl Sessions {
 pub struct SimSession<T> {
     transport: T,
     key: SessionKey,
+    flow: Flow,
     rates: Arc<RateLimiter>,
 }
 
 impl<T: Transport> SimSession<T> {
-    /// The session of an identity in a region.
+    /// The session of an identity in a region, for the calls that it makes by itself.
     pub fn new(transport: T, key: SessionKey) -> Self {
         let rates = transport.sessions(|sessions, _| sessions.session(&key).1.clone());
-        Self { transport, key, rates }
+        let flow = Flow::Session(key.identity.clone());
+        Self {
+            transport,
+            key,
+            flow,
+            rates,
+        }
+    }
+
+    /// The same for calls on behalf of a cluster.
+    #[must_use]
+    pub fn for_cluster(self, cluster: &ClusterKey) -> Self {
+        Self {
+            flow: Flow::Cluster(cluster.clone()),
+            ..self
+        }
     }
 
     fn now(&self) -> Duration {
@@ -194,7 +210,7 @@ impl<T: Transport> SimSession<T> {
         query: &Query,
         ask: fn(&mut Client<'_>, Timestamp, &Query) -> Result<Vec<A>, CloudError>,
     ) -> Result<Vec<A>, CloudError> {
-        let request = CallRequest::describe(action, query, Priority::Describe);
+        let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
         let permit = self.rates.acquire(&request, self.now())?;
         let (about, query) = (describe_query(query), query.clone());
         self.call(permit, false, about, move |client, now| ask(client, now, &query))
@@ -258,16 +274,18 @@ impl<T: Transport> SessionDriver for SimSession<T> {
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let permit = self.rates.acquire_lookup(query, self.now())?;
+        let permit = self.rates.acquire_lookup(&self.flow, query, self.now())?;
         self.describe_instances(permit, query).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
-        self.rates.reserve(&CallRequest::launch(machine), self.now())
+        let request = CallRequest::launch(&self.flow, machine);
+        self.rates.reserve(&request, self.now())
     }
 
     async fn run_instance(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let permit = self.rates.acquire(&CallRequest::launch(machine), self.now())?;
+        let turn = CallRequest::launch(&self.flow, machine);
+        let permit = self.rates.acquire(&turn, self.now())?;
         let request = request.clone();
         let about = format!("token={} subnet={}", request.client_token, request.subnet_id);
         let effect = move |client: &mut Client<'_>, now| client.run_instances(now, &request);
@@ -278,13 +296,13 @@ impl<T: Transport> SessionDriver for SimSession<T> {
 #[async_trait]
 impl<T: Transport> InformerCalls for SimSession<T> {
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let request = CallRequest::describe("DescribeInstances", query, Priority::Describe);
+        let request = CallRequest::describe("DescribeInstances", &self.flow, query, Priority::Describe);
         let permit = self.wait(&request).await;
         self.describe_instances(permit, query).await
     }
 
     async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        let permit = self.wait(&CallRequest::terminate(ids)).await;
+        let permit = self.wait(&CallRequest::terminate(&self.flow, ids)).await;
         self.transport.wait_until_leading().await;
         let (about, ids) = (ids.join(" "), ids.to_vec());
         let effect = move |client: &mut Client<'_>, now| client.terminate_instances(now, &ids);
@@ -294,7 +312,7 @@ impl<T: Transport> InformerCalls for SimSession<T> {
     }
 
     async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
-        let permit = self.wait(&call.rate_request()).await;
+        let permit = self.wait(&call.rate_request(&self.flow)).await;
         let (writes, about) = match &call.request {
             GroupRequest::Register(targets) | GroupRequest::Deregister(targets) => {
                 let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
@@ -341,7 +359,8 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
     }
 
     async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let permit = self.rates.acquire(&CallRequest::load_balancer(name), self.now())?;
+        let turn = CallRequest::load_balancer(&self.flow, name);
+        let permit = self.rates.acquire(&turn, self.now())?;
         let about = name.to_owned();
         let name = name.to_owned();
         let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
@@ -349,7 +368,8 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
     }
 
     async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        let permit = self.rates.acquire(&CallRequest::load_balancer(name), self.now())?;
+        let turn = CallRequest::load_balancer(&self.flow, name);
+        let permit = self.rates.acquire(&turn, self.now())?;
         let about = name.to_owned();
         let name = name.to_owned();
         let effect = move |client: &mut Client<'_>, now| client.classic_load_balancer(now, &name);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use crate::CloudError;
-use crate::limits::{CallRequest, Caller, Priority};
+use crate::limits::{CallRequest, Caller, Flow, Priority};
 
 /// What targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,7 +187,7 @@ impl GroupCall {
     }
 
     /// The turn that it waits for. What ends goes first.
-    pub fn rate_request(&self) -> CallRequest {
+    pub fn rate_request(&self, flow: &Flow) -> CallRequest {
         let priority = match self.request {
             _ if self.urgent => Priority::Terminate,
             GroupRequest::Deregister(_) => Priority::Terminate,
@@ -196,6 +196,7 @@ impl GroupCall {
         };
         CallRequest {
             action: self.action(),
+            flow: flow.clone(),
             caller: Caller::Task(self.group.to_string()),
             priority,
             instances: 0,

@@ -9,7 +9,7 @@ mod tests;
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::conditions::Reason;
 use capa_api::identity::{AWSClusterRoleIdentity, AWSClusterStaticIdentity, namespace_allowed};
-use capa_cloud::{CredentialSource, ResolvedIdentity};
+use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use k8s_openapi::api::core::v1::Secret;
 use secrecy::SecretString;
 
@@ -27,7 +27,7 @@ pub struct IdentityRequest<'a> {
     pub reference: &'a IdentityReference,
     /// Namespace of the object that names it; every hop must allow it.
     pub namespace: &'a str,
-    /// Cluster the work is for; names the STS session.
+    /// Cluster the work is for; names the STS session, and calls to AWS keep to its turns.
     pub cluster_name: &'a str,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: &'a str,
@@ -93,7 +93,14 @@ pub async fn resolve(
     if names_cluster {
         push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
     }
-    Ok(ResolvedIdentity { key, source })
+    Ok(ResolvedIdentity {
+        key,
+        source,
+        cluster: ClusterKey {
+            namespace: request.namespace.to_owned(),
+            name: request.cluster_name.to_owned(),
+        },
+    })
 }
 
 /// The identities from the named one to the one without a source. Each of them must allow the namespace.

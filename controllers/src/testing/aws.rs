@@ -132,10 +132,11 @@ impl FakeAws {
 
     fn client_for(&self, identity: &ResolvedIdentity, region: &str) -> SimSession<Self> {
         self.state().regions.push(region.to_owned());
-        self.session(SessionKey {
+        let session = self.session(SessionKey {
             identity: identity.key.clone(),
             region: region.to_owned(),
-        })
+        });
+        session.for_cluster(&identity.cluster)
     }
 
     fn now(&self) -> Timestamp {

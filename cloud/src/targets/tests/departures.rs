@@ -1,7 +1,7 @@
 //! How instances leave, and what is waited for meanwhile.
 
 use super::*;
-use crate::limits::Priority;
+use crate::limits::{Flow, Priority};
 
 #[test]
 fn an_address_that_is_out_is_let_go_for_good() {
@@ -103,10 +103,8 @@ fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
         let mut scene = Scene::new();
         scene.want("one", desired);
         let call = scene.targets.begin(scene.now).unwrap();
-        assert_eq!(
-            (&call.request, call.rate_request().priority),
-            (&GroupRequest::Facts, priority)
-        );
+        let turn = call.rate_request(&Flow::Session("one".into()));
+        assert_eq!((&call.request, turn.priority), (&GroupRequest::Facts, priority));
     }
 }
 

@@ -1,3 +1,5 @@
+mod fairness;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -19,6 +21,7 @@ fn caller(name: &str) -> Caller {
 fn call(action: &'static str, name: &str, priority: Priority) -> CallRequest {
     CallRequest {
         action,
+        flow: Flow::Session("one".into()),
         caller: caller(name),
         priority,
         instances: 1,
@@ -424,15 +427,16 @@ proptest! {
     /// Whatever is asked for and when: no more is granted in any time than the bucket and the refill of that time.
     #[test]
     fn no_window_grants_more_than_burst_and_refill(
-        asked in proptest::collection::vec((0_u64..3000, 0_usize..12, 0_usize..4), 1..200),
+        asked in proptest::collection::vec((0_u64..3000, 0_usize..12, 0_usize..4, 0_usize..4), 1..200),
     ) {
         let priorities = [Priority::Terminate, Priority::Launch, Priority::Describe, Priority::Tag];
         let mut limiter = half();
         let mut now = Duration::ZERO;
         let mut granted = Vec::new();
-        for (pause, name, priority) in asked {
+        for (pause, name, priority, tenant) in asked {
             now += Duration::from_millis(pause);
             let turn = call(LAUNCH, &format!("{name}-{priority}"), priorities[priority]);
+            let turn = fairness::of_tenant(tenant, turn);
             if limiter.acquire(&turn, now).is_ok() {
                 granted.push(now);
             }
@@ -449,15 +453,16 @@ proptest! {
     /// Everybody who comes back when told has its turn in the end.
     #[test]
     fn everybody_who_comes_when_told_is_served(
-        arrivals in proptest::collection::vec((0_u64..20_000, 0_usize..4), 1..60),
+        arrivals in proptest::collection::vec((0_u64..20_000, 0_usize..4, 0_usize..4), 1..60),
     ) {
         let priorities = [Priority::Terminate, Priority::Launch, Priority::Describe, Priority::Tag];
         let mut limiter = half();
         let calls: Vec<_> = arrivals
             .iter()
             .enumerate()
-            .map(|(index, (at, priority))| {
-                (Duration::from_millis(*at), call(LAUNCH, &index.to_string(), priorities[*priority]))
+            .map(|(index, (at, priority, tenant))| {
+                let turn = call(LAUNCH, &index.to_string(), priorities[*priority]);
+                (Duration::from_millis(*at), fairness::of_tenant(*tenant, turn))
             })
             .collect();
         let last = play(&mut limiter, &calls).into_iter().max().unwrap_or_default();

@@ -1,0 +1,203 @@
+//! Turns go round between tenants.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ClusterKey;
+
+fn cluster(namespace: &str, name: &str) -> Flow {
+    Flow::Cluster(ClusterKey {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// The call of the tenant with this number; the first two are clusters of one namespace.
+pub(super) fn of_tenant(tenant: usize, turn: CallRequest) -> CallRequest {
+    let flow = match tenant {
+        0 | 1 => cluster("team-a", &tenant.to_string()),
+        2 => cluster("team-b", "only"),
+        _ => Flow::Session(tenant.to_string()),
+    };
+    CallRequest { flow, ..turn }
+}
+
+fn launch_in(flow: Flow, name: &str) -> CallRequest {
+    CallRequest { flow, ..launch(name) }
+}
+
+/// A limiter without a token for launches.
+fn drained() -> Limiter {
+    let mut limiter = half();
+    drain(&mut limiter, LAUNCH, Duration::ZERO);
+    limiter
+}
+
+/// Has so many machines of a cluster ask for a launch.
+fn flood(limiter: &mut Limiter, flow: &Flow, machines: usize, now: Duration) {
+    for machine in 0..machines {
+        let turn = launch_in(flow.clone(), &format!("flood-{machine}"));
+        assert!(limiter.reserve(&turn, now).is_err());
+    }
+}
+
+#[test]
+fn a_newcomer_does_not_wait_for_a_thousand_of_another_tenant() {
+    let mut limiter = drained();
+    flood(&mut limiter, &cluster("team-a", "large"), 1_000, Duration::ZERO);
+    let newcomer = launch_in(cluster("team-b", "small"), "first");
+    assert_eq!(
+        limiter.reserve(&newcomer, Duration::ZERO),
+        Err(seconds(1.0)),
+        "after one"
+    );
+    let next = launch_in(cluster("team-b", "small"), "second");
+    assert_eq!(limiter.reserve(&next, Duration::ZERO), Err(seconds(2.0)), "in turns");
+    assert_eq!(limiter.acquire(&newcomer, seconds(1.0)), Ok(()));
+}
+
+#[test]
+fn a_caller_that_was_overtaken_is_told_another_time_and_gets_it() {
+    let mut limiter = drained();
+    let large = cluster("team-a", "large");
+    let (first, second) = (launch_in(large.clone(), "first"), launch_in(large, "second"));
+    assert_eq!(limiter.reserve(&first, Duration::ZERO), Err(seconds(0.5)));
+    assert_eq!(limiter.reserve(&second, Duration::ZERO), Err(seconds(1.0)));
+    let newcomer = launch_in(cluster("team-b", "small"), "first");
+    assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(1.0)));
+    assert_eq!(limiter.acquire(&first, seconds(0.5)), Ok(()));
+    assert_eq!(limiter.acquire(&second, seconds(1.0)), Err(seconds(0.5)));
+    assert_eq!(limiter.acquire(&newcomer, seconds(1.0)), Ok(()));
+    assert_eq!(limiter.acquire(&second, seconds(1.5)), Ok(()));
+}
+
+#[test]
+fn clusters_of_a_namespace_share_its_turns() {
+    let mut limiter = drained();
+    for index in 0..10 {
+        flood(&mut limiter, &cluster("team-a", &index.to_string()), 10, Duration::ZERO);
+    }
+    let newcomer = launch_in(cluster("team-b", "small"), "first");
+    assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(1.0)));
+    limiter.forget(&newcomer.caller);
+    let of_the_same = launch_in(cluster("team-a", "another"), "first");
+    assert_eq!(
+        limiter.reserve(&of_the_same, Duration::ZERO),
+        Err(seconds(5.5)),
+        "after ten"
+    );
+}
+
+#[test]
+fn sessions_list_in_turns() {
+    let mut limiter = half();
+    let query = Query::filter("tag-key", ["role"]);
+    let page = |identity: usize| {
+        CallRequest::describe(
+            DESCRIBE,
+            &Flow::Session(identity.to_string()),
+            &query,
+            Priority::Describe,
+        )
+    };
+    drain(&mut limiter, DESCRIBE, Duration::ZERO);
+    // Each wants a page after the other, and whoever has had one asks again at once.
+    let mut pages = [0_usize; 20];
+    let mut due = [Duration::ZERO; 20];
+    while pages.iter().sum::<usize>() < 400 {
+        let (identity, now) = due.iter().copied().enumerate().min_by_key(|(_, due)| *due).unwrap();
+        match limiter.acquire(&page(identity), now) {
+            Ok(()) => pages[identity] += 1,
+            Err(wait) => due[identity] = now + wait,
+        }
+    }
+    assert_eq!(pages, [20; 20]);
+}
+
+#[test]
+fn a_flood_that_has_waited_for_long_is_not_urgent() {
+    let mut limiter = half();
+    drain(&mut limiter, DESCRIBE, Duration::ZERO);
+    let lookup = |number: usize| {
+        let query = Query::filter("tag:MachineName", [number.to_string()]);
+        CallRequest::lookup(&cluster("team-a", "large"), &query)
+    };
+    let listing = CallRequest::describe(
+        DESCRIBE,
+        &Flow::Session("b".into()),
+        &Query::default(),
+        Priority::Describe,
+    );
+    let mut calls: Vec<_> = (0..1_000).map(|number| (Duration::ZERO, lookup(number))).collect();
+    calls.push((seconds(50.0), listing));
+    let granted = *play(&mut limiter, &calls).last().unwrap();
+    assert!(granted >= seconds(80.0), "lookups go first: {granted:?}");
+    assert!(granted <= seconds(81.0), "{granted:?}");
+}
+
+#[test]
+fn nothing_is_kept_of_flows_that_nobody_waits_for() {
+    let mut limiter = drained();
+    for tenant in 0..1_000 {
+        let turn = launch_in(cluster(&tenant.to_string(), "c"), "m");
+        assert!(limiter.reserve(&turn, Duration::ZERO).is_err());
+    }
+    assert!(!limiter.is_idle());
+    // They never come, and somebody else does long after their turns.
+    let later = seconds(1_000.0);
+    assert_eq!(limiter.acquire(&launch("one"), later), Ok(()));
+    assert!(limiter.is_idle());
+    let turn = launch_in(cluster("team-a", "c"), "m");
+    assert_eq!(limiter.reserve(&turn, later), Ok(()));
+    limiter.forget(&turn.caller);
+    assert!(limiter.is_idle(), "one that is forgotten");
+}
+
+proptest! {
+    /// However many callers others have waiting: a tenant that comes waits for one turn of each of them.
+    #[test]
+    fn a_newcomer_waits_for_one_turn_of_each_other_tenant(
+        waiting in proptest::collection::vec((0_usize..6, 0_usize..3), 0..100),
+    ) {
+        let mut limiter = drained();
+        let mut tenants = std::collections::BTreeSet::new();
+        for (caller, (tenant, part)) in waiting.into_iter().enumerate() {
+            tenants.insert(tenant);
+            let turn = launch_in(cluster(&tenant.to_string(), &part.to_string()), &caller.to_string());
+            prop_assert!(limiter.reserve(&turn, Duration::ZERO).is_err());
+        }
+        let newcomer = launch_in(cluster("newcomer", "c"), "m");
+        let turns = u32::try_from(tenants.len() + 1).unwrap();
+        prop_assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(0.5) * turns));
+    }
+
+    /// While two tenants wait, neither has more than a turn more than the other, whatever their clusters.
+    #[test]
+    fn tenants_that_wait_are_served_alike(
+        first in proptest::collection::vec(0_usize..5, 20..60),
+        second in proptest::collection::vec(0_usize..5, 20..60),
+    ) {
+        let mut limiter = drained();
+        let of = |namespace: &'static str, clusters: &[usize]| -> Vec<(Duration, CallRequest)> {
+            let calls = clusters.iter().enumerate();
+            calls
+                .map(|(index, name)| {
+                    let flow = cluster(namespace, &name.to_string());
+                    (Duration::ZERO, launch_in(flow, &format!("{namespace}-{index}")))
+                })
+                .collect()
+        };
+        let (first, second) = (of("team-a", &first), of("team-b", &second));
+        let shorter = first.len().min(second.len());
+        let count = first.len();
+        let calls: Vec<_> = first.into_iter().chain(second).collect();
+        let granted = play(&mut limiter, &calls);
+        let mut order: Vec<_> = granted.iter().enumerate().map(|(index, at)| (*at, index < count)).collect();
+        order.sort();
+        let (mut a, mut b) = (0_usize, 0_usize);
+        for (_, is_first) in order.into_iter().take(2 * shorter) {
+            if is_first { a += 1 } else { b += 1 }
+            prop_assert!(a.abs_diff(b) <= 1, "{a} and {b}");
+        }
+    }
+}
