@@ -5,10 +5,12 @@ use std::fmt::{self, Debug, Display};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use kube::core::object::HasStatus;
 use thiserror::Error;
 
-use crate::kinds::{ObjectName, ReconciledKind};
+use crate::kinds::{ObjectName, ReconciledKind, cluster_name};
 use crate::status::StatusError;
 
 /// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never
@@ -26,9 +28,21 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
+    /// The groups of objects whose passes may hold each other up, by names that no other group has. Passes of one group
+    /// never occupy all workers. Default: the objects of one Cluster.
+    fn groups(&self, object: &Self::Kind) -> Vec<String> {
+        cluster_group(object.meta()).into_iter().collect()
+    }
+
     /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of
     /// it. Default: nothing was.
     fn forget(&self, _object: &Self::Kind) {}
+}
+
+/// The group of the objects of one Cluster, for [`Reconciler::groups`]. None: the object belongs to no Cluster.
+pub fn cluster_group(metadata: &ObjectMeta) -> Option<String> {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    cluster_name(metadata).map(|cluster| format!("cluster {namespace}/{cluster}"))
 }
 
 /// The result of one pass.

@@ -58,11 +58,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(crate) leader_elect_retry_period: GoDuration,
 
-    /// AWSClusters reconciled at once, and as many AWSMachineTemplates.
+    /// AWSClusters reconciled at once, at most half of them of one identity and region; and as many AWSMachineTemplates.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(crate) awscluster_concurrency: u16,
 
-    /// AWSMachines reconciled at once.
+    /// AWSMachines reconciled at once, at most half of them of one Cluster, or of one AWS account and region.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) awsmachine_concurrency: u16,
 

@@ -33,6 +33,13 @@ impl Reconciler for ClusterReconciler {
             .map(|outcome| with_resync(outcome, self.sync_period))
     }
 
+    /// A cluster has one AWSCluster; what it waits for is the AWS account.
+    fn groups(&self, object: &AWSCluster) -> Vec<String> {
+        let identity = object.spec.effective_identity_ref();
+        let region = object.spec.region().unwrap_or_default();
+        vec![format!("identity {}/{} {region}", identity.kind, identity.name)]
+    }
+
     fn forget(&self, object: &AWSCluster) {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         self.context.lookups.remove(uid);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
-use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
+use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler, cluster_group};
 
 use super::context::MachineContext;
 use super::scope::key;
@@ -32,6 +32,13 @@ impl Reconciler for MachineReconciler {
         // On the heap: the future holds whole objects, and there are as many as the controller reconciles at once.
         let outcome = Box::pin(super::reconcile(object, &self.context)).await?;
         Ok(with_resync(outcome, self.sync_period))
+    }
+
+    fn groups(&self, object: &AWSMachine) -> Vec<String> {
+        let network = object.status.as_ref().and_then(|status| status.network.as_ref());
+        let account = network.and_then(|network| Some((network.account_id.as_ref()?, network.region.as_ref()?)));
+        let account = account.map(|(account, region)| format!("account {account} {region}"));
+        cluster_group(&object.metadata).into_iter().chain(account).collect()
     }
 
     fn forget(&self, object: &AWSMachine) {

@@ -2,11 +2,12 @@
 //!
 //! The queue is kube's `applier`: it never runs two reconciles of one object at once, runs at most `concurrency`
 //! reconciles, and merges requests for a waiting object to the earliest time. This module has the triggers, `worker`
-//! the steps around a reconcile.
+//! the steps around a reconcile, `workers` which reconciles may begin.
 
 #[cfg(test)]
 mod tests;
 mod worker;
+mod workers;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,11 +31,12 @@ use crate::kinds::CachedKind;
 use crate::predicate::spec_or_metadata;
 use crate::reconcile::Reconciler;
 use worker::Worker;
+use workers::Workers;
 
 /// How a controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
-    /// Objects reconciled at once. Default 10; 0 counts as 1.
+    /// Objects reconciled at once, at most half of them of one group ([`Reconciler::groups`]). Default 10; 0 counts as 1.
     pub concurrency: u16,
     /// The longest time a reconcile may take before it is cancelled and counts as failed. Default 2 min: the client
     /// itself repeats a request that the server answers with 429, 503 or 504 for much longer.
@@ -128,11 +130,14 @@ impl<R: Reconciler> Controller<R> {
         info!(controller, "controller starts");
         let concurrency = self.settings.concurrency.max(1);
         let store = self.cache.store().clone();
+        let (workers, mut called) = Workers::new(usize::from(concurrency));
+        let called = futures::stream::poll_fn(move |context| called.poll_recv(context)).boxed();
         let worker = Arc::new(Worker::new(
             &self.runtime,
             store.clone(),
             self.reconciler,
             &self.settings,
+            workers,
         ));
         // A trigger may end, but without the stream of its own objects a controller does nothing.
         let objects_ended = CancellationToken::new();
@@ -145,7 +150,7 @@ impl<R: Reconciler> Controller<R> {
                 () = objects_ended.cancelled() => {}
             }
         };
-        let queue = select_all(std::iter::once(objects).chain(triggers))
+        let queue = select_all([objects, called].into_iter().chain(triggers))
             .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))
             .take_until(end);
         let passes = applier(

@@ -18,9 +18,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, Span, debug, error, info_span};
 
 use super::ControllerSettings;
+use super::workers::Workers;
 use crate::Runtime;
 use crate::backoff::Backoff;
 use crate::events::Events;
+use crate::kinds::cluster_name;
 use crate::metrics::{ControllerMetrics, ReconcileResult};
 use crate::reconcile::{Next, ReconcileError, ReconcileErrorKind, Reconciler};
 use crate::status::{StatusError, StatusWriter};
@@ -29,8 +31,8 @@ use crate::writes::{Freshness, WriteTracker};
 /// Interval between checks whether the cache shows the last write.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
 
-/// The label that Cluster API puts on all objects of a cluster.
-const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// How long after an object was put aside its pass is tried again, should nobody have called it.
+const ASIDE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 enum PassError {
@@ -54,6 +56,7 @@ pub(super) struct Worker<R: Reconciler> {
     events: Events,
     metrics: ControllerMetrics,
     backoff: Backoff,
+    workers: Arc<Workers<R::Kind>>,
     timeout: Duration,
     cache_patience: Duration,
 }
@@ -66,7 +69,13 @@ enum Subject<K> {
 }
 
 impl<R: Reconciler> Worker<R> {
-    pub(super) fn new(runtime: &Runtime, store: Store<R::Kind>, reconciler: R, settings: &ControllerSettings) -> Self {
+    pub(super) fn new(
+        runtime: &Runtime,
+        store: Store<R::Kind>,
+        reconciler: R,
+        settings: &ControllerSettings,
+        workers: Arc<Workers<R::Kind>>,
+    ) -> Self {
         Self {
             client: runtime.client.clone(),
             store,
@@ -76,6 +85,7 @@ impl<R: Reconciler> Worker<R> {
             events: runtime.events.clone(),
             metrics: runtime.metrics.controller(R::name(), settings.concurrency.max(1)),
             backoff: Backoff::new(settings.backoff),
+            workers,
             timeout: settings.timeout,
             cache_patience: settings.cache_patience,
         }
@@ -84,6 +94,7 @@ impl<R: Reconciler> Worker<R> {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, object: &R::Kind) {
         let uid = uid(object.meta());
+        self.workers.forget(&ObjectRef::from_obj(object));
         self.backoff.reset(uid);
         self.writes.forget(uid);
         self.reconciler.forget(object);
@@ -91,6 +102,10 @@ impl<R: Reconciler> Worker<R> {
 
     /// Reconciles an object that the queue named. It never fails: an error is logged, counted and turned into a delay.
     pub(super) async fn pass(self: Arc<Self>, cached: Arc<R::Kind>) -> Action {
+        let groups = self.reconciler.groups(&cached);
+        let Some(_busy) = self.workers.begin(&ObjectRef::from_obj(&*cached), groups) else {
+            return Action::requeue(ASIDE);
+        };
         let span = span::<R>(cached.meta());
         let action = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
         // An object may be deleted while it is reconciled: forget it again.
@@ -228,28 +243,11 @@ fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
         parent: None,
         "reconcile",
         controller = R::name(),
-        cluster = cluster(metadata),
+        cluster = cluster_name(metadata),
         namespace = metadata.namespace,
         name = metadata.name,
         reconcile_id = format!("{:016x}", fastrand::u64(..)),
     )
-}
-
-fn cluster(metadata: &ObjectMeta) -> Option<&str> {
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(CLUSTER_NAME_LABEL));
-    let owner = || {
-        metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.kind == "Cluster")
-    };
-    label
-        .map(String::as_str)
-        .or_else(|| owner().map(|owner| owner.name.as_str()))
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -1,5 +1,6 @@
 mod failures;
 mod freshness;
+mod groups;
 mod lifecycle;
 mod triggers;
 
@@ -29,8 +30,8 @@ type Behaviour = dyn Fn(&Widget, usize) -> Result<Outcome<Widget>, ReconcileErro
 #[derive(Clone)]
 struct Scripted {
     behaviour: Arc<Behaviour>,
-    /// How long each pass takes.
-    takes: Duration,
+    /// How long a pass takes.
+    takes: Arc<dyn Fn(&Widget) -> Duration + Send + Sync>,
     seen: Arc<Mutex<Vec<(Instant, Widget)>>>,
     running: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
@@ -43,7 +44,7 @@ impl Scripted {
     ) -> Self {
         Self {
             behaviour: Arc::new(behaviour),
-            takes: Duration::ZERO,
+            takes: Arc::new(|_| Duration::ZERO),
             seen: Arc::default(),
             running: Arc::default(),
             most: Arc::default(),
@@ -55,8 +56,12 @@ impl Scripted {
         Self::new(|object, _| Ok(Outcome::done(object.clone())))
     }
 
-    fn taking(mut self, takes: Duration) -> Self {
-        self.takes = takes;
+    fn taking(self, takes: Duration) -> Self {
+        self.taking_as(move |_| takes)
+    }
+
+    fn taking_as(mut self, takes: impl Fn(&Widget) -> Duration + Send + Sync + 'static) -> Self {
+        self.takes = Arc::new(takes);
         self
     }
 
@@ -98,7 +103,7 @@ impl Reconciler for Scripted {
             // A hot loop would keep a paused clock from moving, and its test from failing.
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(self.takes).await;
+        tokio::time::sleep((self.takes)(&object)).await;
         self.running.fetch_sub(1, Ordering::SeqCst);
         (self.behaviour)(&object, before)
     }

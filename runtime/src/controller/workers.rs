@@ -1,0 +1,254 @@
+//! Which passes may begin: no group of objects occupies all workers.
+//!
+//! A pass may take long, because of the AWS account of its object for instance, and there may be many objects like it.
+//! So a pass begins only while, of each of its object's groups, fewer passes are under way than workers are free: one
+//! group alone has half of the workers, and whoever comes finds one that is free. An object whose pass may not begin
+//! does not wait in a worker: it is put aside, and called when workers become free.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::kinds::CachedKind;
+
+/// The workers of one controller.
+pub(super) struct Workers<K: CachedKind> {
+    all: usize,
+    state: Mutex<State<K>>,
+    called: mpsc::UnboundedSender<ObjectRef<K>>,
+}
+
+struct State<K: CachedKind> {
+    /// Passes under way.
+    busy: usize,
+    /// The same by group.
+    by_group: HashMap<String, usize>,
+    /// Objects whose passes may not begin yet, together with those of the same groups. The first groups are called
+    /// first.
+    aside: VecDeque<Aside<K>>,
+}
+
+struct Aside<K: CachedKind> {
+    groups: Vec<String>,
+    objects: HashSet<ObjectRef<K>>,
+    /// The objects in the order in which they came; one that is not among `objects` any more is passed over.
+    order: VecDeque<ObjectRef<K>>,
+}
+
+/// A pass under way; dropping it ends it.
+pub(super) struct Busy<K: CachedKind> {
+    workers: Arc<Workers<K>>,
+    groups: Vec<String>,
+}
+
+impl<K: CachedKind> Workers<K> {
+    /// So many workers, and the objects that are called because workers have become free.
+    pub(super) fn new(all: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<ObjectRef<K>>) {
+        let (called, receiver) = mpsc::unbounded_channel();
+        let state = State {
+            busy: 0,
+            by_group: HashMap::new(),
+            aside: VecDeque::new(),
+        };
+        let workers = Self {
+            all,
+            state: Mutex::new(state),
+            called,
+        };
+        (Arc::new(workers), receiver)
+    }
+
+    /// Begins a pass. None: it may not begin, and the object is called when it may.
+    pub(super) fn begin(self: &Arc<Self>, object: &ObjectRef<K>, groups: Vec<String>) -> Option<Busy<K>> {
+        let mut state = self.state.lock();
+        let free = self.all.saturating_sub(state.busy);
+        if !state.has_room(free, &groups, &HashMap::new()) {
+            state.put_aside(object, groups);
+            return None;
+        }
+        state.take_back(object);
+        state.busy += 1;
+        for group in &groups {
+            *state.by_group.entry(group.clone()).or_default() += 1;
+        }
+        Some(Busy {
+            workers: Arc::clone(self),
+            groups,
+        })
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, object: &ObjectRef<K>) {
+        self.state.lock().take_back(object);
+    }
+}
+
+impl<K: CachedKind> State<K> {
+    /// Whether a pass of these groups may begin on so many free workers, beside those under way and so many more of each
+    /// group.
+    fn has_room(&self, free: usize, groups: &[String], more: &HashMap<String, usize>) -> bool {
+        let of_group = |group: &String| {
+            let under_way = self.by_group.get(group).copied().unwrap_or_default();
+            under_way + more.get(group).copied().unwrap_or_default()
+        };
+        free > 0 && groups.iter().all(|group| of_group(group) < free)
+    }
+
+    fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>) {
+        let same = self.aside.iter_mut().find(|aside| aside.groups == groups);
+        if let Some(aside) = same {
+            if aside.objects.insert(object.clone()) {
+                aside.order.push_back(object.clone());
+            }
+        } else {
+            self.aside.push_back(Aside {
+                groups,
+                objects: HashSet::from([object.clone()]),
+                order: VecDeque::from([object.clone()]),
+            });
+        }
+    }
+
+    fn take_back(&mut self, object: &ObjectRef<K>) {
+        self.aside.retain_mut(|aside| {
+            aside.objects.remove(object);
+            !aside.objects.is_empty()
+        });
+    }
+
+    /// The objects whose passes may begin now: of each group that has room one after the other.
+    fn call(&mut self, all: usize) -> Vec<ObjectRef<K>> {
+        let free = all.saturating_sub(self.busy);
+        let mut called = Vec::new();
+        let mut more = HashMap::new();
+        for _ in 0..self.aside.len() + free {
+            let Some(mut aside) = self.aside.pop_front() else {
+                break;
+            };
+            if self.has_room(free - called.len(), &aside.groups, &more) {
+                called.extend(aside.next());
+                for group in &aside.groups {
+                    *more.entry(group.clone()).or_default() += 1;
+                }
+            }
+            if !aside.objects.is_empty() {
+                self.aside.push_back(aside);
+            }
+        }
+        called
+    }
+}
+
+impl<K: CachedKind> Aside<K> {
+    fn next(&mut self) -> Option<ObjectRef<K>> {
+        while let Some(object) = self.order.pop_front() {
+            if self.objects.remove(&object) {
+                return Some(object);
+            }
+        }
+        None
+    }
+}
+
+impl<K: CachedKind> Drop for Busy<K> {
+    fn drop(&mut self) {
+        let mut state = self.workers.state.lock();
+        state.busy -= 1;
+        for group in &self.groups {
+            if let Some(under_way) = state.by_group.get_mut(group) {
+                *under_way -= 1;
+            }
+        }
+        state.by_group.retain(|_, under_way| *under_way > 0);
+        for object in state.call(self.workers.all) {
+            // Nobody listens any more once the controller ends.
+            let _ = self.workers.called.send(object);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Widget;
+
+    type Called = mpsc::UnboundedReceiver<ObjectRef<Widget>>;
+
+    fn object(name: &str) -> ObjectRef<Widget> {
+        ObjectRef::new(name).within("team")
+    }
+
+    /// Begins as many passes of a group as may begin; the objects are named after it.
+    fn fill(workers: &Arc<Workers<Widget>>, group: &str, objects: usize) -> Vec<Busy<Widget>> {
+        let begin = |number| workers.begin(&object(&format!("{group}-{number}")), vec![group.to_owned()]);
+        (0..objects).filter_map(begin).collect()
+    }
+
+    fn names(called: &mut Called) -> Vec<String> {
+        std::iter::from_fn(|| called.try_recv().ok())
+            .map(|object| object.name)
+            .collect()
+    }
+
+    #[test]
+    fn groups_share_the_workers_and_leave_one_free() {
+        let (workers, _called) = Workers::new(10);
+        let passes = [("a", 5), ("b", 3), ("c", 1)].map(|(group, expected)| {
+            let passes = fill(&workers, group, 100);
+            assert_eq!(passes.len(), expected, "{group}");
+            passes
+        });
+        drop(passes);
+        let passes: Vec<_> = (0..10).map(|group| fill(&workers, &group.to_string(), 1)).collect();
+        assert!(passes.iter().all(|passes| passes.len() == 1), "each of ten");
+    }
+
+    #[test]
+    fn a_single_worker_serves_everybody() {
+        let (workers, _called) = Workers::new(1);
+        for group in ["a", "a", "b"] {
+            assert_eq!(fill(&workers, group, 2).len(), 1, "{group}");
+        }
+    }
+
+    #[test]
+    fn an_object_of_two_groups_keeps_to_both() {
+        let (workers, _called) = Workers::new(10);
+        let begin = |number: usize, cluster: &str| {
+            let groups = vec![cluster.to_owned(), "account".to_owned()];
+            workers.begin(&object(&number.to_string()), groups)
+        };
+        let passes: Vec<_> = (0..8).map(|number| begin(number, &number.to_string())).collect();
+        assert_eq!(passes.iter().flatten().count(), 5, "of one account");
+        assert_eq!(fill(&workers, "elsewhere", 1).len(), 1);
+    }
+
+    #[test]
+    fn objects_are_called_in_turns_when_workers_become_free() {
+        let (workers, mut called) = Workers::new(4);
+        let mut passes = fill(&workers, "a", 5);
+        passes.extend(fill(&workers, "b", 3));
+        assert_eq!(passes.len(), 3);
+        assert!(names(&mut called).is_empty());
+        passes.pop();
+        assert_eq!(names(&mut called), ["b-1"], "two of a are under way");
+        passes.clear();
+        assert_eq!(names(&mut called), ["a-2", "b-2", "a-3", "a-4"]);
+    }
+
+    #[test]
+    fn whoever_is_forgotten_or_began_by_itself_is_not_called() {
+        let (workers, mut called) = Workers::new(2);
+        let mut passes = fill(&workers, "a", 4);
+        workers.forget(&object("a-1"));
+        passes.clear();
+        let _began = workers.begin(&object("a-3"), vec!["a".to_owned()]);
+        assert_eq!(names(&mut called), ["a-2"]);
+        let state = workers.state.lock();
+        assert!(state.aside.is_empty(), "nothing is kept");
+        assert_eq!(state.by_group.len(), 1);
+    }
+}
