@@ -15,10 +15,11 @@ use capa_api::contract::Cluster;
 use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
+use capa_network::Merged;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
 use crate::identity::{self, IdentityError, IdentityRequest};
-use crate::kubernetes_api::{KubernetesError, NetworkKubernetes};
+use crate::kubernetes_api::{BeingRead, KubernetesError, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 use crate::resync::with_resync;
@@ -111,7 +112,10 @@ async fn reconcile(
     let owner = meta::owner_cluster_name(metadata).and_then(|name| context.kubernetes.cluster(namespace, name));
     let result = match owner.as_deref() {
         Some(cluster) if cluster.is_paused() => return Ok(Outcome::done(template)),
-        Some(cluster) => look_up(&template, cluster, context).await?,
+        Some(cluster) => match network(&template, cluster, context).await {
+            Ok(merged) => look_up(&template, cluster, merged, context).await?,
+            Err(BeingRead) => return Ok(Outcome::done(template)),
+        },
         None => LookupResult::unknown(
             Reason::WaitingForOwnerCluster,
             "no Cluster owns this template: its capacity is looked up once a MachineDeployment or control plane \
@@ -134,15 +138,27 @@ fn is_known(template: &AWSMachineTemplate) -> bool {
     current && !status.capacity.is_empty()
 }
 
-async fn look_up(
+/// The network of the template's sources.
+async fn network(
     template: &AWSMachineTemplate,
     cluster: &Cluster,
     context: &TemplateContext,
-) -> Result<LookupResult, KubernetesError> {
+) -> Result<Merged, BeingRead> {
+    let reader = NetworkReader {
+        kind: NetworkReaderKind::Template,
+        namespace: template.metadata.namespace.clone().unwrap_or_default(),
+        name: template.metadata.name.clone().unwrap_or_default(),
+    };
     let spec = &template.spec.template.spec;
-    let name = template.metadata.name.as_deref().unwrap_or_default();
-    let source = format!("AWSMachineTemplate/{name}");
-    let merged = read_network(source, spec, cluster, context.kubernetes.as_ref()).await;
+    read_network(&reader, spec, cluster, context.kubernetes.as_ref()).await
+}
+
+async fn look_up(
+    template: &AWSMachineTemplate,
+    cluster: &Cluster,
+    merged: Merged,
+    context: &TemplateContext,
+) -> Result<LookupResult, KubernetesError> {
     if let Some(problem) = merged.problem {
         return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
     }

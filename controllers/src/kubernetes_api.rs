@@ -1,6 +1,7 @@
 //! The requests to Kubernetes that a reconciler may make, as narrow traits, so that tests can replace the API server.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -97,12 +98,54 @@ pub trait Kubernetes: Send + Sync {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
 }
 
+/// The kinds whose network is read from its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NetworkReaderKind {
+    /// AWSMachine.
+    Machine,
+    /// AWSMachineTemplate.
+    Template,
+}
+
+/// An object whose network is read from its sources. It is displayed as `Kind/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetworkReader {
+    /// Its kind.
+    pub kind: NetworkReaderKind,
+    /// Its namespace, which is that of its sources.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Display for NetworkReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            NetworkReaderKind::Machine => "AWSMachine",
+            NetworkReaderKind::Template => "AWSMachineTemplate",
+        };
+        write!(formatter, "{kind}/{}", self.name)
+    }
+}
+
+/// A source is still being read, which takes long: the pass ends without a result, and the reader is reconciled again
+/// when the read has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeingRead;
+
 /// Reads of network sources.
 #[async_trait]
 pub trait NetworkKubernetes: Kubernetes {
-    /// The object that a Cluster's `infrastructureRef` names. Reads of equal objects are shared for a few seconds, and
-    /// one that fails is an answer as well.
-    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure;
+    /// The object that a Cluster's `infrastructureRef` names, in the namespace of the reader. Reads of equal objects are
+    /// shared for a few seconds, and one that fails is an answer as well.
+    ///
+    /// # Errors
+    /// The object is being read, and the reader is woken then.
+    async fn infrastructure(
+        &self,
+        reader: &NetworkReader,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, BeingRead>;
 }
 
 /// Further reads and writes of the machine reconciler.

@@ -13,7 +13,8 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::sim::Sessions;
 use capa_controllers::kubernetes_api::{
-    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
+    NetworkKubernetes, NetworkReader,
 };
 use capa_runtime::kinds::ObjectName;
 use capa_runtime::reconcile::WriteConflict;
@@ -221,7 +222,11 @@ impl Kubernetes for Manager {
 
 #[async_trait]
 impl NetworkKubernetes for Manager {
-    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
+    async fn infrastructure(
+        &self,
+        _: &NetworkReader,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, BeingRead> {
         let name = reference.name.clone();
         let read = self.mailbox.ask(
             Action::kubernetes("GET AWSCluster", false),
@@ -234,14 +239,14 @@ impl NetworkKubernetes for Manager {
         };
         let cluster = match read.await {
             Ok(Some(cluster)) => cluster,
-            Ok(None) => return Infrastructure::NotFound,
-            Err(failure) => return unreadable(failed("read AWSCluster", failure).source.to_string()),
+            Ok(None) => return Ok(Infrastructure::NotFound),
+            Err(failure) => return Ok(unreadable(failed("read AWSCluster", failure).source.to_string())),
         };
         let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
-        match network.map(serde_json::to_value).transpose() {
+        Ok(match network.map(serde_json::to_value).transpose() {
             Ok(network) => Infrastructure::Published(network),
             Err(error) => unreadable(error.to_string()),
-        }
+        })
     }
 }
 

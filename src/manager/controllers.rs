@@ -12,6 +12,7 @@ use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
 use capa_controllers::kubernetes::{Caches, KubernetesClient, machines_of_cluster, templates_of_cluster};
+use capa_controllers::kubernetes_api::NetworkReaderKind;
 use capa_runtime::Runtime;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
@@ -19,7 +20,8 @@ use capa_runtime::controller::{Controller, ControllerSettings};
 use capa_runtime::kinds::CachedKind;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
-use futures::StreamExt;
+use futures::future::ready;
+use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{predicates, watcher};
@@ -156,6 +158,7 @@ impl Wiring {
             .clouds
             .changes()
             .map(|key| ObjectRef::new(&key.name).within(&key.namespace));
+        let read = readers(kubernetes, NetworkReaderKind::Machine);
         Controller::new(&self.runtime, &caches.aws_machines, reconciler, settings)
             .watches(&caches.machines, awsmachine::watched_machine, aws_machine_of)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
@@ -165,6 +168,7 @@ impl Wiring {
             .watches(&caches.static_identities, version, self.machines_without_identity())
             .watches(&caches.namespaces, predicates::labels, self.machines_without_identity())
             .reconcile_on(seen)
+            .reconcile_on(read)
     }
 
     fn template_controller(&self, kubernetes: &KubernetesClient) -> Controller<TemplateReconciler> {
@@ -202,6 +206,7 @@ impl Wiring {
         Controller::new(&self.runtime, &caches.aws_machine_templates, reconciler, settings)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
             .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
+            .reconcile_on(readers(kubernetes, NetworkReaderKind::Template))
     }
 
     /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
@@ -234,6 +239,17 @@ impl Wiring {
             references(&machines.state_filter(waiting))
         }
     }
+}
+
+/// The objects of a kind whose source has been read, for which they waited.
+fn readers<K: CachedKind>(
+    kubernetes: &KubernetesClient,
+    kind: NetworkReaderKind,
+) -> impl Stream<Item = ObjectRef<K>> + Send + 'static + use<K> {
+    let mut ended = kubernetes.infrastructure_reader().ended();
+    let ended = futures::stream::poll_fn(move |context| ended.poll_recv(context));
+    let of_kind = ended.filter(move |reader| ready(reader.kind == kind));
+    of_kind.map(|reader| ObjectRef::new(&reader.name).within(&reader.namespace))
 }
 
 /// Name of the Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use

@@ -5,7 +5,7 @@ use capa_cloud::CloudError;
 use capa_runtime::reconcile::{Next, ReconcileError};
 
 use super::launch::record::IllegalTransition;
-use crate::kubernetes_api::KubernetesError;
+use crate::kubernetes_api::{BeingRead, KubernetesError};
 use crate::retry;
 
 /// What keeps a flow from going on.
@@ -40,8 +40,16 @@ impl Blocked {
 pub(super) enum FlowError {
     /// The flow waits, as a condition says.
     Blocked(Blocked),
+    /// A source is still being read: the status stays as it is, and the machine is woken when the read has ended.
+    Postponed,
     /// The pass has failed.
     Failed(ReconcileError),
+}
+
+impl From<BeingRead> for FlowError {
+    fn from(_: BeingRead) -> Self {
+        Self::Postponed
+    }
 }
 
 impl From<Blocked> for FlowError {

@@ -107,10 +107,10 @@ pub(super) async fn recorded_or_resolved(
     connect(scope, placement, context).await
 }
 
-async fn resolved(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Placement, Blocked> {
-    let merged = read::network(&scope.machine, cluster, context).await;
+async fn resolved(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Placement, FlowError> {
+    let merged = read::network(&scope.machine, cluster, context).await?;
     if let Some(problem) = &merged.problem {
-        return Err(Blocked::new(read::network_not_ready(problem), Next::Retry));
+        return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.filter(|_| is_control_plane);

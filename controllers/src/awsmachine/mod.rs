@@ -69,7 +69,8 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     };
     match flow {
         Ok(false) => {}
-        Ok(true) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
+        // Of a postponed pass the status stays as it is.
+        Ok(true) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
         Err(FlowError::Blocked(blocked)) => scope.finish_blocked(blocked),
         Err(FlowError::Failed(error)) => return Err(error),
     }

@@ -8,15 +8,15 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::{CloudError, MachineCloud, Query, Subnet, UserData, zone_type};
+use capa_cloud::{CloudError, MachineCloud, MachineKey, Query, Subnet, UserData, zone_type};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
-use super::scope::{MachineScope, Owners};
+use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
-use crate::kubernetes_api::MachineKubernetes;
+use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::bootstrap::user_data as user_data_from;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
@@ -42,9 +42,18 @@ pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernete
 }
 
 /// The network of the machine's sources. Its own subnet filters are not resolved.
-pub(super) async fn network(machine: &AWSMachine, cluster: &Cluster, context: &MachineContext) -> Merged {
-    let name = format!("AWSMachine/{}", machine.metadata.name.as_deref().unwrap_or_default());
-    read_network(name, &machine.spec, cluster, context.kubernetes.as_ref()).await
+pub(super) async fn network(
+    machine: &AWSMachine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<Merged, BeingRead> {
+    let MachineKey { namespace, name } = key(machine);
+    let reader = NetworkReader {
+        kind: NetworkReaderKind::Machine,
+        namespace,
+        name,
+    };
+    read_network(&reader, &machine.spec, cluster, context.kubernetes.as_ref()).await
 }
 
 /// The user data of the machine, from its bootstrap Secret.

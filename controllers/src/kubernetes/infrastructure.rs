@@ -13,31 +13,27 @@ use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
 use kube::{Api, Client, discovery};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::failed;
-use crate::kubernetes_api::{Infrastructure, KubernetesError};
+use super::shared_reads::SharedReads;
+use crate::kubernetes_api::{BeingRead, Infrastructure, KubernetesError, NetworkReader};
 use crate::launching::network_sources::publishes_network;
 
 /// How long the properties of a kind are cached; a 404 drops them at once.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
-/// Reads infrastructure objects through a coalescing cache: while many machines wait for one object it is read once per
-/// period, 5 s at first, doubling to 60 s while it stays unusable ([`Timing::source_retry`]).
+/// Reads infrastructure objects, each once for all objects that wait for it.
 pub struct InfrastructureReader {
-    client: Client,
-    timing: Timing,
-    objects: Mutex<HashMap<(String, ContractReference), Slot>>,
-    kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
+    reads: Arc<SharedReads>,
+    requests: Arc<Requests>,
 }
 
-/// The last read of one object, locked while the object is read again.
-type Slot = Arc<tokio::sync::Mutex<Option<Reading>>>;
-
-struct Reading {
-    infrastructure: Infrastructure,
-    at: Instant,
-    good_for: Duration,
+/// Asks the API server for objects of kinds that are known at run time only.
+struct Requests {
+    client: Client,
+    kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
 }
 
 /// A kind as the API server serves it.
@@ -49,53 +45,44 @@ struct Kind {
 
 impl InfrastructureReader {
     pub(super) fn new(client: Client, timing: Timing) -> Self {
-        Self {
+        let requests = Requests {
             client,
-            timing,
-            objects: Mutex::default(),
             kinds: Mutex::default(),
+        };
+        Self {
+            reads: Arc::new(SharedReads::new(timing)),
+            requests: Arc::new(requests),
         }
     }
 
     /// Drops an object from the cache, because a watch has seen it change.
     pub fn changed(&self, namespace: &str, reference: &ContractReference) {
-        self.objects.lock().remove(&(namespace.to_owned(), reference.clone()));
+        self.reads.changed(namespace, reference);
     }
 
-    pub(super) async fn read(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
-        let slot = Arc::clone(
-            self.objects
-                .lock()
-                .entry((namespace.to_owned(), reference.clone()))
-                .or_default(),
-        );
-        // Callers that come during a read wait here and share its answer.
-        let mut slot = slot.lock().await;
-        let previous = slot.as_ref();
-        if let Some(reading) = previous.filter(|reading| reading.at.elapsed() < reading.good_for) {
-            return reading.infrastructure.clone();
-        }
-        let fetched = self.fetch(namespace, reference).await;
-        let infrastructure = fetched.unwrap_or_else(|error| {
-            let failure = unreadable(&error);
-            let before = previous.map(|previous| &previous.infrastructure);
-            before
-                .filter(|before| is_same_failure(before, &failure))
-                .cloned()
-                .unwrap_or(failure)
-        });
-        let good_for = match (&infrastructure, previous) {
-            (Infrastructure::Published(Some(_)) | Infrastructure::Silent, _) | (_, None) => self.timing.source_retry,
-            (_, Some(previous)) => (previous.good_for * 2).min(self.timing.source_retry_cap),
+    /// The objects to reconcile because a read has ended that they wait for, from now on.
+    pub fn ended(&self) -> mpsc::UnboundedReceiver<NetworkReader> {
+        self.reads.ended()
+    }
+
+    pub(super) async fn read(
+        &self,
+        reader: &NetworkReader,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, BeingRead> {
+        let fetch = || {
+            let (requests, reference) = (Arc::clone(&self.requests), reference.clone());
+            let namespace = reader.namespace.clone();
+            async move {
+                let fetched = requests.fetch(&namespace, &reference).await;
+                fetched.unwrap_or_else(|error| unreadable(&error))
+            }
         };
-        *slot = Some(Reading {
-            infrastructure: infrastructure.clone(),
-            at: Instant::now(),
-            good_for,
-        });
-        infrastructure
+        self.reads.read(reader, reference, fetch).await
     }
+}
 
+impl Requests {
     async fn fetch(&self, namespace: &str, reference: &ContractReference) -> Result<Infrastructure, KubernetesError> {
         let Some(kind) = self.kind(reference).await? else {
             return Ok(Infrastructure::NoKindMatch);
@@ -202,18 +189,6 @@ fn unreadable(error: &KubernetesError) -> Infrastructure {
     }
 }
 
-/// Whether two errors have the same status code. Their texts may differ by a port or an address from call to call, and
-/// each new text would be a status write of every machine that waits: the first text is kept while the code stays the
-/// same.
-fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
-    match (before, now) {
-        (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
-            before == now
-        }
-        _ => false,
-    }
-}
-
 /// The highest of versions joined by `_`, by Kubernetes' order: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
@@ -237,6 +212,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::kubernetes_api::NetworkReaderKind;
 
     const OBJECT: &str = "/apis/example.org/v1/namespaces/team-a/landscapes/l";
 
@@ -309,7 +285,12 @@ mod tests {
             kind: "Landscape".into(),
             name: "l".into(),
         };
-        reader.read("team-a", &reference).await
+        let machine = NetworkReader {
+            kind: NetworkReaderKind::Machine,
+            namespace: "team-a".into(),
+            name: "m".into(),
+        };
+        reader.read(&machine, &reference).await.unwrap()
     }
 
     fn said(infrastructure: &Infrastructure) -> String {

@@ -1,6 +1,7 @@
 //! Kubernetes for the reconcilers on a real API server: caches of watched kinds, requests for other kinds.
 
 mod infrastructure;
+mod shared_reads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kubernetes_api::{
-    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
+    NetworkKubernetes, NetworkReader,
 };
 pub use infrastructure::InfrastructureReader;
 
@@ -194,8 +196,12 @@ impl Kubernetes for KubernetesClient {
 
 #[async_trait]
 impl NetworkKubernetes for KubernetesClient {
-    async fn infrastructure(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
-        self.infrastructure.read(namespace, reference).await
+    async fn infrastructure(
+        &self,
+        reader: &NetworkReader,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, BeingRead> {
+        self.infrastructure.read(reader, reference).await
     }
 }
 

@@ -5,21 +5,20 @@ use capa_api::machine::AWSMachineSpec;
 use capa_network::{Merged, merge};
 
 use super::network_sources;
-use crate::kubernetes_api::NetworkKubernetes;
+use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
 
-/// The network that a machine spec and the cluster's infrastructure object make together. `owner` names the object of
-/// the spec as `Kind/name`. Subnet filters of the spec are not resolved.
+/// The network that a machine spec and the cluster's infrastructure object make together. `reader` is the object of the
+/// spec. Subnet filters of the spec are not resolved.
 pub(crate) async fn read_network(
-    owner: String,
+    reader: &NetworkReader,
     spec: &AWSMachineSpec,
     cluster: &Cluster,
     kubernetes: &dyn NetworkKubernetes,
-) -> Merged {
-    let mut sources = vec![network_sources::from_spec(owner, spec)];
+) -> Result<Merged, BeingRead> {
+    let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
-        let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
-        let read = kubernetes.infrastructure(namespace, reference).await;
+        let read = kubernetes.infrastructure(reader, reference).await?;
         sources.extend(network_sources::from_infrastructure(reference, read));
     }
-    merge(&sources)
+    Ok(merge(&sources))
 }

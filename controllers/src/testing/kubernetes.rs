@@ -1,6 +1,6 @@
 //! Kubernetes in memory. Objects carry resource versions, and a write that is based on an old one is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use serde_json::Value;
 
 use super::{Journal, read};
 use crate::kubernetes_api::{
-    ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
+    NetworkKubernetes, NetworkReader,
 };
 
 /// Kubernetes in memory.
@@ -40,6 +41,8 @@ struct State {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
     infrastructure: BTreeMap<String, Infrastructure>,
+    /// Infrastructure objects whose read does not end.
+    being_read: BTreeSet<String>,
     /// Calls that are to fail, after how many that do not.
     failing: BTreeMap<&'static str, usize>,
     /// Calls during which time passes.
@@ -135,7 +138,14 @@ impl FakeKubernetes {
 
     /// What reading the infrastructure object of that name answers.
     pub(crate) fn put_infrastructure(&self, name: &str, infrastructure: Infrastructure) {
-        self.state().infrastructure.insert(name.to_owned(), infrastructure);
+        let mut state = self.state();
+        state.being_read.remove(name);
+        state.infrastructure.insert(name.to_owned(), infrastructure);
+    }
+
+    /// Has reading the infrastructure object of that name take long.
+    pub(crate) fn hold_infrastructure(&self, name: &str) {
+        self.state().being_read.insert(name.to_owned());
     }
 
     /// Publishes a network, given as YAML, in the infrastructure object of that name.
@@ -273,10 +283,17 @@ impl ClusterKubernetes for FakeKubernetes {
 
 #[async_trait]
 impl NetworkKubernetes for FakeKubernetes {
-    async fn infrastructure(&self, _: &str, reference: &ContractReference) -> Infrastructure {
+    async fn infrastructure(
+        &self,
+        _: &NetworkReader,
+        reference: &ContractReference,
+    ) -> Result<Infrastructure, BeingRead> {
         let state = self.state();
+        if state.being_read.contains(&reference.name) {
+            return Err(BeingRead);
+        }
         let found = state.infrastructure.get(&reference.name).cloned();
-        found.unwrap_or(Infrastructure::NotFound)
+        Ok(found.unwrap_or(Infrastructure::NotFound))
     }
 }
 

@@ -103,7 +103,7 @@ fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Resu
 }
 
 /// The last zone's subnet, and what else a placement can take from there.
-fn network(scenario: &Scenario) -> Value {
+pub(super) fn network(scenario: &Scenario) -> Value {
     let subnets: Vec<Value> = scenario
         .network
         .zones
@@ -121,34 +121,34 @@ fn network(scenario: &Scenario) -> Value {
 }
 
 /// A kind that the test makes up.
-struct Kind {
-    group: String,
-    name: String,
+pub(super) struct Kind {
+    pub(super) group: String,
+    pub(super) name: String,
 }
 
 impl Kind {
-    fn new(group: &str, name: &str) -> Self {
+    pub(super) fn new(group: &str, name: &str) -> Self {
         Self {
             group: group.to_owned(),
             name: name.to_owned(),
         }
     }
 
-    fn api_version(&self) -> String {
+    pub(super) fn api_version(&self) -> String {
         format!("{}/v1alpha1", self.group)
     }
 
-    fn plural(&self) -> String {
+    pub(super) fn plural(&self) -> String {
         format!("{}s", self.name.to_lowercase())
     }
 
-    fn definition(&self) -> String {
+    pub(super) fn definition(&self) -> String {
         let network = "infrastructure.cluster.x-k8s.io/machine-network: v1";
         fixtures::definition(&self.group, &self.name, network)
     }
 
     /// A ClusterRole that aggregation adds to a manager's permissions.
-    fn readable_by(&self, label: &str, verbs: &str) -> String {
+    pub(super) fn readable_by(&self, label: &str, verbs: &str) -> String {
         let (group, plural) = (&self.group, self.plural());
         format!(
             "
@@ -162,7 +162,7 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
     }
 
     /// A Cluster on an object of this kind, which is provisioned and has this status besides.
-    async fn cluster(&self, scenario: &Scenario, name: &str, status: Value) -> anyhow::Result<()> {
+    pub(super) async fn cluster(&self, scenario: &Scenario, name: &str, status: Value) -> anyhow::Result<()> {
         let (api_version, kind) = (self.api_version(), &self.name);
         let object = format!("{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: {name}}}}}");
         scenario.apply(&object).await?;
@@ -181,7 +181,7 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
     }
 
     /// Takes back what the test gave to all namespaces.
-    async fn forget(&self, scenario: &Scenario) -> anyhow::Result<()> {
+    pub(super) async fn forget(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let roles: Api<ClusterRole> = Api::all(scenario.environment.client());
         for role in roles.list(&ListParams::default()).await?.items {
             let name = role.metadata.name.unwrap_or_default();

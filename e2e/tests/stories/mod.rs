@@ -34,6 +34,7 @@ mod restart;
 mod scenario;
 mod scope;
 mod secrets;
+mod slow_sources;
 mod strays;
 mod survival;
 mod targets;

@@ -14,7 +14,9 @@ pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineCont
     let (Some(cluster), Some(in_use)) = (&scope.owners.cluster, &scope.status.network) else {
         return;
     };
-    let mut merged = read::network(&scope.machine, cluster, context).await;
+    let Ok(mut merged) = read::network(&scope.machine, cluster, context).await else {
+        return;
+    };
     if merged.problem.is_some() {
         return;
     }

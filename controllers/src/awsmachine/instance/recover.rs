@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
 use capa_cloud::Instance;
+use capa_network::Merged;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::awsmachine::attempt;
@@ -13,6 +14,7 @@ use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
+use crate::kubernetes_api::BeingRead;
 use crate::launching::image::image_id;
 
 /// Recovers the network in use and the launch record, where the status lacks them.
@@ -25,7 +27,7 @@ pub(super) async fn recover(
     let network = &mut scope.status.network;
     network.get_or_insert_with(|| recovered_network(instance, location));
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
-    if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await {
+    if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await? {
         scope.record_launch(event)?;
     }
     Ok(())
@@ -47,9 +49,25 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
 
 /// The launch of the instance, as far as it is known: image, type and security groups are those that the spec and the
 /// sources name, and no call is made from the record any more. `None` where no security group is known.
-async fn recovered_launch(scope: &MachineScope, instance: &Instance, context: &MachineContext) -> Option<LaunchEvent> {
+async fn recovered_launch(
+    scope: &MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Result<Option<LaunchEvent>, BeingRead> {
+    let Some(cluster) = scope.owners.cluster.as_deref() else {
+        return Ok(None);
+    };
+    let merged = read::network(&scope.machine, cluster, context).await?;
+    Ok(launch_in(&merged, scope, instance, context))
+}
+
+fn launch_in(
+    merged: &Merged,
+    scope: &MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Option<LaunchEvent> {
     let (machine, spec) = (&scope.machine, &scope.machine.spec);
-    let merged = read::network(machine, scope.owners.cluster.as_deref()?, context).await;
     let role = scope.owners.role(machine);
     let groups = merged.network.security_groups.iter();
     let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));

@@ -91,8 +91,8 @@ async fn network(
     owner: &Machine,
     cluster: &Cluster,
     context: &MachineContext,
-) -> Result<Merged, Blocked> {
-    let merged = read::network(&scope.machine, cluster, context).await;
+) -> Result<Merged, FlowError> {
+    let merged = read::network(&scope.machine, cluster, context).await?;
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
@@ -106,7 +106,7 @@ async fn network(
     let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
     let problem = problem.or_else(|| merged.pending_targets.clone().filter(|_| is_control_plane));
     match problem {
-        Some(problem) => Err(Blocked::new(network_not_ready(&problem), Next::Retry)),
+        Some(problem) => Err(Blocked::new(network_not_ready(&problem), Next::Retry).into()),
         None => Ok(merged),
     }
 }

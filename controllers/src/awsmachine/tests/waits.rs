@@ -7,7 +7,7 @@ use capa_api::meta;
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
-use super::{CLUSTER, LAUNCH, NETWORK, SPEC, Scene};
+use super::{CLUSTER, FIRST, LAUNCH, NETWORK, SPEC, Scene};
 use crate::kubernetes_api::Infrastructure;
 use crate::testing::{read, refused, unreadable};
 
@@ -85,6 +85,33 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     for condition in [bootstrap, NETWORK_READY, ConditionType::IdentityReady] {
         assert_eq!(launched.says(condition), "True/Ready");
     }
+}
+
+#[tokio::test]
+async fn a_source_that_is_being_read_leaves_the_status_as_it_is() {
+    let scene = Scene::new();
+    scene.kubernetes.hold_infrastructure("dev");
+    let first = scene.pass().await;
+    assert_eq!(
+        first.calls,
+        ["write_status", "add_finalizer"],
+        "what comes before the read"
+    );
+    assert_eq!((first.next, first.status().conditions.len()), (Next::AwaitChange, 0));
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+    scene.kubernetes.publish_network("dev", NETWORK);
+    assert_eq!(scene.pass().await.calls, LAUNCH[2..]);
+}
+
+#[tokio::test]
+async fn a_running_machine_is_followed_while_its_source_is_being_read() {
+    let scene = Scene::running().await;
+    scene.kubernetes.hold_infrastructure("dev");
+    assert_eq!(scene.pass().await.says(ConditionType::Ready), "True/Ready");
+    scene
+        .aws
+        .set_instance_state(FIRST, capa_api::machine::InstanceState::Stopped);
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Stopped");
 }
 
 #[tokio::test]

@@ -1,0 +1,331 @@
+//! Shares the reads of infrastructure objects between the objects that wait for them. No pass waits for a slow read: the
+//! read goes on by itself, and wakes whoever waits for it when it has ended.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::contract::ContractReference;
+use capa_cloud::Timing;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::kubernetes_api::{BeingRead, Infrastructure, NetworkReader};
+
+/// How long after its beginning a read is waited for within a pass. Nearly all reads end within it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a read may take. The API server itself gives up on a conversion webhook after 30 s.
+const LONGEST: Duration = Duration::from_secs(45);
+
+/// A namespace and an object in it.
+type Key = (String, ContractReference);
+
+/// The last reads of infrastructure objects, and those under way. While many objects wait for one it is read once per
+/// period, 5 s at first, doubling to 60 s while it stays unusable ([`Timing::source_retry`]).
+pub(super) struct SharedReads {
+    timing: Timing,
+    objects: Mutex<Objects>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<NetworkReader>>>,
+}
+
+#[derive(Default)]
+struct Objects {
+    by_key: HashMap<Key, Object>,
+    /// When objects were dropped last that nobody asks for any more.
+    swept: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Object {
+    last: Option<Reading>,
+    under_way: Option<Arc<UnderWay>>,
+}
+
+/// A read that has ended.
+struct Reading {
+    infrastructure: Infrastructure,
+    at: Instant,
+    good_for: Duration,
+}
+
+/// A read that has not ended.
+struct UnderWay {
+    began: Instant,
+    answer: watch::Receiver<Option<Infrastructure>>,
+    /// Whom to wake; none once the read has ended.
+    waiting: Mutex<Option<BTreeSet<NetworkReader>>>,
+}
+
+impl SharedReads {
+    pub(super) fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            objects: Mutex::default(),
+            listeners: Mutex::default(),
+        }
+    }
+
+    /// Whom to wake because a read has ended that took long, from now on.
+    pub(super) fn ended(&self) -> mpsc::UnboundedReceiver<NetworkReader> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.listeners.lock().push(sender);
+        receiver
+    }
+
+    /// Drops an object, because a watch has seen it change. What a read under way will show is older than that.
+    pub(super) fn changed(&self, namespace: &str, reference: &ContractReference) {
+        let key = (namespace.to_owned(), reference.clone());
+        self.objects.lock().by_key.remove(&key);
+    }
+
+    /// The object as it was read last, or as `fetch` shows it.
+    ///
+    /// # Errors
+    /// The read takes long: `reader` is woken when it has ended.
+    pub(super) async fn read<F>(
+        self: &Arc<Self>,
+        reader: &NetworkReader,
+        reference: &ContractReference,
+        fetch: impl FnOnce() -> F,
+    ) -> Result<Infrastructure, BeingRead>
+    where
+        F: Future<Output = Infrastructure> + Send + 'static,
+    {
+        let key = (reader.namespace.clone(), reference.clone());
+        let under_way = {
+            let mut objects = self.objects.lock();
+            objects.sweep(&self.timing);
+            let object = objects.by_key.entry(key.clone()).or_default();
+            if let Some(reading) = object.last.as_ref().filter(|reading| reading.is_fresh()) {
+                return Ok(reading.infrastructure.clone());
+            }
+            let begin = || self.begin(key, fetch());
+            Arc::clone(object.under_way.get_or_insert_with(begin))
+        };
+        let mut answer = under_way.answer.clone();
+        let ended = timeout_at(under_way.began + PATIENCE, answer.wait_for(Option::is_some)).await;
+        if let Ok(Ok(answer)) = ended
+            && let Some(infrastructure) = answer.clone()
+        {
+            return Ok(infrastructure);
+        }
+        match under_way.waiting.lock().as_mut() {
+            Some(waiting) => {
+                waiting.insert(reader.clone());
+                Err(BeingRead)
+            }
+            // It has ended meanwhile.
+            None => under_way.answer.borrow().clone().ok_or(BeingRead),
+        }
+    }
+
+    /// Begins a read as a task of its own.
+    fn begin<F>(self: &Arc<Self>, key: Key, fetch: F) -> Arc<UnderWay>
+    where
+        F: Future<Output = Infrastructure> + Send + 'static,
+    {
+        let (sender, answer) = watch::channel(None);
+        let under_way = Arc::new(UnderWay {
+            began: Instant::now(),
+            answer,
+            waiting: Mutex::new(Some(BTreeSet::new())),
+        });
+        let (reads, read) = (Arc::clone(self), Arc::clone(&under_way));
+        tokio::spawn(async move {
+            let infrastructure = timeout(LONGEST, fetch).await.unwrap_or_else(|_| unanswered(&key));
+            let infrastructure = reads.keep(&key, &read, infrastructure);
+            sender.send_replace(Some(infrastructure));
+            let waiting = read.waiting.lock().take();
+            reads.wake(waiting.unwrap_or_default());
+        });
+        under_way
+    }
+
+    /// Keeps what a read has shown, unless the object has changed meanwhile, and gives it as it is to be told: a failure
+    /// in the words of the first one like it.
+    fn keep(&self, key: &Key, read: &Arc<UnderWay>, shown: Infrastructure) -> Infrastructure {
+        let mut objects = self.objects.lock();
+        let object = objects.by_key.get_mut(key);
+        let is_this = |object: &&mut Object| object.under_way.as_ref().is_some_and(|other| Arc::ptr_eq(other, read));
+        let Some(object) = object.filter(is_this) else {
+            return shown;
+        };
+        object.under_way = None;
+        let before = object.last.take();
+        let good_for = match (&shown, &before) {
+            (Infrastructure::Published(Some(_)) | Infrastructure::Silent, _) | (_, None) => self.timing.source_retry,
+            (_, Some(before)) => (before.good_for * 2).min(self.timing.source_retry_cap),
+        };
+        let before = before.map(|before| before.infrastructure);
+        let infrastructure = before.filter(|before| is_same_failure(before, &shown)).unwrap_or(shown);
+        object.last = Some(Reading {
+            infrastructure: infrastructure.clone(),
+            at: Instant::now(),
+            good_for,
+        });
+        infrastructure
+    }
+
+    fn wake(&self, waiting: BTreeSet<NetworkReader>) {
+        let mut listeners = self.listeners.lock();
+        for reader in waiting {
+            listeners.retain(|listener| listener.send(reader.clone()).is_ok());
+        }
+    }
+}
+
+impl Objects {
+    /// Drops objects that nobody has asked for in a while: names come from users, and there may be many.
+    fn sweep(&mut self, timing: &Timing) {
+        let now = Instant::now();
+        if self.swept.is_some_and(|swept| now < swept + timing.source_retry_cap) {
+            return;
+        }
+        self.swept = Some(now);
+        // Whoever waits asks again within the longest wait between two reads.
+        let kept = timing.source_retry_cap * 3;
+        self.by_key.retain(|_, object| {
+            let is_recent = |reading: &Reading| now < reading.at + kept;
+            object.under_way.is_some() || object.last.as_ref().is_some_and(is_recent)
+        });
+    }
+}
+
+impl Reading {
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < self.good_for
+    }
+}
+
+fn unanswered((namespace, reference): &Key) -> Infrastructure {
+    let ContractReference { kind, name, .. } = reference;
+    Infrastructure::Unreadable {
+        code: None,
+        text: format!("failed to read {kind} {namespace}/{name}: no answer within {LONGEST:?}"),
+    }
+}
+
+/// Whether two errors have the same status code. Their texts may differ by a port or an address from call to call, and
+/// each new text would be a status write of every machine that waits: the first text is kept while the code stays the
+/// same.
+fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
+    match (before, now) {
+        (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
+            before == now
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::kubernetes_api::NetworkReaderKind;
+
+    fn reference(name: &str) -> ContractReference {
+        ContractReference {
+            api_group: "example.org".into(),
+            kind: "Landscape".into(),
+            name: name.into(),
+        }
+    }
+
+    fn machine(number: usize) -> NetworkReader {
+        NetworkReader {
+            kind: NetworkReaderKind::Machine,
+            namespace: "team-a".into(),
+            name: format!("m{number}"),
+        }
+    }
+
+    /// Everything that was woken until now.
+    fn woken(listener: &mut mpsc::UnboundedReceiver<NetworkReader>) -> Vec<NetworkReader> {
+        std::iter::from_fn(|| listener.try_recv().ok()).collect()
+    }
+
+    async fn read_within(
+        reads: &Arc<SharedReads>,
+        name: &str,
+        reader: usize,
+        takes: Duration,
+    ) -> Option<Infrastructure> {
+        let fetch = || async move {
+            tokio::time::sleep(takes).await;
+            Infrastructure::Silent
+        };
+        reads.read(&machine(reader), &reference(name), fetch).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_read_holds_nobody_up_and_wakes_all_who_wait() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        let mut listener = reads.ended();
+        let began = Instant::now();
+        for number in 0..100 {
+            let takes = Duration::from_secs(10);
+            assert!(read_within(&reads, "slow", number, takes).await.is_none());
+        }
+        assert!(began.elapsed() <= 2 * PATIENCE, "all of them together");
+        assert!(read_within(&reads, "fast", 0, Duration::ZERO).await.is_some());
+        assert!(woken(&mut listener).is_empty());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(woken(&mut listener).len(), 100);
+        assert!(read_within(&reads, "slow", 0, Duration::ZERO).await.is_some());
+        assert!(woken(&mut listener).is_empty(), "each is woken once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_without_an_answer_ends_as_a_failure() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        let mut listener = reads.ended();
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let read = async |number| {
+            let fetch = || {
+                fetches.fetch_add(1, Ordering::SeqCst);
+                std::future::pending()
+            };
+            reads.read(&machine(number), &reference("l"), fetch).await
+        };
+        assert!(read(0).await.is_err());
+        assert_eq!(listener.recv().await, Some(machine(0)));
+        let Ok(Infrastructure::Unreadable { code, text }) = read(0).await else {
+            panic!("an answer all the same");
+        };
+        assert_eq!(
+            (code, text.as_str()),
+            (None, "failed to read Landscape team-a/l: no answer within 45s")
+        );
+        assert_eq!(fetches.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_read_shows_of_an_object_that_changed_is_not_kept() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        let slow = read_within(&reads, "l", 0, Duration::from_millis(400));
+        let changed = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            reads.changed("team-a", &reference("l"));
+        };
+        let (shown, ()) = tokio::join!(slow, changed);
+        assert!(shown.is_some(), "whoever waited has it");
+        let fetch = || async { Infrastructure::NotFound };
+        let anew = reads.read(&machine(0), &reference("l"), fetch).await;
+        assert!(matches!(anew, Ok(Infrastructure::NotFound)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_that_nobody_asks_for_are_dropped() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        for number in 0..1_000 {
+            read_within(&reads, &number.to_string(), 0, Duration::ZERO).await;
+        }
+        assert_eq!(reads.objects.lock().by_key.len(), 1_000);
+        tokio::time::advance(Timing::default().source_retry_cap * 3).await;
+        read_within(&reads, "one more", 0, Duration::ZERO).await;
+        assert_eq!(reads.objects.lock().by_key.len(), 1);
+    }
+}
