@@ -37,6 +37,15 @@ impl ErrorClass {
         )
     }
 
+    /// Whether AWS would answer the same to the same call until somebody changes something: in what the call is made
+    /// from, or in the account.
+    pub fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Self::NotFound | Self::Unauthorized | Self::QuotaExceeded | Self::Invalid
+        )
+    }
+
     /// The condition reason for this class, of the vocabulary that all AWS-backed conditions share.
     pub fn reason(self) -> Reason {
         match self {

@@ -27,6 +27,11 @@ pub struct Timing {
     pub capacity_retry: Duration,
     /// A launch that was recorded longer ago than this is looked up and no more repeated: EC2 forgets tokens.
     pub token_age: Duration,
+    /// First wait before a call is repeated that AWS has refused for good; doubles up to `refusal_retry_cap`. A change of
+    /// what the call is made from ends the wait.
+    pub refusal_retry: Duration,
+    /// Longest wait before such a call is repeated.
+    pub refusal_retry_cap: Duration,
     /// First wait before a network source that was not usable is read again; doubles up to `source_retry_cap`.
     pub source_retry: Duration,
     /// Longest wait between two reads of a source.
@@ -67,6 +72,8 @@ impl Default for Timing {
             relaunch_backoff: Duration::from_secs(30),
             capacity_retry: Duration::from_secs(60),
             token_age: Duration::from_secs(12 * 3600),
+            refusal_retry: Duration::from_secs(1),
+            refusal_retry_cap: Duration::from_secs(300),
             source_retry: Duration::from_secs(5),
             source_retry_cap: Duration::from_secs(60),
             resolve_retry: Duration::from_secs(5),
@@ -98,6 +105,8 @@ impl Timing {
             relaunch_backoff: self.relaunch_backoff / factor,
             capacity_retry: self.capacity_retry / factor,
             token_age: self.token_age / factor,
+            refusal_retry: self.refusal_retry / factor,
+            refusal_retry_cap: self.refusal_retry_cap / factor,
             source_retry: self.source_retry / factor,
             source_retry_cap: self.source_retry_cap / factor,
             resolve_retry: self.resolve_retry / factor,

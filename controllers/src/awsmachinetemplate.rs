@@ -14,7 +14,7 @@ use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
-use capa_cloud::{CloudError, ErrorClass, TemplateCloud, TemplateClouds};
+use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, TemplateClouds, Timing};
 use capa_network::Merged;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
@@ -22,6 +22,7 @@ use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::{BeingRead, KubernetesError, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
+use crate::refusals::{Inputs, Refusals};
 use crate::resync::with_resync;
 use crate::{retry, transitions};
 
@@ -32,6 +33,10 @@ pub struct TemplateContext {
     pub kubernetes: Arc<dyn NetworkKubernetes>,
     /// AWS, reads only.
     pub clouds: Arc<dyn TemplateClouds>,
+    /// What AWS has refused.
+    pub refusals: Refusals,
+    /// Periods and ages.
+    pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
 }
@@ -56,6 +61,11 @@ impl Reconciler for TemplateReconciler {
         let outcome = reconcile(object, &self.context).await?;
         Ok(with_resync(outcome, self.sync_period))
     }
+
+    fn forget(&self, object: &AWSMachineTemplate) {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        self.context.refusals.forget(uid);
+    }
 }
 
 /// The result of a lookup.
@@ -64,6 +74,8 @@ struct LookupResult {
     capacity: Option<capacity::NodeCapacity>,
     update: ConditionUpdate,
     next: Next,
+    /// Whether AWS has refused a call for good, and not for what the template says.
+    is_refused: bool,
 }
 
 impl LookupResult {
@@ -72,6 +84,7 @@ impl LookupResult {
             capacity: None,
             update: ConditionType::CapacityReady.is_unknown(reason, message),
             next,
+            is_refused: false,
         }
     }
 
@@ -84,7 +97,10 @@ impl LookupResult {
                 error.to_string(),
             );
         }
-        Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
+        Self {
+            is_refused: error.class.is_permanent(),
+            ..Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
+        }
     }
 
     /// The template asks for something impossible. Its spec is immutable, so the lookup is not repeated soon.
@@ -93,6 +109,7 @@ impl LookupResult {
             capacity: Some(capacity),
             update: ConditionType::CapacityReady.is_false(reason, message),
             next: Next::AwaitChange,
+            is_refused: false,
         }
     }
 }
@@ -176,13 +193,40 @@ async fn look_up(
         identity_namespace: &context.identity_namespace,
     };
     Ok(match identity::resolve(context.kubernetes.as_ref(), &request).await {
-        Ok(identity) => {
-            let cloud = context.clouds.templates(&identity, &region);
-            describe(template, cloud.as_ref(), &region).await
-        }
+        Ok(identity) => ask_aws(template, &identity, &region, context).await,
         Err(IdentityError::Unusable(problem)) => LookupResult::unknown(problem.reason, problem.message, Next::Retry),
         Err(IdentityError::Unread(error)) => return Err(error),
     })
+}
+
+/// Asks AWS, unless it has refused that for good a short while ago.
+async fn ask_aws(
+    template: &AWSMachineTemplate,
+    identity: &ResolvedIdentity,
+    region: &str,
+    context: &TemplateContext,
+) -> LookupResult {
+    let uid = template.metadata.uid.as_deref().unwrap_or_default();
+    let (generation, now) = (template.metadata.generation, context.kubernetes.now());
+    let inputs = Inputs::of(&(generation, &identity.key, region));
+    // Sources, identities and Secrets are not watched: they are read again before AWS is asked again.
+    let soon = |wait: Duration| Next::Requeue(wait.min(context.timing.source_retry_cap));
+    if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {
+        return LookupResult {
+            capacity: None,
+            update: refusal.condition,
+            next: soon(refusal.remaining),
+            is_refused: false,
+        };
+    }
+    let cloud = context.clouds.templates(identity, region);
+    let mut result = describe(template, cloud.as_ref(), region).await;
+    if result.is_refused {
+        let condition = result.update.clone();
+        let wait = context.refusals.refused(uid, inputs, condition, now, &context.timing);
+        result.next = soon(wait);
+    }
+    result
 }
 
 /// Asks AWS for the instance type, and for the image where the template names one.
@@ -220,6 +264,7 @@ async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, regi
             capacity: Some(capacity),
             update: ConditionType::CapacityReady.is_true(Reason::Ready),
             next: Next::AwaitChange,
+            is_refused: false,
         },
     }
 }

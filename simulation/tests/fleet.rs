@@ -46,3 +46,14 @@ fn a_thousand_refused_machines_hold_no_other_cluster_up() {
     assert!(waited <= Duration::from_secs(5), "{waited:?}");
     assert!(flood.refused >= 150, "two a second: {}", flood.refused);
 }
+
+#[test]
+fn a_refused_machine_asks_once_in_five_minutes_in_the_end() {
+    let (half, minute) = (Duration::from_secs(1_800), Duration::from_secs(60));
+    let [first, longer] = [half, 2 * half].map(|lead| fleet::flood(1, lead, minute));
+    assert_eq!((first.violation, longer.violation), (None, None));
+    // At first after a second, then after twice as long each time: nine calls before it is five minutes.
+    assert!((13..=15).contains(&first.refused), "{}", first.refused);
+    let more = longer.refused - first.refused;
+    assert!((5..=6).contains(&more), "{more} in half an hour");
+}

@@ -13,6 +13,7 @@ use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineRe
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
 use capa_controllers::kubernetes::{Caches, KubernetesClient, machines_of_cluster, templates_of_cluster};
 use capa_controllers::kubernetes_api::NetworkReaderKind;
+use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
@@ -176,6 +177,8 @@ impl Wiring {
             context: TemplateContext {
                 kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
+                refusals: Refusals::default(),
+                timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },
             sync_period: self.flags.sync_period.into(),

@@ -92,11 +92,16 @@ impl InstanceInformer {
             self.next_look = None;
             return;
         }
-        let due = *self.next_look.get_or_insert(now + self.timing.transition_interval);
+        // What AWS refuses for good it refuses in five seconds as well.
+        let interval = match &self.look_failure {
+            Some(failure) if failure.class.is_permanent() => self.timing.listing_interval,
+            _ => self.timing.transition_interval,
+        };
+        let due = *self.next_look.get_or_insert(now + interval);
         if due <= now {
             let ids = self.in_transition.difference(&self.looking).cloned();
             self.wanted.extend(ids);
-            self.next_look = Some(now + self.timing.transition_interval);
+            self.next_look = Some(now + interval);
         }
     }
 

@@ -16,9 +16,21 @@ const OPERATION: &str = "GetCallerIdentity";
 pub struct AccountCache {
     /// How long an account is believed. Not for ever: whether the credentials are still accepted shows here.
     believed: Duration,
-    /// How long after a failed call AWS is not asked again.
+    /// How long after a failed call AWS is not asked again. Refusals double it, up to the cap.
     retry: Duration,
-    last: Option<(Moment, Result<String, CloudError>)>,
+    retry_cap: Duration,
+    last: Option<Last>,
+}
+
+#[derive(Clone, Debug)]
+struct Last {
+    asked: Moment,
+    answered: Duration,
+    answer: Result<String, CloudError>,
+    /// AWS is not asked again before.
+    until: Duration,
+    /// How many refusals there were in a row.
+    refusals: u32,
 }
 
 impl AccountCache {
@@ -27,20 +39,44 @@ impl AccountCache {
         Self {
             believed: timing.launch_lookup_age,
             retry: timing.resolve_retry,
+            retry_cap: timing.refusal_retry_cap,
             last: None,
         }
     }
 
-    /// The answer to a call that began at `asked`.
-    pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>) {
-        self.last = Some((asked, answer.clone()));
+    /// The answer, at `now`, to a call that began at `asked`.
+    pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
+        let before = self
+            .last
+            .as_ref()
+            .filter(|last| last.asked.replacements == asked.replacements);
+        if answer.is_err() && before.is_some_and(|last| asked.now <= last.answered) {
+            // Several callers have waited for the same call.
+            return;
+        }
+        let before = before.map_or(0, |last| last.refusals);
+        let (until, refusals) = match answer {
+            Ok(_) => (asked.now + self.believed, 0),
+            Err(error) if error.class.is_permanent() => {
+                let doubled = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
+                let wait = self.retry.saturating_mul(doubled).min(self.retry_cap);
+                (now + wait, before.saturating_add(1))
+            }
+            Err(_) => (now + self.retry, before),
+        };
+        self.last = Some(Last {
+            asked,
+            answered: now,
+            answer: answer.clone(),
+            until,
+            refusals,
+        });
     }
 
     /// The last answer, while it is young enough and the credentials are those that it was given to.
     fn known(&self, at: Moment) -> Option<&Result<String, CloudError>> {
-        let (asked, answer) = self.last.as_ref()?;
-        let age = if answer.is_ok() { self.believed } else { self.retry };
-        (asked.replacements == at.replacements && at.now < asked.now + age).then_some(answer)
+        let last = self.last.as_ref()?;
+        (last.asked.replacements == at.replacements && at.now < last.until).then_some(&last.answer)
     }
 }
 
@@ -82,7 +118,7 @@ impl AccountQuery {
         cache: &mut AccountCache,
         at: Moment,
     ) -> AccountStep {
-        cache.record(self.asked, &answer);
+        cache.record(self.asked, &answer, at.now);
         if at.replacements == self.asked.replacements {
             self.done(answer)
         } else {

@@ -54,21 +54,47 @@ fn an_account_counts_ten_minutes_and_a_failure_five_seconds() {
     ];
     for (answer, later, expected) in table {
         let mut cache = AccountCache::new(&Timing::default());
-        cache.record(at(0, 0), &answer);
+        cache.record(at(0, 0), &answer, Duration::ZERO);
         let step = AccountQuery::default().begin(&cache, later);
         assert_eq!(step, expected, "{answer:?} at {later:?}");
     }
 }
 
 #[test]
-fn the_age_of_an_answer_counts_from_the_call() {
+fn the_age_of_an_account_counts_from_the_call() {
     let mut cache = AccountCache::new(&Timing::default());
     let mut query = AccountQuery::default();
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
     // However old the answer is by now, whoever has waited for it takes it.
-    let step = query.answered(refused(), &mut cache, at(30, 0));
-    assert_eq!(step, AccountStep::Done(refused().map(|account| (account, 0))));
-    assert_eq!(AccountQuery::default().begin(&cache, at(30, 0)), AccountStep::Ask);
+    let step = query.answered(Ok(account()), &mut cache, at(600, 0));
+    assert_eq!(step, AccountStep::Done(Ok((account(), 0))));
+    assert_eq!(AccountQuery::default().begin(&cache, at(600, 0)), AccountStep::Ask);
+}
+
+#[test]
+fn refused_credentials_are_tried_less_and_less_often() {
+    let mut cache = AccountCache::new(&Timing::default());
+    let mut now = 0;
+    for wait in [5, 10, 20, 40, 80, 160, 300, 300] {
+        // Three callers wait for a call that takes a second.
+        let mut callers = [0; 3].map(|_| AccountQuery::default());
+        for caller in &mut callers {
+            assert_eq!(caller.begin(&cache, at(now, 0)), AccountStep::Ask);
+        }
+        now += 1;
+        for caller in &mut callers {
+            caller.answered(refused(), &mut cache, at(now, 0));
+        }
+        let early = AccountQuery::default().begin(&cache, at(now + wait - 1, 0));
+        assert_eq!(early, AccountStep::Done(refused().map(|account| (account, 0))));
+        now += wait;
+    }
+    assert_eq!(AccountQuery::default().begin(&cache, at(now, 0)), AccountStep::Ask);
+    assert_eq!(
+        AccountQuery::default().begin(&cache, at(now, 1)),
+        AccountStep::Ask,
+        "others"
+    );
 }
 
 #[test]

@@ -15,11 +15,17 @@ pub(super) struct Blocked {
     pub(super) condition: ConditionUpdate,
     /// When the flow is tried again.
     pub(super) next: Next,
+    /// Whether AWS has refused a call for good.
+    pub(super) is_refused: bool,
 }
 
 impl Blocked {
     pub(super) fn new(condition: ConditionUpdate, next: Next) -> Self {
-        Self { condition, next }
+        Self {
+            condition,
+            next,
+            is_refused: false,
+        }
     }
 
     /// Blocked by a call to AWS that failed: the error gives the reason and the time of the next pass.
@@ -27,6 +33,7 @@ impl Blocked {
         Self {
             condition: condition.is_false(error.class.reason(), message),
             next: retry::after(error),
+            is_refused: error.class.is_permanent(),
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct InstanceLocation {
     pub(super) pending_targets: Option<Problem>,
     /// AWS as the identity sees it in the region.
     pub(super) cloud: Arc<dyn MachineCloud>,
+    /// Distinguishes the credentials: another identity, or another version of it or of its Secret, has another key.
+    pub(super) identity_key: String,
 }
 
 /// The parts of a location that are recorded, or that the network sources supply.
@@ -156,6 +158,7 @@ async fn connect(
         targets: placement.targets,
         pending_targets: placement.pending_targets,
         cloud,
+        identity_key: resolved.key,
     })
 }
 

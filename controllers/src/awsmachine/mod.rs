@@ -16,6 +16,7 @@ mod lookup;
 mod memory;
 mod phases;
 mod read;
+mod refusal;
 mod scope;
 mod spec;
 mod status;
@@ -71,7 +72,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         Ok(false) => {}
         // Of a postponed pass the status stays as it is.
         Ok(true) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
-        Err(FlowError::Blocked(blocked)) => scope.finish_blocked(blocked),
+        Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error),
     }
     if deleting && let Abandonment::Mismatch(why) = abandonment(&scope.machine) {

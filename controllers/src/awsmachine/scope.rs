@@ -12,6 +12,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::blocked::Blocked;
 use super::launch::record::{IllegalTransition, LaunchEvent, transition};
+use crate::refusals::Inputs;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
@@ -36,6 +37,8 @@ pub(super) struct MachineScope {
     pub(super) owners: Owners,
     /// The status that the AWSMachine shall have, conditions aside.
     pub(super) status: AWSMachineStatus,
+    /// What the calls of the pass to AWS are made from, once that is known.
+    pub(super) inputs: Option<Inputs>,
     /// Conditions that the pass has set.
     pub(super) conditions: Vec<ConditionUpdate>,
     /// When the next pass is due.
@@ -51,6 +54,7 @@ impl MachineScope {
             machine,
             owners,
             status,
+            inputs: None,
             conditions: vec![],
             next: Next::AwaitChange,
             events: vec![],

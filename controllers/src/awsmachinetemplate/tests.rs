@@ -71,6 +71,7 @@ impl TemplateClouds for Aws {
 struct Scene {
     kubernetes: Arc<FakeKubernetes>,
     aws: Aws,
+    refusals: Refusals,
     template: AWSMachineTemplate,
 }
 
@@ -105,6 +106,7 @@ impl Scene {
                 errors: Arc::default(),
                 client: String::new(),
             },
+            refusals: Refusals::default(),
             template: read(&yaml),
         }
     }
@@ -129,6 +131,8 @@ impl Scene {
         let context = TemplateContext {
             kubernetes: self.kubernetes.clone(),
             clouds: Arc::new(self.aws.clone()),
+            refusals: self.refusals.clone(),
+            timing: Timing::default(),
             identity_namespace: "capa-rs-system".to_owned(),
         };
         let outcome = reconcile(self.template.clone(), &context).await.unwrap();
@@ -279,7 +283,12 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
         (failed.says.as_str(), failed.cpu.as_deref()),
         ("Unknown/Unauthorized", Some("4"))
     );
-    assert_eq!(failed.next, Next::Retry);
+    let wait = Duration::from_secs(1);
+    assert_eq!(failed.next, Next::Requeue(wait));
+    scene.calls();
+    assert_eq!(scene.written().await.says, failed.says);
+    assert_eq!(scene.calls(), [""; 0], "AWS would say the same");
+    scene.kubernetes.advance(wait);
     let turn = Duration::from_secs(3);
     scene.fail_next(CloudError::deferred("DescribeInstanceTypes", turn));
     let deferred = scene.written().await;

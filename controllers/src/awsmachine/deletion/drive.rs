@@ -8,11 +8,12 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::plan::{self, DeletionStep, plan_deletion};
 use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
+use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::kubernetes_api::KubernetesError;
-use crate::retry;
 
 /// The most submitted terminations that the status has room for. An event tells of no further one.
 const MOST_SUBMITTED: usize = 16;
@@ -80,6 +81,9 @@ fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
 
 /// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
 async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &str, context: &MachineContext) {
+    if let Err(blocked) = refusal::await_change(scope, refusal::of_deletion(Some(id), location), context) {
+        return scope.finish_blocked(blocked);
+    }
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
@@ -91,8 +95,8 @@ async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &s
             scope.finish_with(terminating, Next::Requeue(context.timing.listing_interval));
         }
         Err(error) => {
-            let update = ConditionType::InstanceReady.is_false(error.class.reason(), error.to_string());
-            scope.finish_with(update, retry::after(&error));
+            let blocked = Blocked::by_call(ConditionType::InstanceReady, error.to_string(), &error);
+            refusal::finish_blocked(scope, blocked, context);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 
@@ -141,6 +142,12 @@ async fn find_by_tags(
     let query = lookup::tagged(&location.cluster_tag, scope.namespace(), owner_name);
     let open_token = attempt::open_token(scope).map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
+    let made_from = refusal::of_deletion(None, &location);
+    if proof != Proof::Whole
+        && let Err(blocked) = refusal::await_change(scope, made_from, context)
+    {
+        return Err(blocked.into());
+    }
     let mut found = match lookup::find(location.cloud.as_ref(), &query, token).await {
         Ok(found) => found,
         // A lookup that waits for its turn, or comes too soon for AWS, can be made.
@@ -196,10 +203,10 @@ fn unconfirmed(scope: &MachineScope, open_token: Option<String>, context: &Machi
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
-fn deletion_blocked(scope: &mut MachineScope, blocked: Blocked) -> Blocked {
+fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked) -> Blocked {
     let why = &blocked.condition.message;
     let message = format!("the instance of this machine cannot be terminated: {why}");
-    scope.set_condition(blocked.condition);
-    let update = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-    Blocked::new(update, blocked.next)
+    let of_deletion = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    scope.set_condition(std::mem::replace(&mut blocked.condition, of_deletion));
+    blocked
 }

@@ -259,6 +259,9 @@ fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
         }
         class => (class.reason(), error.to_string()),
     };
-    let condition = ConditionType::InstanceReady.is_false(reason, message);
-    Blocked::new(condition, retry::after(error))
+    Blocked {
+        condition: ConditionType::InstanceReady.is_false(reason, message),
+        next: retry::after(error),
+        is_refused: error.class.is_permanent(),
+    }
 }

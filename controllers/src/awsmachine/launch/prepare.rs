@@ -20,6 +20,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 use crate::awsmachine::time::age;
@@ -57,6 +58,8 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
+    refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
     Ok(Prepared {
         location,

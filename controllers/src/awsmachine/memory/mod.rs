@@ -18,17 +18,19 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
+use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
 use capacity::Shortages;
 pub(super) use capacity::{Place, Pool};
 
-/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, and the
-/// places without capacity.
+/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the places
+/// without capacity, and what AWS has refused.
 #[derive(Clone)]
 pub struct LaunchMemory {
     holder: Arc<str>,
     state: Arc<Mutex<State>>,
+    refusals: Refusals,
 }
 
 #[derive(Default)]
@@ -61,6 +63,7 @@ impl LaunchMemory {
         Self {
             holder: holder.into(),
             state: Arc::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -113,6 +116,7 @@ impl LaunchMemory {
     /// record yet.
     pub(super) fn launched(&self, uid: &str) {
         self.state().attempts.forget(uid);
+        self.refusals.forget(uid);
     }
 
     /// Forgets a machine that is gone.
@@ -120,6 +124,12 @@ impl LaunchMemory {
         let mut state = self.state();
         state.attempts.forget(uid);
         state.promised.remove(uid);
+        self.refusals.forget(uid);
+    }
+
+    /// What AWS has refused.
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// EC2 had no capacity there.

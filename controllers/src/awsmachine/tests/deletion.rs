@@ -10,7 +10,7 @@ use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
-use super::{FIRST, NETWORK, Pass, Scene};
+use super::{FIRST, NETWORK, Pass, RETRY, Scene};
 use crate::kubernetes_api::Infrastructure;
 use crate::testing::{refused, unanswered, unreadable};
 
@@ -207,8 +207,8 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
     let blocked = scene.pass().await;
     assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(blocked.says(ConditionType::Ready), "False/DeletionBlocked");
-    assert_eq!(blocked.next, Next::Retry);
-    let empty = scene.pass().await;
+    assert_eq!(blocked.next, Next::Requeue(RETRY));
+    let empty = scene.after(RETRY).await;
     assert_eq!(empty.says(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(
         empty
@@ -334,8 +334,8 @@ async fn a_refused_termination_is_a_condition_and_is_tried_again() {
     assert!(terminated(&scene.pass().await));
     let refused = scene.pass().await;
     assert_eq!(refused.says(INSTANCE_READY), "False/Unauthorized");
-    assert_eq!(refused.next, Next::Retry);
-    assert!(terminated(&scene.pass().await));
+    assert_eq!(refused.next, Next::Requeue(RETRY));
+    assert!(terminated(&scene.after(RETRY).await));
 }
 
 #[tokio::test]

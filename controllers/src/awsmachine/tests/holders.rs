@@ -7,7 +7,7 @@ use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 
 use super::super::LaunchMemory;
-use super::{FIRST, Scene};
+use super::{FIRST, RETRY, Scene};
 use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -47,7 +47,7 @@ async fn our_refusal_does_not_count_for_a_claimed_record() {
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     scene.edit_attempt(|attempt| attempt.holder = "another".into());
-    let pass = scene.pass().await;
+    let pass = scene.after(RETRY).await;
     assert_eq!(pass.calls[0], "DescribeInstances", "looked up before anything");
     assert_eq!(
         scene.tokens(),

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{FIRST, LAUNCH, NETWORK, Pass, SPEC, Scene};
+use super::{FIRST, LAUNCH, NETWORK, Pass, RETRY, SPEC, Scene};
 use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -161,8 +161,8 @@ async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;
     assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
-    assert_eq!(refused.next, Next::Retry, "each time later");
-    let next = scene.pass().await;
+    assert_eq!(refused.next, Next::Requeue(RETRY), "each time later");
+    let next = scene.after(RETRY).await;
     assert_eq!(next.calls, LAUNCH[4..]);
     assert_eq!(next.launch().attempt_number(), 2);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
@@ -172,8 +172,8 @@ async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
 async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
-    for _ in 0..3 {
-        scene.kubernetes.advance(RATE_SECOND);
+    for wait in [RETRY, 2 * RETRY, 4 * RETRY] {
+        scene.kubernetes.advance(wait);
         let again = scene.refused_with("InvalidAMIID.NotFound").await;
         let expected = [
             "block_move",
@@ -183,7 +183,7 @@ async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
             "unblock_move",
         ];
         assert_eq!(again.calls, expected);
-        assert_eq!((again.next, again.events), (Next::Retry, vec![]));
+        assert_eq!((again.next, again.events), (Next::Requeue(2 * wait), vec![]));
     }
 }
 
@@ -196,7 +196,7 @@ async fn a_refusal_after_silence_is_looked_up_until_proven() {
         .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     scene.pass().await;
     assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/QuotaExceeded");
-    let unconfirmed = scene.pass().await;
+    let unconfirmed = scene.after(RETRY).await;
     assert_eq!(
         unconfirmed.calls,
         ["DescribeInstances", "DescribeInstances", "write_status"],
@@ -233,7 +233,7 @@ async fn a_lookup_that_fails_launches_nothing() {
     );
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
-    assert_eq!((pass.next, scene.tokens().len()), (Next::Retry, 1));
+    assert_eq!((pass.next, scene.tokens().len()), (Next::Requeue(RETRY), 1));
 }
 
 #[tokio::test]

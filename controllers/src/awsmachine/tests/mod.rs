@@ -10,6 +10,7 @@ mod moves;
 mod observation;
 mod pending_deaths;
 mod recovery;
+mod refusals;
 mod targets;
 mod waits;
 
@@ -48,6 +49,8 @@ const LAUNCH: [&str; 10] = [
     "unblock_move",
     "write_status",
 ];
+/// How long after its first refusal a call is repeated.
+const RETRY: Duration = Duration::from_secs(1);
 /// The id of the first instance that is launched.
 const FIRST: &str = "i-00000000000000001";
 

@@ -1,0 +1,139 @@
+//! What AWS refuses for good is asked for less and less often, and at once when something has changed.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_runtime::reconcile::Next;
+
+use super::{NETWORK, Pass, Scene};
+use crate::testing::refused;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+
+/// Changes what a launch is made from.
+type Change = fn(&Scene);
+
+fn has_called(pass: &Pass, action: &str) -> bool {
+    pass.calls.iter().any(|call| call == action)
+}
+
+/// Makes passes as they are due for so long. Gives the times between calls of an action; a pass without one of them
+/// calls nobody.
+async fn waits_between(scene: &Scene, action: &str, long: Duration) -> Vec<u64> {
+    let (mut now, mut last, mut waits) = (Duration::ZERO, None, Vec::new());
+    while now < long {
+        let pass = scene.pass().await;
+        if has_called(&pass, action) {
+            waits.extend(
+                last.replace(now)
+                    .map(|last: Duration| now.saturating_sub(last).as_secs()),
+            );
+        } else if last.is_some() {
+            let calls = pass.calls.iter();
+            // The account is asked for every ten minutes.
+            let others: Vec<_> = calls.filter(|call| *call != "GetCallerIdentity").collect();
+            assert!(others.is_empty(), "{others:?} after {now:?}");
+        }
+        let Next::Requeue(next) = pass.next else {
+            panic!("{:?} after {now:?}", pass.next);
+        };
+        assert!(
+            next <= Duration::from_secs(60),
+            "sources and Secrets are read again: {next:?}"
+        );
+        scene.kubernetes.advance(next);
+        now += next;
+    }
+    waits
+}
+
+#[tokio::test]
+async fn a_refused_launch_is_repeated_once_in_five_minutes() {
+    let scene = Scene::new();
+    scene.aws.remove("ami-00000001");
+    let waits = waits_between(&scene, "RunInstances", Duration::from_secs(1_500)).await;
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    let standing = scene.pass().await;
+    assert_eq!(standing.says(INSTANCE_READY), "False/NotFound", "as long as it stands");
+}
+
+#[tokio::test]
+async fn a_change_of_what_a_launch_is_made_from_ends_its_refusal() {
+    let changes: [(&str, Change); 4] = [
+        ("spec", |scene| {
+            scene.edit(|machine| machine.spec.instance_type = "t3.xlarge".into());
+        }),
+        ("source", |scene| {
+            let network = NETWORK.replace("clusterTag: dev", "clusterTag: dev, sshKeyName: key");
+            scene.kubernetes.publish_network("dev", &network);
+        }),
+        ("identity", |scene| {
+            let spec = "allowedNamespaces: {}";
+            scene
+                .kubernetes
+                .identity_object("AWSClusterControllerIdentity", "default", spec);
+        }),
+        ("Secret", |scene| {
+            scene
+                .kubernetes
+                .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+        }),
+    ];
+    for (what, change) in changes {
+        let scene = Scene::new();
+        scene.aws.remove("ami-00000001");
+        waits_between(&scene, "RunInstances", Duration::from_secs(600)).await;
+        assert!(!has_called(&scene.pass().await, "RunInstances"), "{what}");
+        change(&scene);
+        assert!(has_called(&scene.pass().await, "RunInstances"), "{what}");
+        // From here on the back-off begins anew.
+        let again = scene.after(Duration::from_secs(1)).await;
+        assert!(has_called(&again, "RunInstances"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_lookup_before_a_launch_is_asked_less_often() {
+    let scene = Scene::new();
+    for _ in 0..20 {
+        let error = refused("DescribeInstances", "UnauthorizedOperation");
+        scene.aws.fail_next("DescribeInstances", error);
+    }
+    let waits = waits_between(&scene, "DescribeInstances", Duration::from_secs(1_000)).await;
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    assert!(scene.aws.launches().is_empty());
+}
+
+#[tokio::test]
+async fn a_refused_termination_is_repeated_once_in_five_minutes() {
+    let scene = Scene::running().await;
+    scene.delete();
+    for _ in 0..20 {
+        let error = refused("TerminateInstances", "UnauthorizedOperation");
+        scene.aws.fail_next("TerminateInstances", error);
+    }
+    // The answer to the first call is told to the machine before it is made again.
+    assert!(has_called(&scene.pass().await, "TerminateInstances"));
+    let refusal = scene.pass().await;
+    assert_eq!(refusal.says(INSTANCE_READY), "False/Unauthorized");
+    let waits = waits_between(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
+    assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+}
+
+#[tokio::test]
+async fn an_instance_that_ends_releases_its_machine_during_a_refusal() {
+    let scene = Scene::running().await;
+    scene.delete();
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    scene.pass().await;
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Unauthorized");
+    scene.aws.remove_instance(super::FIRST);
+    scene.kubernetes.advance(Duration::from_secs(300));
+    for _ in 0..3 {
+        if scene.pass().await.machine.is_none() {
+            return;
+        }
+    }
+    panic!("the machine is there still");
+}
