@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 pub(crate) struct InformerGauges {
     instances: u32,
     incomplete_listings: u32,
+    overdue: u32,
     age: Option<Duration>,
     took: Option<Duration>,
 }
@@ -26,6 +27,7 @@ impl InformerGauges {
         informer.is_watched().then(|| Self {
             instances: u32::try_from(informer.instances()).unwrap_or(u32::MAX),
             incomplete_listings: u32::from(informer.is_listing_incomplete()),
+            overdue: u32::from(informer.is_overdue()),
             age: listing.map(|listing| now.saturating_sub(listing.ended)),
             took: listing.map(|listing| listing.took),
         })
@@ -34,6 +36,7 @@ impl InformerGauges {
     fn add(&mut self, other: &Self) {
         self.instances = self.instances.saturating_add(other.instances);
         self.incomplete_listings += other.incomplete_listings;
+        self.overdue += other.overdue;
         // An absent value is the smallest, so that the worst informer of a region shows.
         self.age = self.age.max(other.age);
         self.took = self.took.max(other.took);
@@ -91,6 +94,11 @@ where
             "capa_instance_store_suspicious",
             "Informers whose last listing lost more instances at once than is believed of one",
             |gauges| Some(f64::from(gauges.incomplete_listings)),
+        )?;
+        gauge(
+            "capa_instance_store_overdue",
+            "Informers that have not finished a listing for five intervals",
+            |gauges| Some(f64::from(gauges.overdue)),
         )?;
         gauge(
             "capa_instance_store_age_seconds",

@@ -60,6 +60,8 @@ pub trait MachineCloud: Send + Sync {
     /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in transition
     /// fail.
     fn reading_failure(&self) -> Option<CloudError>;
+    /// Whether the informer has not finished a listing for five intervals: what it shows may be old.
+    fn listing_overdue(&self) -> bool;
     /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
     /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
     /// uses it. Default: it is always the machine's turn.

@@ -25,6 +25,8 @@ pub enum ConditionType {
     BootstrapDataReady,
     /// The instance runs.
     InstanceReady,
+    /// What is shown of the instance is not old. Outside `Ready`.
+    InstanceUpToDate,
     /// The control plane instance is registered in its load balancer targets.
     ControlPlaneTargetsReady,
     /// Capacity of a machine template is known.
@@ -46,6 +48,7 @@ impl ConditionType {
                 | Self::Paused
                 | Self::PreflightPassed
                 | Self::NetworkUpToDate
+                | Self::InstanceUpToDate
                 | Self::ControlPlaneEndpointReady
         )
     }

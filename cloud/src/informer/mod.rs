@@ -7,6 +7,7 @@
 mod compact;
 mod credentials;
 mod disappearance;
+mod overdue;
 mod reads;
 mod record;
 mod snapshot;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use compact::CompactInstance;
 use disappearance::DisappearanceGuard;
 pub use disappearance::Loss;
+use overdue::Overdue;
 pub use reads::{IDS_PER_LOOKUP, InformerReport, InstanceRead};
 use record::{Record, Told};
 pub use snapshot::InformerSnapshot;
@@ -69,6 +71,7 @@ pub struct InstanceInformer {
     listing_began: Option<Duration>,
     next_listing: Duration,
     last_listing: Option<Listing>,
+    overdue: Overdue,
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
     terminations: Terminations,
@@ -99,6 +102,7 @@ impl InstanceInformer {
             listing_began: None,
             next_listing: Duration::ZERO,
             last_listing: None,
+            overdue: Overdue::default(),
             listing_failure: None,
             look_failure: None,
             terminations: Terminations::new(timing.rate_second / 5),
@@ -211,7 +215,8 @@ impl InstanceInformer {
         let listing = self.listing_began.is_none().then_some(self.next_listing);
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
-        [listing, look, wanted, batched].into_iter().flatten().min()
+        let overdue = self.overdue.due(&self.timing);
+        [listing, look, wanted, overdue, batched].into_iter().flatten().min()
     }
 
     /// The machines to wake since the last call of this function.

@@ -49,6 +49,7 @@ impl InstanceInformer {
     /// The next call that is due, if any; the informer counts it as under way until [`InstanceInformer::read_ended`].
     /// Call it until it gives none.
     pub fn next_read(&mut self, now: Duration) -> Option<InstanceRead> {
+        self.note_overdue(now);
         if self.watches.is_empty() {
             return None;
         }
@@ -118,8 +119,7 @@ impl InstanceInformer {
                 let was = self.listing_failure.as_ref().map(|failure| failure.class);
                 if error.class == ErrorClass::Unauthorized && was != Some(ErrorClass::Unauthorized) {
                     // The identity may have changed: its machines find out by resolving it anew.
-                    self.woken
-                        .extend(self.watches.keys().map(|machine| machine.as_ref().clone()));
+                    self.wake_all();
                 }
                 return failing(&mut self.listing_failure, error).into_iter().collect();
             }
@@ -152,6 +152,7 @@ impl InstanceInformer {
             }
             self.settle(&id);
         }
+        self.note_listed(now);
         self.last_listing = Some(Listing {
             ended: now,
             took: now.saturating_sub(since),

@@ -146,6 +146,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.act(|state, _| state.informer().reading_failure().cloned())
     }
 
+    fn listing_overdue(&self) -> bool {
+        self.driver.act(|state, _| state.informer().is_overdue())
+    }
+
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
         self.driver.reserve_launch(machine)
     }

@@ -68,7 +68,7 @@ impl FakeAws {
     pub(crate) fn new(journal: &Journal, clock: &Arc<FakeKubernetes>) -> Self {
         let state = State {
             ec2: Ec2::new(),
-            sessions: sessions(),
+            sessions: sessions(Duration::ZERO),
             account_id: ACCOUNT.to_owned(),
             replacements: 0,
             regions: Vec::new(),
@@ -123,7 +123,12 @@ impl FakeAws {
 
     /// Forgets everything that sessions know, as a process does that ends.
     pub(crate) fn restart(&self) {
-        self.state().sessions = sessions();
+        self.state().sessions = sessions(Duration::ZERO);
+    }
+
+    /// The same, and from here on instances are listed in these intervals.
+    pub(crate) fn restart_listing_every(&self, interval: Duration) {
+        self.state().sessions = sessions(interval);
     }
 
     fn session(&self, key: SessionKey) -> SimSession<Self> {
@@ -153,8 +158,8 @@ impl FakeAws {
 }
 
 /// Sessions that look as often as they are let, so that the next pass sees what a test has just done, and that collect
-/// nothing. All of what AWS accepts is theirs.
-fn sessions() -> Sessions {
+/// nothing; listings follow each other in these intervals. All of what AWS accepts is theirs.
+fn sessions(listing_interval: Duration) -> Sessions {
     let shipped = Timing::default();
     let shares = Shares {
         default: Share::WHOLE,
@@ -162,7 +167,7 @@ fn sessions() -> Sessions {
     };
     let limits = RateLimits::new(shares, shipped.rate_second);
     let timing = Timing {
-        listing_interval: Duration::ZERO,
+        listing_interval,
         transition_interval: Duration::ZERO,
         target_poll: Duration::ZERO,
         rate_second: Duration::ZERO,

@@ -1,5 +1,6 @@
 mod credentials;
 mod disappearance;
+mod overdue;
 mod terminations;
 
 use std::collections::BTreeMap;

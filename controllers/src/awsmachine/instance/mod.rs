@@ -2,6 +2,7 @@
 
 mod drift;
 mod ending;
+mod freshness;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub(super) async fn observe(
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    freshness::report_freshness(scope, location);
     let Some(id) = spec::instance_id(&scope.machine) else {
         return Ok(Observed::Nothing);
     };

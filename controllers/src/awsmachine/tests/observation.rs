@@ -10,7 +10,7 @@ use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
-use super::{FIRST, NETWORK, SPEC, Scene};
+use super::{FIRST, NETWORK, Pass, SPEC, Scene};
 use crate::testing::{read, refused};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -327,4 +327,37 @@ async fn changed_additional_security_groups_are_only_reported() {
     assert!(said.contains("sg-0000000d") && said.contains("sg-0000000e"), "{said}");
     assert_eq!(changed.says(READY), "True/Ready");
     assert_eq!(changed.calls, ["write_status"]);
+}
+
+#[tokio::test]
+async fn an_instance_that_is_not_listed_for_long_is_said_to_be_old() {
+    let scene = Scene::running().await;
+    let minute = Duration::from_secs(60);
+    scene.aws.restart_listing_every(minute);
+    let says = |pass: &Pass| {
+        let conditions = [
+            ConditionType::InstanceUpToDate,
+            ConditionType::InstanceReady,
+            ConditionType::Ready,
+        ];
+        conditions.map(|condition| pass.says(condition))
+    };
+    let fine = ["True/Ready", "True/Ready"];
+    scene.pass().await;
+    assert_eq!(says(&scene.pass().await), ["absent", fine[0], fine[1]]);
+    let error = refused("DescribeInstances", "UnauthorizedOperation");
+    scene.aws.fail_reading(error);
+    for _ in 0..4 {
+        assert_eq!(says(&scene.after(minute).await), ["absent", fine[0], fine[1]]);
+    }
+    let old = scene.after(minute).await;
+    assert_eq!(
+        says(&old),
+        ["False/Unauthorized", fine[0], fine[1]],
+        "nothing is known to be wrong"
+    );
+    assert_eq!(old.reasons_of_events(), ["Unauthorized"]);
+    assert_eq!(scene.after(minute).await.calls, [""; 0]);
+    scene.aws.answer_reading();
+    assert_eq!(says(&scene.after(minute).await), ["True/Ready", fine[0], fine[1]]);
 }

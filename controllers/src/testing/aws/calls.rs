@@ -48,6 +48,11 @@ impl FakeAws {
         self.state().reads = Reads::Failing(error);
     }
 
+    /// Has reads of informers succeed again.
+    pub(crate) fn answer_reading(&self) {
+        self.state().reads = Reads::Answered;
+    }
+
     /// Has reads of informers begin from here on, and not end.
     pub(crate) fn slow_down_reading(&self) {
         self.state().reads = Reads::Slow;
