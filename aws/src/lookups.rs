@@ -1,5 +1,5 @@
-//! Answers shared between callers that ask the same at about the same time. They are shared as futures, which the logic of
-//! sessions in `cloud` does not know; the simulation shares none, so that each pass meets its own faults.
+//! Answers shared between callers that ask the same at about the same time. They are shared as futures, which the logic
+//! of sessions in `cloud` does not know; the simulation shares none, so that each pass meets its own faults.
 
 use std::collections::HashMap;
 use std::hash::Hash;

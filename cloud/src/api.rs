@@ -51,14 +51,14 @@ pub trait MachineCloud: Send + Sync {
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
     /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes the
-    /// machine whenever the answer changes, until [`MachineClouds::forget`].
+    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes
+    /// the machine whenever the answer changes, until [`MachineClouds::forget`].
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
-    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where it does not
-    /// say so.
+    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where the
+    /// informer does not show the instance as absent.
     fn absence_age(&self, id: &str) -> Duration;
-    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in transition
-    /// fail.
+    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in
+    /// transition fail.
     fn reading_failure(&self) -> Option<CloudError>;
     /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
     /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]

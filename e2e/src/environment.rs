@@ -5,7 +5,7 @@ use std::{
     io::Write as _,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, TypeMeta},
 };
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{
@@ -92,7 +93,7 @@ impl TestEnvironment {
         account: Account,
     ) -> anyhow::Result<Arc<Self>> {
         let companion = Arc::new(Self::with_account(world.clone(), metadata, account).await?);
-        lock(&self.companions).push(companion.clone());
+        self.companions.lock().push(companion.clone());
         Ok(companion)
     }
 
@@ -152,11 +153,11 @@ impl TestEnvironment {
 
     /// The manager that was started last.
     pub fn manager(&self) -> anyhow::Result<Manager> {
-        lock(&self.managers).last().cloned().context("no manager was started")
+        self.managers.lock().last().cloned().context("no manager was started")
     }
 
     pub(crate) fn keep(&self, manager: Manager) {
-        lock(&self.managers).push(manager);
+        self.managers.lock().push(manager);
     }
 
     /// Applies YAML of one or several objects, in this order, server-side; those without a namespace go to the test's.
@@ -205,11 +206,11 @@ impl TestEnvironment {
         if self.finished.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let companions = lock(&self.companions).clone();
+        let companions = self.companions.lock().clone();
         for companion in companions {
             Box::pin(companion.finish()).await?;
         }
-        let managers = lock(&self.managers).clone();
+        let managers = self.managers.lock().clone();
         for manager in managers {
             manager.stop_if_running().await?;
         }
@@ -343,10 +344,6 @@ fn unless_not_found<T>(answer: kube::Result<T>) -> kube::Result<()> {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         answer => answer.map(drop),
     }
-}
-
-fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
-    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for TestEnvironment {

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -220,7 +221,7 @@ impl LocalWorld {
     }
 
     fn keep(&self, process: Supervised) {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self.processes.lock();
         processes.push(process);
     }
 
@@ -237,7 +238,7 @@ impl LocalWorld {
 
     /// All that a running program of the world, e.g. `node-simulator`, has logged so far.
     pub fn log(&self, program: &str) -> anyhow::Result<String> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
         let process = process.with_context(|| format!("{program} does not run"))?;
         Ok(std::fs::read_to_string(process.log())?)
@@ -245,7 +246,7 @@ impl LocalWorld {
 
     /// The rest of the argument of a running program that begins with this.
     fn argument(&self, program: &str, prefix: &str) -> anyhow::Result<String> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
         let argument = process.and_then(|process| process.argument(prefix));
         argument
@@ -255,7 +256,7 @@ impl LocalWorld {
 
     /// The memory of each program of the world, by name.
     pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         processes
             .iter()
             .map(|process| Ok((process.name().to_owned(), process.memory()?)))
@@ -264,7 +265,7 @@ impl LocalWorld {
 
     /// Ends everything, what was started last first, and waits for it.
     pub async fn stop(&self) -> anyhow::Result<()> {
-        let mut processes = std::mem::take(&mut *self.processes.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut processes = std::mem::take(&mut *self.processes.lock());
         while let Some(process) = processes.pop() {
             let name = process.name().to_owned();
             process.end().await.with_context(|| format!("stop {name}"))?;

@@ -3,13 +3,14 @@
 use std::{
     path::PathBuf,
     process::{Command, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
 use capa_rs::Cli;
 use clap::Parser as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -303,7 +304,7 @@ impl Manager {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Supervised>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.lock()
     }
 }
 

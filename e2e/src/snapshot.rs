@@ -94,7 +94,7 @@ impl LocalWorld {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Supervised>) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let mut processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut processes = self.processes.lock();
         work(&mut processes)
     }
 }

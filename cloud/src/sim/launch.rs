@@ -165,8 +165,8 @@ impl Region {
         }
     }
 
-    /// An instance that runs under an id of the caller's choice, as if it had just been launched by somebody else. There
-    /// is none where the subnet does not exist.
+    /// An instance that runs under an id of the caller's choice, as if it had just been launched by somebody else.
+    /// There is none where the subnet does not exist.
     pub fn add_instance(&mut self, now: Timestamp, id: &str, request: &LaunchRequest) -> &mut Self {
         if let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() {
             let instance = LaunchedInstance {

@@ -1,4 +1,5 @@
-//! AWS as clusters and machines see it: the shipped sessions over the simulated EC2, at the clock of [`FakeKubernetes`].
+//! AWS as clusters and machines see it: the shipped sessions over the simulated EC2, at the clock of
+//! [`FakeKubernetes`].
 //!
 //! A call is answered at once. Calls of a pass, and writes of a session, are noted in the journal, and fail when a test
 //! says so. What a session does by itself it does in [`FakeAws::settle`].

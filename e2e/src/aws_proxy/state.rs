@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::account::AccessKey;
 use super::computers::Computers;
@@ -97,9 +99,10 @@ impl Shared {
         }
     }
 
-    /// Runs `work` on the state. A test that panicked meanwhile harms no other: every change is one statement.
+    /// Runs `work` on the state. A test that panicked meanwhile harms no other: a lock is not poisoned, and every change is
+    /// one statement.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.state.lock())
     }
 
     /// Runs `work` on an account that is known to exist because a key leads to it.

@@ -1,9 +1,10 @@
 //! Where traffic to an endpoint ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// A control plane node that answers, as load balancers see it.
@@ -123,7 +124,7 @@ impl<C> Routes<C> {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner<C>) -> T) -> T {
-        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.inner.lock())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Follows the computers of all accounts, and has them do what their instances do.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::Options;
@@ -44,12 +45,12 @@ impl NodeSimulator {
     }
 
     pub(super) fn started(&self, instance_id: &str) -> Option<Arc<Cluster>> {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = self.started.lock();
         started.get(instance_id)?.upgrade()
     }
 
     pub(super) fn has_started(&self, instance_id: &str, cluster: &Arc<Cluster>) {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = self.started.lock();
         started.insert(instance_id.to_owned(), Arc::downgrade(cluster));
     }
 }

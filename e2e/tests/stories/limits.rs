@@ -7,8 +7,8 @@ use serde_json::json;
 use super::scenario::{CORE, WITHIN, tell};
 
 const MACHINES: usize = 40;
-/// How hurried manager and AWS's buckets are. AWS's own pace: a busy host makes the manager stand still for a second or two,
-/// and the launches of a longer time, made at once, would be more than a bucket holds.
+/// How hurried manager and AWS's buckets are. AWS's own pace: a busy host makes the manager stand still for a second or
+/// two, and the launches of a longer time, made at once, would be more than a bucket holds.
 const FASTER: u32 = 1;
 
 /// Judges a pace, which a busy host changes: `make test` has the pace of a fleet in simulated time (simulation/tests).
