@@ -1,4 +1,4 @@
-//! Two clusters of one name.
+//! Two clusters with the same name.
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
