@@ -145,7 +145,9 @@ impl Provider {
 
 /// Waits until a provider's manager is ready.
 pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
-    let health = manager.argument("--health-addr=").context("it has no health address")?;
+    let health = manager
+        .argument("--health-addr=")
+        .context("the manager has no health address")?;
     let url = format!("http://{health}/readyz");
     manager
         .ready(START_WITHIN, async || http_get(&url).await.map(drop))

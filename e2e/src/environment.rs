@@ -194,7 +194,7 @@ impl TestEnvironment {
         eventually(within, &format!("{kind} {name} to be gone"), async || {
             match api.get_opt(name).await? {
                 None => Ok(()),
-                Some(object) => bail!("it is still there:\n{}", objects::to_yaml(&object)?),
+                Some(object) => bail!("the object still exists:\n{}", objects::to_yaml(&object)?),
             }
         })
         .await

@@ -94,7 +94,10 @@ mod tests {
         let document =
             "# Conditions\n\n### `Paused`\n\n| `NotPaused` | a | b |\n\n### `Ready`\n\n| `Ready` | a | b |\n";
         assert!(explains(document, "Ready", "Ready"));
-        assert!(explains(document, "Ready", "NotPaused"), "it repeats the others");
+        assert!(
+            explains(document, "Ready", "NotPaused"),
+            "Ready repeats the reasons of the other conditions"
+        );
         assert!(explains(document, "Paused", "NotPaused"));
         assert!(!explains(document, "Paused", "Ready"));
         assert!(!explains(document, "Pause", "NotPaused"));

@@ -7,7 +7,7 @@ use crate::{environment::TestEnvironment, local_world::LocalWorld};
 /// The name of a story, and its world. [`run`](Self::run) creates the environment, runs the body, and finishes the
 /// environment.
 #[derive(Clone)]
-#[must_use = "a story that nobody runs proves nothing"]
+#[must_use = "a story proves nothing until it is run"]
 pub struct Story<'a> {
     name: &'a str,
     place: Place<'a>,

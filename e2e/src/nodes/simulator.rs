@@ -189,7 +189,7 @@ async fn ends(simulator: NodeSimulator, node: Box<Node>) -> Life {
 
 async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let ended = tokio::time::timeout(WITHIN, work).await;
-    ended.context("it does not come to an end")?
+    ended.context("the step does not end")?
 }
 
 /// Logs the result of a change of a node, and returns whether the change succeeded.

@@ -86,7 +86,7 @@ pub(super) fn read(user_data: &str, host_name: &str) -> anyhow::Result<Option<Bo
         (Some(init), None) => Ok(Some(Bootstrap::Init(read_init(&init, pki)?))),
         (None, Some(join)) => Ok(Some(Bootstrap::Join(read_join(&join, pki)?))),
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => bail!("it says both init and join"),
+        (Some(_), Some(_)) => bail!("the user data calls both init and join"),
     }
 }
 

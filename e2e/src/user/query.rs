@@ -42,6 +42,7 @@ pub async fn query(
         .await
         .with_context(|| format!("reading from {url}"))?
         .to_bytes();
-    let answer = Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing what {url} said"))?;
+    let answer =
+        Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing the answer of {url}"))?;
     Ok((status, answer))
 }

@@ -152,7 +152,7 @@ spec:
         let after = s.aws_cluster("dev").await?;
         assert_eq!(
             after.metadata.resource_version, before.metadata.resource_version,
-            "it is not ours"
+            "the manager wrote to the cluster of another controller"
         );
         s.delete(CORE, "Machine", "worker").await?;
         s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);

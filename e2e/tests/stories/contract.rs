@@ -99,7 +99,7 @@ fn paused_tells_which_generation_it_speaks_of() -> anyhow::Result<()> {
                     let paused = paused.unwrap_or_default();
                     ensure!(
                         paused["status"] == status && paused["observedGeneration"] == generation,
-                        "it says {paused}"
+                        "the condition is {paused}"
                     );
                     Ok(())
                 },
@@ -140,7 +140,7 @@ fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<()> {
             let waits = conditions.iter().any(|condition| {
                 condition["type"] == "Deleting" && condition["reason"] == "WaitingForPreTerminateHook"
             });
-            ensure!(waits, "it does not: {phase}");
+            ensure!(waits, "the Cluster does not wait: {phase}");
             Ok(())
         })
         .await?;

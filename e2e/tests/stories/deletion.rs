@@ -52,7 +52,7 @@ fn a_pending_machine_is_terminated_once_and_waited_for() -> anyhow::Result<()> {
         // The condition says that the termination is submitted: the call follows.
         eventually(WITHIN, "the instance to shut down", async || {
             let state = s.state_of(&id).await?;
-            ensure!(state == "shutting-down", "it is {state}");
+            ensure!(state == "shutting-down", "the instance is {state}");
             Ok(())
         })
         .await?;
@@ -116,7 +116,7 @@ async fn remove_by_force(scenario: &Scenario, api_version: &str, kind: &str, nam
         scenario
             .patch(api_version, kind, name, json!({"metadata": {"finalizers": null}}))
             .await?;
-        anyhow::bail!("it was held by {:?}", object.metadata.finalizers)
+        anyhow::bail!("the finalizers were {:?}", object.metadata.finalizers)
     })
     .await
 }

@@ -120,7 +120,7 @@ fn the_example_with_effective_fields_only_is_run() -> anyhow::Result<()> {
                 .iter()
                 .map(|machine| &machine.data["status"]["phase"])
                 .collect();
-            ensure!(phases == ["Provisioned", "Provisioned"], "they are {phases:?}");
+            ensure!(phases == ["Provisioned", "Provisioned"], "the phases are {phases:?}");
             Ok(())
         })
         .await?;

@@ -96,11 +96,15 @@ async fn set_ready(scenario: &Scenario, status: &str) -> anyhow::Result<()> {
     }
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
     api.patch_status("dev", &PatchParams::default(), &patch).await?;
-    eventually(WITHIN, "the Cluster to show what its infrastructure says", async || {
-        let cluster = scenario.get(CORE, "Cluster", "dev").await?;
-        let shown = condition_of(&cluster, "InfrastructureReady")?;
-        ensure!(shown.status == status, "it shows {shown:?}");
-        Ok(())
-    })
+    eventually(
+        WITHIN,
+        "the Cluster to show the condition of its infrastructure",
+        async || {
+            let cluster = scenario.get(CORE, "Cluster", "dev").await?;
+            let shown = condition_of(&cluster, "InfrastructureReady")?;
+            ensure!(shown.status == status, "the Cluster shows {shown:?}");
+            Ok(())
+        },
+    )
     .await
 }

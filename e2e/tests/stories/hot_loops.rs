@@ -165,7 +165,7 @@ async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> any
     eventually(6 * WITHIN, "all machines, and the first refusal", async || {
         let machines = scenario.machines().await?.len();
         ensure!(machines == trouble.machines as usize, "there are {machines} machines");
-        ensure!(fault.hits() > 0, "AWS was not asked yet");
+        ensure!(fault.hits() > 0, "AWS has not been called yet");
         Ok(())
     })
     .await?;

@@ -50,10 +50,13 @@ impl Scenario {
             async || {
                 let cluster = self.aws_cluster("dev").await?;
                 let found = objects::condition(&cluster, "IdentityReady").context("no IdentityReady yet")?;
-                ensure!(found.status == "False" && found.reason == reason, "it says {found:?}");
+                ensure!(
+                    found.status == "False" && found.reason == reason,
+                    "the condition is {found:?}"
+                );
                 ensure!(
                     parts.iter().all(|part| found.message.contains(part)),
-                    "it says {found:?}"
+                    "the condition is {found:?}"
                 );
                 Ok(())
             },

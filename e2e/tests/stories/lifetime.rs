@@ -63,7 +63,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
 
     let mut failing = supervised(&directory, "failing", &["sh", "-c", "echo the reason; exit 7"])?;
     let error = eventually(GONE_WITHIN, "an error that tells the reason", async || {
-        failing.ensure_running().err().context("it still runs")
+        failing.ensure_running().err().context("the process still runs")
     });
     let error = format!("{:#}", error.await?);
     assert!(error.contains('7') && error.contains("the reason"), "{error}");
@@ -116,12 +116,12 @@ fn victim() -> anyhow::Result<()> {
 async fn a_kept_world_outlives_the_program_until_its_stop_file() -> anyhow::Result<()> {
     let mut victim = Victim::run("kept_victim", "settle").await?;
     let status = eventually(GONE_WITHIN, "the program to end", async || {
-        victim.process.try_wait()?.context("it still runs")
+        victim.process.try_wait()?.context("the process still runs")
     });
     assert!(status.await?.success());
     assert!(
         !victim.programs.iter().any(|id| is_gone(*id)),
-        "what is kept must still run"
+        "a program of the settled process has ended"
     );
     std::fs::write(victim.directory.join("stop"), "")?;
     victim.leaves_nothing().await
@@ -185,7 +185,7 @@ impl Victim {
             .spawn()?;
         let report = eventually(GONE_WITHIN, "the victim's report", async || {
             let report = std::fs::read_to_string(report.path())?;
-            ensure!(report.ends_with(" end"), "it reports {report:?}");
+            ensure!(report.ends_with(" end"), "the victim reports {report:?}");
             Ok(report)
         });
         let report = report.await?;

@@ -58,7 +58,7 @@ impl Scenario {
     pub(crate) async fn names_of_machines(&self, count: usize) -> anyhow::Result<Vec<String>> {
         eventually(WITHIN, &format!("{count} AWSMachines"), async || {
             let machines = self.machines().await?;
-            ensure!(machines.len() == count, "there are {}", machines.len());
+            ensure!(machines.len() == count, "there are {} machines", machines.len());
             Ok(machines.iter().map(ResourceExt::name_any).collect())
         })
         .await
@@ -107,9 +107,9 @@ impl Scenario {
                 let told = condition_of(&machine, "InstanceReady")?.message;
                 ensure!(
                     machine.metadata.deletion_timestamp.is_some(),
-                    "nobody has deleted it yet"
+                    "the AWSMachine is not being deleted yet"
                 );
-                ensure!(told.contains(expected), "it says {told:?}");
+                ensure!(told.contains(expected), "the message is {told:?}");
                 Ok(())
             },
         )

@@ -135,7 +135,10 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
         s.patch(OURS, "AWSMachine", "unreadable", image).await?;
         eventually(WITHIN, "the mended machine to be gone", async || {
-            ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
+            ensure!(
+                api.get_opt("unreadable").await?.is_none(),
+                "the AWSMachine still exists"
+            );
             Ok(())
         })
         .await?;

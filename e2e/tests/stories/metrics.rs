@@ -32,7 +32,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         eventually(WITHIN, "a listing", async || {
             let metrics = manager.metrics().await?;
             let age = metrics.sum("capa_instance_store_age_seconds", &[]);
-            ensure!(age.is_some(), "none yet");
+            ensure!(age.is_some(), "the metric has no sample yet");
             Ok(())
         })
         .await?;

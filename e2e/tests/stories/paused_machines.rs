@@ -31,7 +31,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         no_call_since(s, mark);
         let paused = s.get(OURS, "AWSMachine", "single").await?;
         assert_eq!(paused.metadata.finalizers, None);
-        assert_eq!(paused.metadata.generation, Some(1), "nobody has written to the spec");
+        assert_eq!(paused.metadata.generation, Some(1), "no client has written to the spec");
 
         s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
             .await?;
@@ -80,7 +80,10 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
         s.begin_deletion(CORE, "Machine", "asleep").await?;
         eventually(WITHIN, "core to delete the AWSMachine", async || {
             let machine = s.get(OURS, "AWSMachine", "asleep").await?;
-            ensure!(machine.metadata.deletion_timestamp.is_some(), "it has not");
+            ensure!(
+                machine.metadata.deletion_timestamp.is_some(),
+                "the AWSMachine is not being deleted yet"
+            );
             Ok(())
         })
         .await?;
@@ -107,7 +110,7 @@ async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
             .metrics()
             .await?
             .sum("capa_instance_store_instances", &[("region", REGION)]);
-        ensure!(followed.is_none(), "it follows {followed:?}");
+        ensure!(followed.is_none(), "the store follows {followed:?} instances");
         Ok(())
     })
     .await

@@ -66,7 +66,7 @@ pub(crate) async fn settled<T: PartialEq>(
                 (last, since) = (now, Instant::now());
             }
             ensure!(since.elapsed() >= quiet, "something changed {:?} ago", since.elapsed());
-            last.take().context("nothing was looked at")
+            last.take().context("the probe has not succeeded yet")
         },
     )
     .await
@@ -215,7 +215,7 @@ spec:
         self.apply(&fixtures::cluster(name, Some("AWSCluster"))).await?;
         eventually(WITHIN, "Cluster API to own the AWSCluster", async || {
             let owners = self.aws_cluster(name).await?.metadata.owner_references;
-            ensure!(owners.is_some(), "it has no owner yet");
+            ensure!(owners.is_some(), "the AWSCluster has no owner yet");
             Ok(())
         })
         .await
@@ -254,7 +254,7 @@ spec:
     ) -> anyhow::Result<Vec<DynamicObject>> {
         eventually(within, &format!("{count} AWSMachines to be Ready"), async || {
             let machines = self.machines().await?;
-            ensure!(machines.len() == count, "there are {}", machines.len());
+            ensure!(machines.len() == count, "there are {} machines", machines.len());
             for machine in &machines {
                 let ready = objects::condition(machine, "Ready").context("no Ready condition yet")?;
                 ensure!(ready.status == "True", "{:?}: {ready:?}", machine.metadata.name);
@@ -312,11 +312,14 @@ spec:
             let answer = api
                 .patch(name, &PatchParams::default(), &Patch::Merge(touch))
                 .await
-                .context("touch the AWSCluster that nobody else should write to")?;
+                .context("touch the AWSCluster, to which no other client should write")?;
             version = answer.resource_version();
         }
         let last = self.aws_cluster(name).await?.resource_version();
-        ensure!(last == version, "somebody wrote to the AWSCluster after the last touch");
+        ensure!(
+            last == version,
+            "another client wrote to the AWSCluster after the last touch"
+        );
         Ok(())
     }
 
@@ -329,7 +332,7 @@ spec:
                 let about = &event.data["regarding"];
                 about["kind"] == kind && about["name"] == name && event.data["reason"] == reason
             });
-            ensure!(told, "there is none among {}", events.len());
+            ensure!(told, "the event is not among {} events", events.len());
             Ok(())
         })
         .await
@@ -348,7 +351,10 @@ spec:
         eventually(WITHIN, &what, async || {
             let object = self.get(OURS, kind, name).await?;
             let found = objects::condition(&object, condition).with_context(|| format!("no {condition} yet"))?;
-            ensure!(found.status == status && found.reason == reason, "it says {found:?}");
+            ensure!(
+                found.status == status && found.reason == reason,
+                "the condition is {found:?}"
+            );
             Ok(found)
         })
         .await

@@ -33,7 +33,7 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
         s.event("Cluster", "dev", "InstancesWithoutMachine").await?;
         eventually(WITHIN, "the metric to count it", async || {
             let count = s.manager().metrics().await?.sum("capa_instances_without_machine", &[]);
-            ensure!(count == Some(1.0), "it says {count:?}");
+            ensure!(count == Some(1.0), "the metric is {count:?}");
             Ok(())
         })
         .await?;

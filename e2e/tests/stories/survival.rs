@@ -45,7 +45,7 @@ fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> 
                 .await
             })
             .await?;
-        assert!(manager.ended()?.is_none(), "it has ended");
+        assert!(manager.ended()?.is_none(), "the manager has ended");
         assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
         s.machine_lacks("leaves", "InstanceReady", "Terminated").await?;
 
@@ -94,7 +94,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         s.patch(CORE, "MachineDeployment", "workers", replicas).await?;
         s.begin_deletion(CORE, "Machine", "leaving").await?;
         eventually(lasting, "the outage to be over", async || {
-            ensure!(began.elapsed() >= lasting, "it lasts");
+            ensure!(began.elapsed() >= lasting, "the outage is not over yet");
             Ok(())
         })
         .await?;
@@ -133,7 +133,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
 fn bounded(lost: &Journal, waiting: usize, lasted: Duration) {
     let tries = 6 + usize::try_from(lasted.as_secs() / 2).unwrap_or(usize::MAX);
     let most = (waiting + 3) * tries;
-    assert!(!lost.is_empty(), "nothing was lost, so the outage was none");
+    assert!(!lost.is_empty(), "the outage lost no call");
     assert!(lost.len() <= most, "{} calls, not {most}:\n{lost}", lost.len());
 }
 

@@ -124,7 +124,7 @@ fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
         s.patch(OURS, KIND, "workers", touch).await?;
         eventually(WITHIN, "a pass over the touched template", async || {
             let now = s.manager().passes("awsmachinetemplate").await?;
-            ensure!(now > passes, "there were {now}, as before");
+            ensure!(now > passes, "there were {now} passes, as before");
             Ok(())
         })
         .await?;
@@ -171,7 +171,7 @@ async fn assert_made(
     let api = scenario.api(OURS, kind).await?;
     let made = eventually(WITHIN, &format!("an {kind} to be made"), async || {
         let made = api.list(&ListParams::default()).await?.items.pop();
-        made.context("there is none yet")
+        made.context("no object was created yet")
     })
     .await?;
     let made = serde_json::to_value(&made)?;

@@ -55,7 +55,7 @@ fn an_unmanaged_cluster_lives_and_dies_without_a_write_to_aws() -> anyhow::Resul
             Ok(())
         })
         .await?;
-        assert_eq!(s.calls(), lookups(3), "one look a change of the spec");
+        assert_eq!(s.calls(), lookups(3), "one lookup for each change of the spec");
 
         let metadata = s.aws_cluster("dev").await?.metadata;
         assert_eq!(metadata.generation, Some(3), "only the user has changed the spec");

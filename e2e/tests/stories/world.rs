@@ -46,7 +46,7 @@ fn a_finished_test_leaves_no_finalizer_in_its_namespace() -> anyhow::Result<()> 
             let namespace = namespaces.get_opt(&name).await?;
             ensure!(
                 namespace.is_none(),
-                "it says {:?}",
+                "the status of the namespace is {:?}",
                 namespace.and_then(|namespace| namespace.status)
             );
             Ok(())

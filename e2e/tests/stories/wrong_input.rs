@@ -171,7 +171,7 @@ fn an_annotation_repeats_an_incomplete_lookup_at_once() -> anyhow::Result<()> {
             json!({"metadata": {"annotations": {"infrastructure.cluster.x-k8s.io/preflight-requested": "now"}}});
         s.change("dev", request).await?;
         eventually(WITHIN, "another look", async || {
-            ensure!(looks().len() == 2, "there were {}", looks().len());
+            ensure!(looks().len() == 2, "there were {} lookups", looks().len());
             Ok(())
         })
         .await?;

@@ -104,7 +104,7 @@ impl Watch {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("it took longer than {} s", within.as_secs());
+                bail!("the wait took longer than {} s", within.as_secs());
             }
             sleep(LOOK_EVERY).await;
         }

@@ -93,7 +93,7 @@ fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
         patch(json!({"spec": {"instanceID": null}, "metadata": {"labels": {"a": "b"}}})).await?;
         patch(json!({"metadata": {"finalizers": null}})).await?;
         eventually(WITHIN, "the machine to be gone", async || {
-            ensure!(table.api.get_opt(&name).await?.is_none(), "it is still there");
+            ensure!(table.api.get_opt(&name).await?.is_none(), "the object still exists");
             Ok(())
         })
         .await

@@ -79,7 +79,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
         )
         .await?;
         let machines = s.machines().await?;
-        assert_eq!(machines.len(), all, "none is gone, the deleted one neither");
+        assert_eq!(machines.len(), all, "no machine is gone, not even the deleted one");
         for machine in &machines {
             let instance = objects::condition(machine, "InstanceReady");
             let reason = instance.map(|condition| condition.reason).unwrap_or_default();
@@ -92,7 +92,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
         assert_eq!(s.user.live_instances().await?.len(), all);
         let elsewhere = other.manager_journal();
         assert!(elsewhere.mutating().is_empty(), "{elsewhere}");
-        assert!(!elsewhere.is_empty(), "nobody has used the other account's key");
+        assert!(!elsewhere.is_empty(), "no call used the other account's key");
 
         held.lift();
         s.identity_secret(identity, aws.key()).await?;

@@ -30,7 +30,7 @@ impl Installed {
         eventually(WITHIN, "the cluster to be described", async || {
             let described = self.run(&arguments).await?;
             let described = comparable(&described, environment.namespace(), &names);
-            ensure!(described == DESCRIBED, "it is described so:\n{described}");
+            ensure!(described == DESCRIBED, "the description is:\n{described}");
             Ok(())
         })
         .await

@@ -44,7 +44,7 @@ impl Installed {
     async fn owns_secret(&self) -> anyhow::Result<()> {
         eventually(WITHIN, "the Secret to be owned by its identity", async || {
             let secret = self.identity_secret().await?.context("no Secret")?;
-            ensure!(!secret.owner_references().is_empty(), "it has no owner");
+            ensure!(!secret.owner_references().is_empty(), "the Secret has no owner");
             Ok(())
         })
         .await
@@ -132,7 +132,7 @@ impl Installed {
         scenario.patch("v1", "Secret", "late", label).await?;
         scenario.apply(&machine("late", NAME, INLINE)).await?;
         eventually(WITHIN, "the launch to block a move", async || {
-            ensure!(self.is_blocked().await?, "it does not yet");
+            ensure!(self.is_blocked().await?, "the launch does not block a move yet");
             Ok(())
         })
         .await?;

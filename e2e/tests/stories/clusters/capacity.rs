@@ -48,7 +48,7 @@ mod long_stories {
                         .any(|condition| {
                             condition.reason == "InsufficientCapacity" && condition.message.contains(&zone)
                         });
-                    ensure!(says, "none says so");
+                    ensure!(says, "no machine reports the lack of capacity");
                     Ok(())
                 },
             )

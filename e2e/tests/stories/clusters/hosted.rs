@@ -133,7 +133,7 @@ spec:
                 anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
             };
             eventually(NODES_WITHIN, "the worker to be a node", async || {
-                node_of("by-hand").await?.context("it is none yet")
+                node_of("by-hand").await?.context("the instance is not a node yet")
             })
             .await?;
             let told = scenario.environment.world().log("node-simulator")?;
@@ -145,7 +145,10 @@ spec:
 
             let calls = s.aws().manager_journal();
             let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
-            assert!(balancing.is_empty(), "there are no targets: {balancing}");
+            assert!(
+                balancing.is_empty(),
+                "calls to load balancers without targets: {balancing}"
+            );
             nobodys.delete().await?;
             guest.delete().await?;
             landlord.delete().await?;

@@ -83,7 +83,7 @@ async fn comes_back(s: &Scenario, field: &str, what: fn(&DynamicObject) -> Value
         if now != expected {
             wake_owners_of_templates(s).await?;
         }
-        ensure!(now == expected, "they were {expected:#?} and are {now:#?}");
+        ensure!(now == expected, "the values were {expected:#?} and are {now:#?}");
         Ok(())
     })
     .await

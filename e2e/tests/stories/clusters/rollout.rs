@@ -119,7 +119,7 @@ mod long_stories {
             let began = Instant::now();
             while began.elapsed() < STANDS_STILL {
                 let written = s.aws().journal_since(mark).mutating();
-                ensure!(written.is_empty(), "it does not stand still: {written}");
+                ensure!(written.is_empty(), "the rollout goes on: {written}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             assert_eq!(cluster.machines().await?.len(), machines);

@@ -63,13 +63,16 @@ async fn stays_for_three_periods(s: &Scenario) -> anyhow::Result<()> {
         let now = made_objects(s).await?;
         ensure!(
             versions(&now) == versions(&before),
-            "nothing was changed, and objects are others"
+            "objects changed without a change by the user"
         );
         let (core_now, ours_now) = passes().await?;
         if began.elapsed() >= 3 * PERIOD && core_now >= core + 3.0 && ours_now >= ours + 3.0 {
             return Ok(());
         }
-        ensure!(began.elapsed() < NODES_WITHIN, "they do not look again");
+        ensure!(
+            began.elapsed() < NODES_WITHIN,
+            "core or the manager did not reconcile again"
+        );
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -130,7 +130,7 @@ fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
         .collect();
     ensure!(
         strangers.is_empty(),
-        "it terminated what it had not launched: {strangers:?}"
+        "the manager terminated instances that it had not launched: {strangers:?}"
     );
     only_ours_was_registered(journal)
 }
