@@ -12,8 +12,8 @@ const START: Duration = Duration::from_mins(2);
 /// An image in every account and region of moto: Linux, x86_64, root volume `/dev/sda1`.
 pub const IMAGE_ID: &str = "ami-0a00000000000002b";
 
-/// The command that runs moto from the virtual environment at `environment` until it is killed.
-/// It writes its port into `port_file`; [`url`] waits for that.
+/// The command that runs moto from the virtual environment at `environment` until it is killed. moto writes its port
+/// into `port_file`, for which [`url`] waits.
 pub fn command(environment: &Path, port_file: &Path) -> Command {
     let mut command = Command::new(environment.join("bin/python"));
     command

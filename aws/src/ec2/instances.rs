@@ -68,8 +68,8 @@ impl Ec2Calls {
     }
 }
 
-/// An instance. An instance whose id or state cannot be read is an error and is never left out: an instance that a
-/// listing lacks would count as gone.
+/// Converts an instance. An instance whose id or state cannot be read is an error and is never left out: an instance
+/// that a listing lacks would count as gone.
 pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> Result<Instance, CloudError> {
     let id = instance.instance_id().filter(|id| !id.is_empty());
     let state = instance.state().and_then(|state| state.name()).and_then(state_name);

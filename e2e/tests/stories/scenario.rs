@@ -323,7 +323,7 @@ spec:
         Ok(())
     }
 
-    /// Waits for an event about an object of ours.
+    /// Waits for an event about an object of this provider's kinds.
     pub(crate) async fn event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<()> {
         let events = self.api("events.k8s.io/v1", "Event").await?;
         eventually(WITHIN, &format!("an event {reason} about {kind} {name}"), async || {
