@@ -23,8 +23,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Runs `capa-rs manager` inside a program of its own, a test for instance: until `stop`, with `controller_key` in
-    /// place of the credentials that the SDK would find. Any other subcommand is an error.
+    /// Runs `capa-rs manager` inside another program, such as a test: until `stop`, and with `controller_key` in place
+    /// of the credentials that the SDK would find. Any other subcommand is an error.
     pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> Result<()> {
         install_cryptography();
         match self.command {
@@ -67,8 +67,8 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at
-/// the first connection; a second call finds the first one's choice and may be ignored.
+/// The Kubernetes client and the AWS client both use rustls. Without an installed cryptography provider rustls panics
+/// at the first connection; a second installation fails and its error is ignored.
 fn install_cryptography() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -240,8 +240,8 @@ pub struct NetworkSecurityGroups {
 
 impl NetworkSecurityGroups {
     /// The groups that `securityGroupOverrides` names, as CAPA attaches them: `node` and `lb` to every machine,
-    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles concern no machine and are
-    /// left out, as are names that are no role: whoever reads a spec has to name them.
+    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles do not apply to machines and
+    /// are left out, as are unknown roles, which the reader of a spec has to report.
     pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
         let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
         Self {

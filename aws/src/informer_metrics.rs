@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// What is shown of informers: of one, or of all of a region together.
+/// The gauges of one informer, or of all informers of a region together.
 #[derive(Default)]
 pub(crate) struct InformerGauges {
     instances: u32,
@@ -20,7 +20,7 @@ pub(crate) struct InformerGauges {
 }
 
 impl InformerGauges {
-    /// Of an informer that a machine uses.
+    /// The gauges of an informer that a machine uses.
     pub(crate) fn of(informer: &InstanceInformer, now: Duration) -> Option<Self> {
         let listing = informer.last_listing();
         informer.is_watched().then(|| Self {
@@ -34,13 +34,13 @@ impl InformerGauges {
     fn add(&mut self, other: &Self) {
         self.instances = self.instances.saturating_add(other.instances);
         self.incomplete_listings += other.incomplete_listings;
-        // An absent value is the smallest, so that the worst informer of a region shows.
+        // An absent value is the smallest, so that the maximum is that of the worst informer of a region.
         self.age = self.age.max(other.age);
         self.took = self.took.max(other.took);
     }
 }
 
-/// The collector. `gauges` gives those of every informer with its region.
+/// The collector. `gauges` returns the gauges of every informer with its region.
 pub(crate) struct InformerMetrics<F> {
     gauges: F,
 }

@@ -1,5 +1,5 @@
-//! Answers shared between callers that ask the same at about the same time. They are shared as futures, which the logic
-//! of sessions in `cloud` does not know; the simulation shares none, so that each pass meets its own faults.
+//! Answers shared between callers that ask the same at about the same time. This module shares them as futures, which
+//! the session logic in `cloud` does not use; the simulation shares no answers, so that each pass meets its own faults.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,8 +11,8 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// One answer per key. A caller that comes while a call is under way waits for its answer, error included; a good
-/// answer is then given to everybody for `fresh`, an error for `failed` only.
+/// One answer per key. A caller that comes while a call is under way waits for its answer, error included. Later
+/// callers get a successful answer for `fresh`, and an error for `failed` only.
 pub(crate) struct SharedAnswers<K, V> {
     fresh: Duration,
     failed: Duration,
@@ -34,7 +34,7 @@ impl<K: Eq + Hash, V: Clone> SharedAnswers<K, V> {
         }
     }
 
-    /// The shared answer for `key`; `ask` makes the call if there is none to share.
+    /// The shared answer for `key`; `ask` makes the call if no answer can be shared.
     pub(crate) async fn get(
         &self,
         key: K,

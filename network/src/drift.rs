@@ -32,7 +32,7 @@ pub fn drift(
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-/// How the load balancer targets differ. Their order does not matter.
+/// The differences of the load balancer targets. Their order does not matter.
 fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
     let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
     if now.is_empty() {
@@ -58,7 +58,7 @@ fn described(target: &ControlPlaneTarget) -> String {
     }
 }
 
-/// How the security groups differ, as far as the recorded ids show.
+/// The differences of the security groups, as far as the recorded ids show them.
 fn group_differences(
     network: &MachineNetwork,
     additional: &[ResourceReference],
@@ -71,7 +71,7 @@ fn group_differences(
     }
     let groups = network.security_groups.iter();
     let named = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    // An id beside filters is one more condition of the lookup, whose results are not recorded.
+    // An id with filters is an additional condition of the lookup, and the results of lookups are not recorded.
     let own = additional.iter().filter(|group| group.filters.is_empty());
     let named: Vec<&String> = named.chain(own.filter_map(|group| group.id.as_ref())).collect();
     let message = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
@@ -204,7 +204,7 @@ mod tests {
                 "[]",
                 Some("it keeps security group sg-0000000d, which no source names any longer"),
             ),
-            // Which groups a filter found is not on record, so that each of them may be one.
+            // The status does not record which groups a filter found, so each recorded group may be one of them.
             ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),
         ];
         for (additional, expected) in table {

@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// What a subscriber can read at once, as `+name` and `-name`.
+    /// The changes that a subscriber can read now, as `+name` and `-name`.
     fn told(changes: &mut (impl Stream<Item = Change<Widget>> + Unpin)) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(Some(change)) = changes.next().now_or_never() {

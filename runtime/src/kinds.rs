@@ -1,4 +1,4 @@
-//! What a Kubernetes type must offer to be cached and to be reconciled.
+//! The traits of Kubernetes types that can be cached and reconciled.
 
 use std::fmt::{self, Debug, Display};
 
@@ -12,12 +12,12 @@ pub trait CachedKind: Resource<DynamicType = ()> + Clone + Debug + DeserializeOw
 
 impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> CachedKind for K {}
 
-/// A kind with a status of ours.
+/// A kind whose status this provider writes.
 pub trait ReconciledKind: CachedKind + HasStatus<Status: Serialize + Send + Sync> {}
 
 impl<K> ReconciledKind for K where K: CachedKind + HasStatus<Status: Serialize + Send + Sync> {}
 
-/// How errors and logs name an object: `AWSMachine namespace/name`, or `Kind name` for a cluster-scoped one.
+/// The name of an object in errors and logs: `AWSMachine namespace/name`, or `Kind name` for a cluster-scoped object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectName(String);
 

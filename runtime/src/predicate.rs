@@ -5,18 +5,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
-/// Annotation by which a provider holds `clusterctl move` back for the moment. We write it ourselves in the middle of
-/// passes.
+/// The annotation by which a provider delays `clusterctl move`. This manager sets and removes the annotation within a
+/// pass.
 const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
-/// The predicate of every controller for its own kind: a hash of all of an object but its status.
+/// The predicate of every controller for its own kind: a hash of all fields of an object except the status.
 ///
-/// Generation covers the spec. The rest is metadata that a Cluster API controller must react to and that leaves the
-/// generation alone: the pause annotation, labels, the owner reference that core sets, finalizers that others took off,
-/// the mark of deletion. The annotation `block-move` is left out: a pass that puts it on and takes it off again would
-/// wake itself and defeat its own back-off.
+/// The generation covers the spec. The other hashed fields are metadata that a Cluster API controller must react to and
+/// that do not change the generation: the pause annotation, labels, the owner reference that core sets, finalizers that
+/// other controllers removed, and the deletion timestamp. The annotation `block-move` is left out: a pass that sets and
+/// removes it would trigger itself and defeat its own back-off.
 ///
-/// `Some` always: `None` would mean that it cannot tell and lets every change pass.
+/// The result is always `Some`: `None` would mean that the predicate cannot tell, and every change would pass.
 pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
     let metadata = object.meta();
     let mut hasher = DefaultHasher::new();

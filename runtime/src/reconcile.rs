@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
-/// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never
-/// one object twice at once.
+/// A reconciler of one kind, which brings objects closer to their spec. One value serves all objects of the kind, many
+/// at a time, but never reconciles one object twice at once.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind reconciled.
@@ -26,8 +26,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
-    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of
-    /// it. Default: nothing was.
+    /// Called when `object` is deleted, and again after a pass that ran meanwhile: drops the reconciler's state about
+    /// the object. Default: no state.
     fn forget(&self, _object: &Self::Kind) {}
 }
 
@@ -39,14 +39,14 @@ pub struct Outcome<K: HasStatus> {
     /// The status the object shall have, written whole if it differs from `object`'s. `None`: the status is not
     /// touched.
     pub status: Option<K::Status>,
-    /// When the object is looked at again.
+    /// The time of the next reconcile.
     pub next: Next,
     /// Events to publish about the object.
     pub events: Vec<EventDraft>,
 }
 
 impl<K: HasStatus> Outcome<K> {
-    /// Nothing to write, nothing to tell, nothing to do until something changes.
+    /// An outcome without status, events or a next time: the object is reconciled after its next change.
     pub fn done(object: K) -> Self {
         Self {
             object,
@@ -56,21 +56,21 @@ impl<K: HasStatus> Outcome<K> {
         }
     }
 
-    /// The same with this status to write.
+    /// Sets the status to write.
     #[must_use]
     pub fn with_status(mut self, status: K::Status) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The same with another time of the next pass.
+    /// Sets the time of the next reconcile.
     #[must_use]
     pub fn with_next(mut self, next: Next) -> Self {
         self.next = next;
         self
     }
 
-    /// The same with these events added.
+    /// Sets the events to publish.
     #[must_use]
     pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
         self.events.extend(events);
@@ -81,14 +81,15 @@ impl<K: HasStatus> Outcome<K> {
 /// When an object is reconciled again. A change of its spec or metadata, or a trigger, always comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When something changes.
+    /// Reconciled after the next change or trigger.
     AwaitChange,
-    /// After this long. Counts as success: the object's back-off starts anew.
+    /// Reconciled after this time. Counts as success: the object's back-off starts anew.
     Requeue(Duration),
-    /// After this long, when a rate limit allows the deferred call. Neither success nor failure: the back-off is kept,
-    /// or an object whose rate-limited call always fails would never slow down.
+    /// Reconciled after this time, when a rate limit allows the deferred call. Counts neither as success nor as
+    /// failure: if the back-off were reset, an object whose rate-limited call always fails would never slow down.
     RateLimited(Duration),
-    /// After the object's own exponential back-off with jitter, because something failed that may succeed later.
+    /// Reconciled after the object's own exponential back-off with jitter, because a step failed that may succeed
+    /// later.
     Retry,
 }
 
@@ -97,9 +98,9 @@ pub enum Next {
 pub struct EventDraft {
     /// Type `Warning` instead of `Normal`.
     pub warning: bool,
-    /// CamelCase word, at most 128 characters.
+    /// A CamelCase word of at most 128 characters.
     pub reason: String,
-    /// For people. Cut to 1 kB.
+    /// A sentence for people, cut to 1 kB.
     pub message: String,
 }
 
@@ -126,11 +127,12 @@ impl EventDraft {
 /// The kind of an error, which decides what the runtime does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileErrorKind {
-    /// The object has changed since it was read: reconciled again once the cache shows the change, without back-off.
+    /// The object has changed since it was read. It is reconciled again once the cache shows the change, without
+    /// back-off.
     Conflict,
     /// The object does not exist any more.
     Gone,
-    /// Anything else: logged, counted, repeated after the object's back-off.
+    /// Any other error: it is logged and counted, and the object is reconciled again after its back-off.
     Failed,
 }
 
@@ -140,15 +142,15 @@ pub enum ReconcileErrorKind {
 #[error("{0} has changed since it was read")]
 pub struct WriteConflict(pub ObjectName);
 
-/// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none
-/// itself.
+/// A pass that ended without an outcome. `?` converts any error into this type; like `anyhow::Error`, the type
+/// therefore does not implement `Error` itself.
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
 }
 
 impl ReconcileError {
-    /// An error under a `reason` of its own, a CamelCase word for the log.
+    /// An error with its own `reason`, a CamelCase word for the log.
     pub fn new(reason: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             reason,
@@ -156,7 +158,7 @@ impl ReconcileError {
         }
     }
 
-    /// One word for what went wrong: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
+    /// The reason in one word: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
     /// `ReconcileFailed`.
     pub fn reason(&self) -> &'static str {
         match self.kind() {
@@ -166,8 +168,7 @@ impl ReconcileError {
         }
     }
 
-    /// What the runtime does about it, judged by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of
-    /// sources.
+    /// The kind of the error, decided by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of sources.
     pub fn kind(&self) -> ReconcileErrorKind {
         let first: &(dyn StdError + 'static) = self.source.as_ref();
         let kind = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
@@ -188,7 +189,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for ReconcileError {
     }
 }
 
-/// The whole chain, outermost first.
+/// The whole chain of errors, outermost first.
 impl Display for ReconcileError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.source)?;

@@ -24,7 +24,7 @@ impl Display for KubernetesVersion {
     }
 }
 
-/// Why the manager does not start.
+/// The reasons for which the manager does not start.
 #[derive(Debug, Error)]
 pub enum VersionError {
     /// The server is too old.
@@ -33,7 +33,7 @@ pub enum VersionError {
         /// The server's version.
         server: KubernetesVersion,
     },
-    /// The server's answer makes no sense.
+    /// The server's answer is not a version.
     #[error("the management cluster gives its version as {text:?}, which is no Kubernetes version")]
     Malformed {
         /// `major.minor` as answered.

@@ -1,4 +1,4 @@
-//! `capa-rs iam`: the least IAM policies, made from the table of what the provider calls.
+//! `capa-rs iam`: the least IAM policies, generated from the table of the provider's AWS actions.
 
 mod document;
 mod nodes;

@@ -2,7 +2,7 @@
 
 use super::policy::{Conditions, Partition, Policy, Statement, when};
 
-/// What one program needs.
+/// The IAM permissions of one program on nodes.
 pub(super) struct Need {
     /// Id of the statement.
     pub(super) name: &'static str,

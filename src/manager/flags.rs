@@ -183,7 +183,7 @@ impl Flags {
             .unwrap_or(true)
     }
 
-    /// Says which flags and gates have no effect.
+    /// Logs the flags and feature gates that have no effect.
     pub(super) fn warn_about_ignored(&self) {
         for (name, value) in [
             ("--webhook-port", &self.webhook_port),
@@ -254,7 +254,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// A period of work that is repeated for ever: next to nothing would mean without pause.
+/// A period of repeated work, with a minimum: a period near zero would mean work without pause.
 fn period(text: &str) -> Result<GoDuration, String> {
     let duration: GoDuration = text.parse()?;
     if duration.0 < Duration::from_secs(1) {

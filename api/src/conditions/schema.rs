@@ -1,4 +1,4 @@
-//! How a list of conditions stands in a CRD.
+//! The schema of a list of conditions in a CRD.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

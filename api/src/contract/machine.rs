@@ -1,4 +1,4 @@
-//! Machine, as far as this provider reads it.
+//! The fields of a Machine that this provider reads.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct MachineSpec {
     /// Name of the Cluster that the machine belongs to.
     #[serde(default, deserialize_with = "lenient::field")]
     pub cluster_name: String,
-    /// How the machine becomes a node.
+    /// The bootstrap configuration of the machine.
     #[serde(default, deserialize_with = "lenient::field")]
     pub bootstrap: Bootstrap,
     /// The object that provides the machine's infrastructure.

@@ -1,4 +1,4 @@
-//! Cluster API's own kinds, as far as this provider reads them. An absent or ill-typed field reads as absent.
+//! The fields of Cluster API's own kinds that this provider reads. An absent or ill-typed field reads as absent.
 
 mod cluster;
 mod machine;
@@ -33,7 +33,7 @@ pub struct ApiEndpoint {
 }
 
 impl ApiEndpoint {
-    /// Whether both halves are known.
+    /// Whether both the host and the port are known.
     pub fn is_set(&self) -> bool {
         !self.host.is_empty() && self.port != 0
     }

@@ -7,7 +7,7 @@ use crate::cluster::AWSClusterSpec;
 use crate::crd::{crds, manifest};
 use crate::machine::AWSMachineSpec;
 
-/// The schema of `spec` of the AWSCluster or AWSMachine that a kind is or is a template of.
+/// The schema of `spec` for the AWSCluster or AWSMachine of a kind or of a template.
 fn specs() -> BTreeMap<String, Value> {
     let manifests = crds().unwrap().into_iter().map(|crd| manifest(&crd).unwrap());
     let specs = manifests.map(|crd| {

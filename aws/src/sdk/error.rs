@@ -1,4 +1,4 @@
-//! SDK errors in the words of `cloud`.
+//! Converts SDK errors to the errors of `cloud`.
 
 use std::error::Error;
 
@@ -9,7 +9,8 @@ use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::{CloudError, ErrorClass};
 
-/// What an SDK error means. Credentials are fetched inside a call, so their errors come out of it wrapped.
+/// Converts an SDK error. Credentials are fetched inside a call, so their errors appear as wrapped sources of its
+/// error.
 pub(crate) fn from_sdk<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -34,8 +35,8 @@ where
     }
 }
 
-/// What an STS error means for the caller that needs the credentials: each refusal of STS, a malformed policy included,
-/// leaves the caller unauthorized.
+/// Converts an STS error for the caller that needs the credentials: each refusal of STS, including one of a malformed
+/// policy, leaves the caller unauthorized.
 pub(crate) fn from_sts<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -81,7 +82,7 @@ fn connection_failure(error: Option<&ConnectorError>) -> String {
     }
 }
 
-/// The last cause: the others repeat each other.
+/// The innermost cause: the outer errors only repeat it.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(String::new, ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! The table of actions against what is really sent.
+//! The table of actions, compared with the calls that are really sent.
 
 use std::collections::BTreeSet;
 

@@ -344,7 +344,7 @@ async fn launches_are_counted_by_what_came_of_them() {
         let launch = || machines.launch(&machine, &request);
         let mut error = launch().await.unwrap_err();
         while let Some(turn) = error.retry_after {
-            // Deferred: no call was made, and nothing is counted.
+            // The call was deferred: nothing was sent or counted.
             tokio::time::sleep(turn).await;
             error = launch().await.unwrap_err();
         }
@@ -363,7 +363,7 @@ async fn launches_are_counted_by_what_came_of_them() {
     }
 }
 
-/// Collects what is logged.
+/// Collects log output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -386,7 +386,8 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    // For all threads: whether a line is wanted at all is remembered for the process, from whoever reaches it first.
+    // The subscriber is set for all threads: tracing caches the interest in a log statement for the whole process, from
+    // the first thread that reaches the statement.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let fake = Fake::start(|call| match call.action.as_str() {
         "AssumeRole" => session(call),

@@ -1,4 +1,4 @@
-//! Where credentials come from.
+//! The sources of credentials.
 
 use capa_cloud::{ClusterClouds, CredentialSource, ErrorClass, Query, ResolvedIdentity};
 

@@ -1,4 +1,4 @@
-//! Credentials that are replaced in the running process, by others of another account.
+//! Credentials of another account that replace those of the running process.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
 
-/// The account that sessions are given for from now on.
+/// The account of new sessions.
 type Given = Arc<Mutex<&'static str>>;
 
-/// STS whose sessions have always run out, so that each call fetches one, and EC2 with an instance in account `1`
-/// alone.
+/// A fake whose STS sessions have always expired, so that each call fetches new credentials, and whose EC2 has an
+/// instance in account `1` only.
 async fn fake(given: &Given) -> Fake {
     let given = given.clone();
     Fake::start(move |call| serve(call, *given.lock())).await

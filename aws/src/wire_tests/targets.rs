@@ -44,7 +44,7 @@ fn instance() -> TargetInstance {
     }
 }
 
-/// A target group of addresses and a classic load balancer, which show what is registered as healthy.
+/// A target group of addresses and a classic load balancer, which show the registered target as healthy.
 fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     let member = |content: &str| {
         if registered.load(Ordering::SeqCst) {
@@ -85,7 +85,7 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     elb(&call.action, &answer)
 }
 
-/// Has an instance registered and taken out again.
+/// Registers an instance and deregisters it again.
 pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;

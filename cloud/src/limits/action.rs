@@ -1,4 +1,4 @@
-//! One action's tokens, and who waits for them.
+//! The rate limiter of one API action: its token buckets, and the queue of its callers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,11 @@ use super::{Caller, Priority};
 /// How long a turn is kept for a caller that does not come.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// How much earlier one must have asked to go before somebody of the next higher priority.
+/// The lead that makes an earlier caller precede a later caller of the next higher priority.
 const AGING: Duration = Duration::from_secs(30);
 
-/// When somebody's turn comes in relation to others: by the time of asking, later by [`AGING`] for each rank below the
-/// first. So urgent callers overtake others, but no caller waits for ever. The number keeps the order of callers that
-/// ask at the same time.
+/// A caller's place in the queue: the time of its first request, plus [`AGING`] for each rank below the first. Urgent
+/// callers overtake others, but no caller waits for ever. The number keeps the order of callers with the same time.
 type Place = (Duration, u64);
 
 struct Waiting {
@@ -37,10 +36,10 @@ pub(super) struct ActionLimiter {
     instances: Option<TokenBucket>,
     queue: BTreeMap<Place, Waiting>,
     places: BTreeMap<Caller, Place>,
-    /// Turns that have come, paid for, and not used yet.
+    /// The turns that have come, whose tokens are taken, and that no call has used yet.
     granted: BTreeMap<Caller, Granted>,
     asked: u64,
-    /// The last throttle: those of calls that began before it are the same one.
+    /// The time of the last throttle. Throttles of calls that began before this time count as the same throttle.
     throttled: Option<Duration>,
 }
 
@@ -134,7 +133,7 @@ impl ActionLimiter {
         place
     }
 
-    /// How long until there is enough for everybody ahead and this call.
+    /// The time until the tokens suffice for this call and for all callers ahead.
     fn wait(&mut self, place: Place, instances: u64, now: Duration) -> Duration {
         let (requests_ahead, instances_ahead) = self
             .queue
@@ -144,7 +143,7 @@ impl ActionLimiter {
             });
         let requests = self.requests.wait_for(requests_ahead + 1, now);
         let instances = self.instances.as_mut().map(|meter| {
-            // More than the bucket ever holds is granted when it is full.
+            // A call for more instances than the bucket can hold is granted when the bucket is full.
             let instances = instances.min(meter.capacity());
             meter.wait_for(instances_ahead + instances, now)
         });
@@ -157,7 +156,7 @@ impl ActionLimiter {
         }
     }
 
-    /// Gives up on those who did not come.
+    /// Removes the callers that did not come back in time.
     fn expire(&mut self, now: Duration) {
         let Self {
             queue, places, granted, ..

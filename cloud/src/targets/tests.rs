@@ -8,7 +8,7 @@ use super::*;
 const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store of targets whose calls are answered by hand.
+/// The targets under test; the tests answer the calls.
 struct Scene {
     targets: Targets,
     now: Duration,
@@ -54,7 +54,7 @@ fn health(state: TargetState) -> Health {
     Health { state, reason }
 }
 
-/// How an instance stands that somebody else has registered.
+/// The registration state of an instance that another client has registered.
 fn found(state: TargetState) -> RegistrationState {
     RegistrationState::Registered {
         health: health(state),
@@ -71,7 +71,7 @@ fn refused(code: &str) -> CloudError {
 }
 
 impl Scene {
-    /// Of a process that is no longer young, and all of whose registrations are prompt.
+    /// A scene of a process that has run for long and whose registrations are all answered.
     fn new() -> Self {
         Self::with(Timing {
             late_registration: Duration::ZERO,
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    /// A scene whose group is known to have these targets.
+    /// A scene whose group was read and has these targets.
     fn looked_at(kind: TargetKind, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
         let mut scene = Self::new();
         scene.want(name, desired);
@@ -107,7 +107,7 @@ impl Scene {
         self.targets.begin(self.now).map(|call| call.request)
     }
 
-    /// Expects a call to be due, and answers it.
+    /// Expects this call to be due, and answers it.
     fn answer(&mut self, expected: &GroupRequest, answer: Result<GroupAnswer, CloudError>) {
         let call = self.targets.begin(self.now).expect("a call is due");
         assert_eq!(call.request, *expected, "at {:?}", self.now);
@@ -120,7 +120,7 @@ impl Scene {
         self.answer(&GroupRequest::Health, Ok(GroupAnswer::Health(seen)));
     }
 
-    /// Lets time pass, and expects nothing to be called before.
+    /// Advances the time to `then`, and expects no call to be due before.
     fn quiet_until(&mut self, then: Duration) {
         while let Some(due) = self.targets.next_due().filter(|due| *due < then) {
             self.now = due.max(self.now);
@@ -137,7 +137,7 @@ impl Scene {
         self.now += by;
     }
 
-    /// Lets a batch of writes be collected.
+    /// Advances the time past the window in which writes are collected.
     fn window(&mut self) {
         assert_eq!(self.begin(), None, "others may join");
         self.later(SECOND);
@@ -280,7 +280,8 @@ fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
-/// How an instance stands that drains for ever, each time that changes, by the delay of its group.
+/// The registration states of an instance that AWS shows as draining for ever, each with the time of the change, for
+/// one deregistration delay of the group.
 fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
     let seen = [("i-one", TargetState::Draining)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);

@@ -1,4 +1,4 @@
-//! What happens to instances after their launch: stopped, started, terminated, described.
+//! Changes of instances after their launch (stop, start, terminate), and their description.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::pipeline::{Caller, unreadable};
 use super::request::Request;
 use super::state::Shared;
 
-/// Terminates; EC2 lets that happen in every state.
+/// TerminateInstances; EC2 accepts it in every state.
 pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
@@ -25,7 +25,7 @@ pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Calle
     .await
 }
 
-/// Stops what is not on its way out.
+/// StopInstances, for instances that are neither shutting down nor terminated.
 pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
@@ -36,7 +36,7 @@ pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) ->
     .await
 }
 
-/// Starts what has stopped.
+/// StartInstances, for stopped instances.
 pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[STOPPING, SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
@@ -47,7 +47,7 @@ pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -
     .await
 }
 
-/// Has moto do it, notes it, and tells the states before and after as EC2 would.
+/// Forwards the change to moto, records it, and answers with the states before and after as EC2 would.
 async fn change(
     shared: &Shared,
     request: &Request,
@@ -102,7 +102,7 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[Stat
     }
 }
 
-/// Describes, with the states of here, and without what is hidden.
+/// DescribeInstances, with the states of this proxy and without hidden instances.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     bury_the_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
@@ -123,7 +123,7 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
     answer.with_tree(&tree).map_err(unreadable)
 }
 
-/// Lets moto know of instances that died in pending, so that what hung on them goes too.
+/// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.
 async fn bury_the_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
     let region = &request.scope.region;
     let dead = shared.with_account(&caller.account, |account| {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::request::Request;
 
-/// Tokens that a bucket holds, and how many come back in a second.
+/// The capacity of a bucket, and its refill per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     capacity: f64,
@@ -17,7 +17,7 @@ const fn rate(capacity: f64, refill: f64) -> Rate {
     Rate { capacity, refill }
 }
 
-/// Actions that cost more when they ask for everything at once.
+/// The actions whose calls without filters and pages have a lower limit.
 const COSTLY_UNFILTERED: [&str; 7] = [
     "DescribeInstances",
     "DescribeInstanceStatus",
@@ -35,7 +35,7 @@ pub(super) struct Limits {
     buckets: HashMap<Name, Bucket>,
 }
 
-/// What a bucket is for.
+/// The key of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name {
     region: String,
@@ -46,9 +46,9 @@ struct Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Requests,
-    /// Requests that neither filter nor page.
+    /// Requests without filter and page size.
     Unfiltered,
-    /// Instances, however many requests they come in.
+    /// Instances, regardless of the number of requests.
     Resources,
 }
 
@@ -59,7 +59,7 @@ struct Bucket {
 }
 
 impl Limits {
-    /// Full buckets that are refilled so many times as fast as AWS does it; at zero they are not.
+    /// Full buckets with `faster` times the refill of AWS; without any refill at zero.
     pub(super) fn new(faster: u32) -> Self {
         Self {
             faster: f64::from(faster),
@@ -67,7 +67,7 @@ impl Limits {
         }
     }
 
-    /// Takes what the call costs, if its buckets hold it. Whether the call goes on.
+    /// Takes the tokens of the call if its buckets hold them. Returns whether the call may proceed.
     pub(super) fn admit(&mut self, request: &Request, now: Instant) -> bool {
         if request.scope.service != "ec2" {
             return true;
@@ -136,7 +136,7 @@ fn request_rate(action: &str, kind: Kind) -> Rate {
     }
 }
 
-/// The instances that a call is about, and the bucket for them.
+/// The number of instances that a call names or launches, and the rate of their bucket.
 fn resources(request: &Request) -> (f64, Option<Rate>) {
     let listed = request.parameters.keys().filter(|key| key.starts_with("InstanceId."));
     let listed = f64::from(u32::try_from(listed.count()).unwrap_or(u32::MAX));
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// How many of these calls at once are admitted from full buckets, and how many more after a second.
+    /// The number of concurrent calls that full buckets admit, and the number of further calls after a second.
     fn admitted(action: &str, parameters: &[(&str, &str)], faster: u32) -> (usize, usize) {
         let start = Instant::now();
         let mut limits = Limits::new(faster);

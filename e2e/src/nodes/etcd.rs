@@ -1,4 +1,4 @@
-//! The stand-in for the kubelets and the stacked etcd of one cluster: a program of its own, told which members run.
+//! The stub of the kubelets and the stacked etcd of one cluster: a separate program that is told which members run.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use crate::supervised::Supervised;
 
 const START_WITHIN: Duration = Duration::from_mins(2);
 
-/// Where the program listens, as it tells it.
+/// The addresses of the program, as it prints them.
 #[derive(Deserialize)]
 struct Ports {
     kubelet: u16,
     control: u16,
 }
 
-/// What the program knows.
+/// The state of the program.
 #[derive(Deserialize)]
 struct Members {
     members: Vec<Member>,
@@ -43,12 +43,13 @@ struct Member {
     name: String,
 }
 
-/// A running stand-in.
+/// A running stub.
 pub(super) struct Etcd {
-    /// Where the kubelets of all control plane nodes answer.
+    /// The port of the kubelets of all control plane nodes.
     pub(super) kubelet_port: u16,
     control: String,
-    /// Every node that ever ran a member, and whether it still does. Locked while it is told: one word after the other.
+    /// Every node that ever ran a member, and whether the member still runs. The lock is held during an update of the
+    /// stub, so that updates keep their order.
     members: Mutex<BTreeMap<String, bool>>,
     program: Mutex<Option<Supervised>>,
 }
@@ -93,7 +94,7 @@ impl Etcd {
         })
     }
 
-    /// Says whether the member on a node runs.
+    /// Sets whether the member on a node runs.
     pub(super) async fn set(&self, node: &str, alive: bool) -> anyhow::Result<()> {
         let mut members = self.members.lock().await;
         members.insert(node.to_owned(), alive);

@@ -1,4 +1,4 @@
-//! What goes wrong on the way to AWS and back, when a test wants it.
+//! Faults that a test injects into calls to AWS and their answers.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use capa_e2e::user::{Network, NetworkPlan, User, query};
 use super::{REGION, account};
 
 const WITHIN: Duration = Duration::from_mins(2);
-/// Longer than any test waits.
+/// A delay longer than any test waits.
 const LONG: Duration = Duration::from_mins(10);
 
 /// An account with a network in two zones.
@@ -23,7 +23,7 @@ async fn world() -> (Account, User, Network) {
     (account, user, network)
 }
 
-/// One call with the manager's key, without an SDK that would try again.
+/// One call with the manager's key, without an SDK that would retry.
 async fn call(account: &Account, service: &str, action: &str, form: &[(&str, &str)]) -> anyhow::Result<(u16, Element)> {
     let version = if service == "ec2" { "2016-11-15" } else { "2011-06-15" };
     let form = [&[("Action", action), ("Version", version)], form].concat();
@@ -136,11 +136,11 @@ async fn an_answer_held_back_shows_as_a_launch_that_nobody_knows_of() {
         unanswered[0].instance_ids,
         account.manager_journal().calls()[0].instance_ids
     );
-    assert_eq!(live(&user).await, 1, "it has had its effect");
+    assert_eq!(live(&user).await, 1, "the launch has had its effect");
     assert!(!caller.is_finished());
-    // A caller that is killed waits for no answer any more.
+    // The client of a caller that is killed no longer waits for an answer.
     caller.abort();
-    let gone = eventually(WITHIN, "nobody to wait any more", async || {
+    let gone = eventually(WITHIN, "no caller to wait for an answer", async || {
         anyhow::ensure!(account.unanswered_launches().is_empty());
         Ok(())
     });
@@ -159,7 +159,10 @@ async fn an_answer_held_back_goes_out_once_its_fault_is_lifted() {
     held.lift();
     let told = tokio::time::timeout(WITHIN, caller).await.unwrap().unwrap();
     assert_eq!(unanswered[0].instance_ids, [told]);
-    assert!(account.unanswered_launches().is_empty(), "nobody waits any more");
+    assert!(
+        account.unanswered_launches().is_empty(),
+        "no caller waits for an answer"
+    );
 }
 
 #[tokio::test]
@@ -204,7 +207,7 @@ async fn an_unreachable_endpoint_answers_nobody_but_the_user() {
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
     assert!(call(&account, "sts", "GetCallerIdentity", &[]).await.is_err());
     assert_eq!(outage.hits(), 2);
-    assert_eq!(account.manager_journal().len(), 2, "what is tried can be counted");
+    assert_eq!(account.manager_journal().len(), 2, "the journal counts the attempts");
     assert_eq!(live(&user).await, 0);
     assert_eq!(told(&neighbour, "DescribeVpcs", &[]).await.0, 200);
     outage.lift();

@@ -1,4 +1,4 @@
-//! Targets of load balancers: registered, checked, drained; and who is reached behind a DNS name.
+//! Targets of load balancers: registrations, health checks, draining, and the instances behind a DNS name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Instances that are hidden, stop, or die before they run.
+//! Instances that are hidden, stop, or end in `pending`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `kubectl describe` tells of a life: an event for each write to AWS and for each turn for the worse, no other.
+//! The events of a machine's life in `kubectl describe`: one for each write to AWS and for each failure, and no others.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::machines::{INLINE, machine, text};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 
-/// Kind, name, type, reason.
+/// The kind, the name, the type and the reason of an event.
 type Told = (String, String, String, String);
 
 #[test]
@@ -73,7 +73,7 @@ fn managed(name: &str) -> String {
     format!("{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {name}}}, spec: {{region: eu-west-1}}}}")
 }
 
-/// All events about our objects; each must be our manager's.
+/// All events about this provider's objects; each must come from the manager.
 async fn told(scenario: &Scenario) -> anyhow::Result<BTreeSet<Told>> {
     let events: Api<Event> = Api::namespaced(scenario.environment.client(), scenario.namespace());
     let mut told = BTreeSet::new();

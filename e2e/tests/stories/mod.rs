@@ -1,4 +1,4 @@
-//! One file per subject.
+//! The stories: one file for each subject.
 
 mod admission;
 mod api;

@@ -1,4 +1,4 @@
-//! Instances that no machine has.
+//! Instances without a machine.
 
 use anyhow::ensure;
 use capa_e2e::eventually;
@@ -18,7 +18,7 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
 
         let (stray, elsewhere) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
         let lost = format!("{}/lost", s.namespace());
-        // One of a cluster that is here, one of another management cluster's.
+        // One instance of a cluster in this management cluster, and one of another management cluster's.
         for (id, cluster) in [(&stray, "dev"), (&elsewhere, "not-here")] {
             let owned = format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}");
             let tags = [
@@ -33,7 +33,7 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
         s.event("Cluster", "dev", "InstancesWithoutMachine").await?;
         eventually(WITHIN, "the metric to count it", async || {
             let count = s.manager().metrics().await?.sum("capa_instances_without_machine", &[]);
-            ensure!(count == Some(1.0), "it says {count:?}");
+            ensure!(count == Some(1.0), "the metric is {count:?}");
             Ok(())
         })
         .await?;

@@ -1,4 +1,4 @@
-//! An instance that somebody else terminates.
+//! An instance that another client terminates.
 
 use super::machines::{INLINE, at, text};
 use super::scenario::{CORE, OURS, story};
@@ -16,7 +16,7 @@ fn an_instance_terminated_by_hand_is_never_replaced() -> anyhow::Result<()> {
             assert!(told.contains(&id), "{}", told);
         }
 
-        // Neither another pass nor another process changes its mind.
+        // Neither another pass nor another process changes the result.
         s.manager().stop().await?;
         s.start_manager().await?;
         s.looked_again("victim").await?;

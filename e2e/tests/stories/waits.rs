@@ -1,4 +1,4 @@
-//! What a machine waits for before it is launched, and what is never launched.
+//! The conditions of a launch for which a machine waits, and machines that are never launched.
 
 use capa_e2e::{Story, fixtures};
 
@@ -84,7 +84,7 @@ fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result
         }
         assert!(s.launches().is_empty(), "{}", s.launches());
 
-        // A machine does not change, so the next one is without.
+        // A machine cannot change, so another machine lacks the field.
         s.begin_deletion(CORE, "Machine", "picky").await?;
         s.gone(OURS, "AWSMachine", &["picky"]).await?;
         s.machine("content", "dev", INLINE).await?;

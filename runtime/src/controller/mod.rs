@@ -31,7 +31,7 @@ use crate::predicate::spec_or_metadata;
 use crate::reconcile::Reconciler;
 use worker::Worker;
 
-/// How a controller runs.
+/// The settings of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
     /// Objects reconciled at once. Default 10; 0 counts as 1.
@@ -72,7 +72,7 @@ pub struct Controller<R: Reconciler> {
     cache: ObjectCache<R::Kind>,
     reconciler: R,
     settings: ControllerSettings,
-    /// Subscribed to when the controller starts: a standby would not read them.
+    /// The triggers' streams start with the controller: a standby would not read them.
     triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
 }
 

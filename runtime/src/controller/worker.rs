@@ -44,7 +44,7 @@ enum PassError {
     Aborted(#[source] JoinError),
 }
 
-/// What all reconciles of one controller share.
+/// The state that all reconciles of one controller share.
 pub(super) struct Worker<R: Reconciler> {
     client: Client,
     store: Store<R::Kind>,
@@ -122,7 +122,7 @@ impl<R: Reconciler> Worker<R> {
         action
     }
 
-    /// The object to reconcile: the cached one, unless it is older than the last write to it.
+    /// The object to reconcile: the cached object, unless it is older than the last write to the object.
     async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
         match self.writes.freshness(&**cached) {
             Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),

@@ -39,7 +39,7 @@ impl Access {
             return Err(StatusCode::UNAUTHORIZED);
         };
         let judge = async {
-            // Nobody closes the semaphore.
+            // No code closes the semaphore.
             let _turn = self.turns.acquire().await;
             self.judge(token, path).await
         };
@@ -84,7 +84,7 @@ impl Access {
     }
 }
 
-/// What the API server says of a user and a path.
+/// The API server's decision about a user and a path.
 enum Decision {
     Allowed,
     /// The response in place of the page.

@@ -1,4 +1,4 @@
-//! `spec.s3Bucket`: where bootstrap data of Ignition machines is kept.
+//! `spec.s3Bucket`: the storage for the bootstrap data of Ignition machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! AWSCluster: the infrastructure of one cluster, brought by the user (`unmanaged`) or made by the provider.
+//! AWSCluster: the infrastructure of one cluster, provided by the user (`unmanaged`) or created by the provider.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

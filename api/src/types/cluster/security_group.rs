@@ -155,7 +155,7 @@ pub struct CniIngressRule {
 }
 
 impl CniIngressRule {
-    /// What Calico needs between nodes: the rules of a cluster that says nothing about its pod network.
+    /// The rules that Calico needs between nodes: the default of a cluster whose spec has no rules for its pod network.
     pub fn calico() -> Vec<Self> {
         vec![
             Self {

@@ -1,4 +1,4 @@
-//! AWSClusterTemplate: what a ClusterClass makes AWSClusters from.
+//! AWSClusterTemplate: the template from which a ClusterClass creates AWSClusters.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! How bootstrap data reaches the instance.
+//! The delivery of bootstrap data to the instance.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a spec means where it is silent. None of this is ever stored in the object.
+//! The defaults of a machine's spec. No default is ever stored in the object.
 
 use super::bootstrap::SecretsBackend;
 use super::options::{HttpTokens, InstanceMetadataOptions, MarketType};

@@ -1,4 +1,4 @@
-//! The launch record of an AWSMachine: where its launch stands, stored before EC2 is asked.
+//! The launch record of an AWSMachine: the progress of its launch, stored before EC2 is called.
 
 use std::num::NonZeroU32;
 

@@ -86,7 +86,7 @@ const fn one_hop() -> i64 {
 }
 
 impl Default for InstanceMetadataOptions {
-    /// What an empty block in a spec means.
+    /// The defaults of an empty block in a spec.
     fn default() -> Self {
         Self {
             http_endpoint: Switch::Enabled,

@@ -1,4 +1,4 @@
-//! AWSMachineTemplate: what AWSMachines are made from.
+//! AWSMachineTemplate: the template of AWSMachines.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How instances leave, and what is waited for meanwhile.
+//! Deregistrations of instances, and the limits of the wait for them.
 
 use super::*;
 use crate::limits::Priority;
@@ -299,7 +299,8 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
 #[test]
 fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     let drains = [("10.0.0.3", TargetState::Draining)];
-    // By somebody else while the instance was to stay, and in the first minute of a process.
+    // Another client registers the instance while its desired state is registered, and within the first minute of a
+    // process.
     for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
         scene.want("one", desired);

@@ -1,10 +1,10 @@
-//! What has changed in the conditions of objects since it was told last, put together so that it is short to read.
+//! The changes of objects' conditions since the last report, merged for a short output.
 
 use std::collections::BTreeMap;
 
 use capa_e2e::objects::Condition;
 
-/// One thing to tell: objects of a kind that now say the same.
+/// One report: objects of a kind whose conditions now have the same content.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct News {
     names: Vec<String>,
@@ -12,12 +12,12 @@ pub(crate) struct News {
     condition: Condition,
 }
 
-/// What was told last about each object of a kind.
+/// The last report about each object of a kind.
 #[derive(Default)]
 pub(crate) struct Told(BTreeMap<String, BTreeMap<&'static str, Condition>>);
 
 impl Told {
-    /// Takes in what all objects of the kind say now, and gives what of it is new.
+    /// Records the current conditions of all objects of the kind, and returns the changes.
     pub(crate) fn update(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<News> {
         let mut news: Vec<News> = Vec::new();
         for (name, conditions) in now {
@@ -31,7 +31,7 @@ impl Told {
         merge_types(news)
     }
 
-    /// Forgets the objects that are not there any more, and gives their names.
+    /// Forgets the objects that no longer exist, and returns their names.
     pub(crate) fn gone(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<String> {
         let is_there = |name: &String| now.iter().any(|(there, _)| there == name);
         let gone: Vec<String> = self.0.keys().filter(|name| !is_there(name)).cloned().collect();
@@ -40,7 +40,7 @@ impl Told {
     }
 }
 
-/// Adds to the news of other objects that say the same, or as news of its own.
+/// Adds a change to the report of other objects with the same content, or as a report of its own.
 fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condition) {
     let same = news
         .iter_mut()
@@ -55,7 +55,7 @@ fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condit
     }
 }
 
-/// Puts together what the same objects say under several types.
+/// Merges the reports of the same objects with the same content under several condition types.
 fn merge_types(news: Vec<News>) -> Vec<News> {
     let mut merged: Vec<News> = Vec::new();
     for item in news {
@@ -71,7 +71,7 @@ fn merge_types(news: Vec<News>) -> Vec<News> {
 }
 
 impl News {
-    /// Objects, conditions and reason. `Ready` is the reason of whatever is well, and not worth its place.
+    /// The objects, the conditions and the reason. The reason `Ready` is left out: it says no more than the status.
     pub(crate) fn parts(&self, kind: &str) -> Vec<String> {
         let Condition { status, reason, .. } = &self.condition;
         let says = format!("{}={status}", self.types.join(","));
@@ -82,13 +82,13 @@ impl News {
         parts
     }
 
-    /// The sentence of the conditions.
+    /// The message of the conditions.
     pub(crate) fn message(&self) -> &str {
         &self.condition.message
     }
 }
 
-/// Kind and names, with what the names share said once: `Machine/workers-{a,b}`.
+/// The kind and the names, with the common prefix of the names written once: `Machine/workers-{a,b}`.
 pub(crate) fn objects(kind: &str, names: &[String]) -> String {
     let split: Vec<(&str, &str)> = names
         .iter()

@@ -1,8 +1,8 @@
-//! What an AWSCluster cannot become.
+//! Refused changes of AWSClusters.
 
 use super::{rows, table};
 
-/// Whoever makes the infrastructure.
+/// The cases of managed and unmanaged clusters.
 const ALWAYS: &str = r#"
 to unmanaged | {} | {spec: {unmanaged: true}} |
 from unmanaged | {spec: {unmanaged: true}} | {spec: {unmanaged: false}} | spec.unmanaged cannot be turned off
@@ -45,7 +45,7 @@ anything beside what nobody collects
     | {metadata: {finalizers: [example.org/kept]}} |
 "#;
 
-/// What is refused while the infrastructure is ours to make, and free otherwise.
+/// The cases of managed clusters only. Unmanaged clusters may change these fields.
 const MANAGED: &str = r#"
 another region | {} | {spec: {region: eu-west-2}} | spec.region of a managed cluster is immutable once set
 no region any more | {} | {spec: {region: null}} | spec.region of a managed cluster

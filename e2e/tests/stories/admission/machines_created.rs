@@ -4,7 +4,7 @@ use super::{RULES_AT_CREATION, table};
 
 const POLICY: &str = "capa-rs-create-only";
 
-/// What is said of a machine and of a template of machines alike.
+/// The cases of AWSMachines and AWSMachineTemplates.
 const MACHINES: &str = r#"
 the smallest | {} |
 a key name | {sshKeyName: "my key-1"} |
@@ -101,7 +101,7 @@ allocated for any tenancy | {hostAffinity: host, dynamicHostAllocation: {}} | ne
 allocated and not tied | {tenancy: host, dynamicHostAllocation: {}} | dynamicHostAllocation needs hostAffinity host
 "#;
 
-/// The rules of the policy that machines share with their templates.
+/// The number of rules in the policy that apply to machines and their templates.
 const SHARED: usize = 20;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Policies and the ways a request can be made; the manager's own requests are made in every other story.
+//! Policies and the kinds of requests. Every other story tests the manager's own requests.
 
 use anyhow::ensure;
 use capa_e2e::eventually;
@@ -93,7 +93,7 @@ fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
         patch(json!({"spec": {"instanceID": null}, "metadata": {"labels": {"a": "b"}}})).await?;
         patch(json!({"metadata": {"finalizers": null}})).await?;
         eventually(WITHIN, "the machine to be gone", async || {
-            ensure!(table.api.get_opt(&name).await?.is_none(), "it is still there");
+            ensure!(table.api.get_opt(&name).await?.is_none(), "the object still exists");
             Ok(())
         })
         .await
@@ -124,7 +124,7 @@ fn clusterctl_moves_an_object_away_and_back() -> anyhow::Result<()> {
     })
 }
 
-/// A field that the API server cannot find in a kind would let its rule pass everything or refuse everything.
+/// A rule about a field that the API server does not find in a kind would pass or refuse every object.
 #[test]
 fn the_api_server_finds_nothing_odd_in_the_policies() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {

@@ -1,4 +1,4 @@
-//! A manager that is killed whenever it hurts.
+//! A manager that is killed at critical moments.
 
 use capa_e2e::aws_proxy::Fault;
 

@@ -1,4 +1,4 @@
-//! Two clusters of one name.
+//! Two clusters with the same name.
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
@@ -27,10 +27,10 @@ mod long_stories {
                 eventually(WITHIN, "the manager to have counted strays", async || {
                     let metrics = s.manager().metrics().await?;
                     let strays = metrics.sum("capa_instances_without_machine", &[]);
-                    let strays = strays.context("it has not counted yet")?;
+                    let strays = strays.context("the manager has not counted strays yet")?;
                     ensure!(
                         strays < 0.5,
-                        "it counts {strays}: the neighbour's instances are no strays"
+                        "the manager counts {strays}: the neighbour's instances are no strays"
                     );
                     Ok(())
                 })
