@@ -149,16 +149,16 @@ impl Instances {
     fn overridden(&self, id: &str, shown_by_moto: &str, now: Instant) -> Option<State> {
         let life = self.lives.get(id)?;
         let within = |since: Instant, duration: Duration| now.duration_since(since) < duration;
+        if life.is_dead(now) {
+            return Some(TERMINATED);
+        }
         if life.death.is_some() && life.terminated.is_none() {
-            return Some(if life.is_dead(now) { TERMINATED } else { PENDING });
+            return Some(PENDING);
         }
         match shown_by_moto {
             "terminated" => {
-                // A termination that this proxy has not recorded yet is under way: moto shows its effect before the
-                // answer arrives.
-                let at = life.terminated.unwrap_or(now);
-                let ends = within(at, self.shutting_down);
-                (ends && !life.is_dead(now)).then_some(SHUTTING_DOWN)
+                let ends = life.terminated.is_some_and(|at| within(at, self.shutting_down));
+                ends.then_some(SHUTTING_DOWN)
             }
             "stopped" => {
                 let stops = life.stopped.is_some_and(|at| within(at, self.stopping));
@@ -332,21 +332,6 @@ mod tests {
     }
 
     #[test]
-    fn a_termination_that_is_not_noted_yet_is_under_way() {
-        let start = Instant::now();
-        let mut instances = Instances {
-            pending: HOUR,
-            shutting_down: HOUR,
-            ..Instances::default()
-        };
-        instances.launched("i-1", "eu-west-1", None, start);
-        assert_eq!(
-            shown(&instances, "terminated", &[], start).as_deref(),
-            Some("shutting-down")
-        );
-    }
-
-    #[test]
     fn a_second_termination_does_not_prolong_the_first() {
         let start = Instant::now();
         let mut instances = Instances {
@@ -405,7 +390,12 @@ mod tests {
         assert!(instances.take_dead("eu-west-1", start).is_empty());
         assert!(instances.take_dead("us-east-1", start + HOUR).is_empty());
         assert_eq!(instances.take_dead("eu-west-1", start + HOUR), ["i-1"]);
-        assert!(instances.take_dead("eu-west-1", start + HOUR).is_empty(), "told once");
+        assert!(instances.take_dead("eu-west-1", start + HOUR).is_empty(), "listed once");
+        assert_eq!(
+            shown(&instances, "running", &[], start + HOUR).as_deref(),
+            Some("terminated"),
+            "also before moto has terminated the instance"
+        );
         let mut answer = answer("terminated");
         instances.describe(&mut answer, &[], false, start + HOUR);
         assert_eq!(

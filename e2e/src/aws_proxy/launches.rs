@@ -55,6 +55,8 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
     if let Ending::Refused(code) = &ending {
         return Ok(Outcome::after(injected(code, &request.scope.service), delay));
     }
+    let transitions = shared.transitions(&caller.account);
+    let _transition = transitions.write().await;
     let answer = shared
         .moto
         .call(&caller.account, &request.scope, &request.parameters)

@@ -71,6 +71,10 @@ pub(super) struct AccountState {
     /// A lock held through a launch, so that of two concurrent equal launches the second sees the first one's
     /// ClientToken.
     pub(super) launching: Arc<tokio::sync::Mutex<()>>,
+    /// A lock held for writing while moto changes instances and the proxy records the change, and for reading while
+    /// moto lists instances. Without the lock a listing could show moto's own state of a change that the proxy has not
+    /// recorded yet.
+    pub(super) transitions: Arc<tokio::sync::RwLock<()>>,
     pub(super) faults: Faults,
     /// The throttling; `None` where calls are not throttled.
     pub(super) limits: Option<Limits>,
@@ -109,6 +113,11 @@ impl Shared {
     /// Runs `work` on an account that exists because a key belongs to it.
     pub(super) fn with_account<T>(&self, id: &str, work: impl FnOnce(&mut AccountState) -> T) -> T {
         self.with(|state| work(state.accounts.entry(id.to_owned()).or_default()))
+    }
+
+    /// The lock between the changes and the listings of an account's instances.
+    pub(super) fn transitions(&self, account: &str) -> Arc<tokio::sync::RwLock<()>> {
+        self.with_account(account, |account| account.transitions.clone())
     }
 
     /// The effect of the account's faults on a call.
