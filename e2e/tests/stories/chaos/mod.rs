@@ -108,6 +108,18 @@ impl Scenario {
         ids.cloned().collect()
     }
 
+    /// The UIDs of all AWSMachines for which the manager has launched an instance, from the client tokens
+    /// `<uid>-<attempt>`. A MachineDeployment can make more of them than it has replicas: Cluster API repeats the
+    /// creation of a Machine whose answer it did not receive in time.
+    fn machines_ever_launched(&self) -> BTreeSet<String> {
+        let launches = self.launches();
+        let launched = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
+        let uid = |token: &str| token.rsplit_once('-').map_or(token, |(uid, _)| uid).to_owned();
+        launched
+            .filter_map(|call| call.parameter("ClientToken").map(uid))
+            .collect()
+    }
+
     /// The live instances by the machine in their tag.
     async fn live_by_machine(&self) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
         let mut machines: BTreeMap<String, Vec<String>> = BTreeMap::new();
