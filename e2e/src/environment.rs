@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use capa_api::meta::{GROUP, VERSION};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -33,10 +34,6 @@ use crate::{
 
 /// The kinds that this provider's managers write to.
 const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
-
-/// The API version of these kinds, and the suffix of this provider's finalizers.
-const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
-const OUR_FINALIZERS: &str = ".infrastructure.cluster.x-k8s.io";
 
 /// A namespace and an AWS account that belong to one test. A successful test ends with
 /// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does. If the value is dropped without it,
@@ -262,7 +259,8 @@ impl TestEnvironment {
     /// and the namespace would otherwise stay in deletion.
     async fn release_objects(&self) -> anyhow::Result<()> {
         for object in self.written_objects().await? {
-            let theirs = |finalizer: &&String| !finalizer.ends_with(OUR_FINALIZERS);
+            // This provider's finalizers end with its API group.
+            let theirs = |finalizer: &&String| !finalizer.ends_with(GROUP);
             let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
             if others.len() == object.finalizers().len() {
                 continue;
@@ -281,11 +279,18 @@ impl TestEnvironment {
         if !self.world.has_provider() {
             return Ok(objects);
         }
+        let api_version = format!("{GROUP}/{VERSION}");
         for kind in WRITTEN_KINDS {
-            for mut object in self.api(OURS, kind).await?.list(&ListParams::default()).await?.items {
+            for mut object in self
+                .api(&api_version, kind)
+                .await?
+                .list(&ListParams::default())
+                .await?
+                .items
+            {
                 // The items of a list do not contain their kind.
                 object.types = Some(TypeMeta {
-                    api_version: OURS.to_owned(),
+                    api_version: api_version.clone(),
                     kind: kind.to_owned(),
                 });
                 objects.push(object);

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
+use capa_api::meta::GROUP;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, ListParams, TypeMeta},
@@ -18,10 +19,6 @@ use crate::{api_server, objects, programs};
 
 /// The limit for collecting objects: a failed test must not hang because the API server is gone.
 const COLLECT_WITHIN: Duration = Duration::from_secs(30);
-
-/// The group of this provider. The evidence of a test includes cluster-scoped objects of this group (identities,
-/// mappings).
-const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// A new, empty folder of this name, beside cargo's output.
 pub(crate) fn folder(name: &str) -> anyhow::Result<PathBuf> {
@@ -87,7 +84,7 @@ pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<
         for (resource, capabilities) in group.recommended_resources() {
             let api: Api<DynamicObject> = match capabilities.scope {
                 Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &resource),
-                Scope::Cluster if resource.group == OUR_GROUP => Api::all_with(client.clone(), &resource),
+                Scope::Cluster if resource.group == GROUP => Api::all_with(client.clone(), &resource),
                 Scope::Cluster => continue,
             };
             if !capabilities.supports_operation(verbs::LIST) {

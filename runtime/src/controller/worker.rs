@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, Request};
 use kube::core::object::HasStatus;
@@ -28,9 +29,6 @@ use crate::writes::{Freshness, WriteTracker};
 
 /// Interval between checks whether the cache shows the last write.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
-
-/// The label that Cluster API puts on all objects of a cluster.
-const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 #[derive(Debug, Error)]
 enum PassError {
@@ -228,28 +226,11 @@ fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
         parent: None,
         "reconcile",
         controller = R::name(),
-        cluster = cluster(metadata),
+        cluster = meta::cluster_name_label(metadata).or_else(|| meta::owner_cluster_name(metadata)),
         namespace = metadata.namespace,
         name = metadata.name,
         reconcile_id = format!("{:016x}", fastrand::u64(..)),
     )
-}
-
-fn cluster(metadata: &ObjectMeta) -> Option<&str> {
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(CLUSTER_NAME_LABEL));
-    let owner = || {
-        metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.kind == "Cluster")
-    };
-    label
-        .map(String::as_str)
-        .or_else(|| owner().map(|owner| owner.name.as_str()))
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

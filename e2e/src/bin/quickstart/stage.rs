@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context, ensure};
+use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_e2e::{
     Manager, TestEnvironment,
     clusterctl::{Clusterctl, ManagementCluster},
@@ -21,9 +22,6 @@ use crate::{
     screen::{self, Screen},
     watch::{CORE, Seen, Watch},
 };
-
-/// The label of control plane machines.
-const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
 /// The MachineDeployment of the template.
 const DEPLOYMENT: &str = "demo-md-0";
