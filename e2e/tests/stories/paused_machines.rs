@@ -103,14 +103,17 @@ async fn pause(scenario: &Scenario, name: &str, value: serde_json::Value) -> any
     scenario.patch(OURS, "AWSMachine", name, patch).await
 }
 
-/// Waits until the instance store of the region follows no instance, and so makes no call any more.
+/// Waits until the instance informer of the region follows no instance, and so makes no call any more.
 async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
-    eventually(WITHIN, "the instance store to follow nothing", async || {
+    eventually(WITHIN, "the instance informer to follow nothing", async || {
         let followed = manager
             .metrics()
             .await?
             .sum("capa_instance_store_instances", &[("region", REGION)]);
-        ensure!(followed.is_none(), "the store follows {followed:?} instances");
+        ensure!(
+            followed.is_none(),
+            "the instance informer follows {followed:?} instances"
+        );
         Ok(())
     })
     .await

@@ -45,7 +45,7 @@ fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<(
                 .sum("capa_instance_store_instances", &[("region", REGION)]);
             let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
             ensure!(looked == 1, "no look at the targets yet");
-            ensure!(listed == Some(11.0), "the store has {listed:?}");
+            ensure!(listed == Some(11.0), "the instance informer has {listed:?}");
             let machines = names.iter().map(|name| ("awsmachine", name.as_str()));
             for (controller, name) in machines.chain([("awscluster", "dev")]) {
                 ensure!(!manager.looked_at(controller, name)?.is_empty(), "no pass over {name}");

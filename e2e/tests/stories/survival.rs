@@ -129,7 +129,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
 }
 
 /// Checks the calls of an outage: each waiting machine is retried with growing delays, soon at most every 3 s (a
-/// minute, divided like all periods), and the store lists instances as always.
+/// minute, divided like all periods), and the instance informer lists instances as always.
 fn bounded(lost: &Journal, waiting: usize, lasted: Duration) {
     let tries = 6 + usize::try_from(lasted.as_secs() / 2).unwrap_or(usize::MAX);
     let most = (waiting + 3) * tries;
@@ -189,7 +189,7 @@ fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()
         assert_eq!(
             followed,
             Some(2.0),
-            "in one store: the other instance, and the one just terminated"
+            "in one informer: the other instance, and the one just terminated"
         );
         s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
         assert_eq!(s.terminated(), [text(&one, "/spec/instanceID")]);

@@ -24,13 +24,13 @@ mod long_stories {
                 assert!(!machines.iter().any(|one| instance_of(one) == instance_of(machine)));
             }
             for s in [s, &neighbour] {
-                eventually(WITHIN, "the manager to have counted strays", async || {
+                eventually(WITHIN, "the manager to have counted orphaned instances", async || {
                     let metrics = s.manager().metrics().await?;
-                    let strays = metrics.sum("capa_instances_without_machine", &[]);
-                    let strays = strays.context("the manager has not counted strays yet")?;
+                    let orphans = metrics.sum("capa_instances_without_machine", &[]);
+                    let orphans = orphans.context("the manager has not counted orphaned instances yet")?;
                     ensure!(
-                        strays < 0.5,
-                        "the manager counts {strays}: the neighbour's instances are no strays"
+                        orphans < 0.5,
+                        "the manager counts {orphans}: the neighbour's instances are no orphans"
                     );
                     Ok(())
                 })
