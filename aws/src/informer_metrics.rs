@@ -88,8 +88,8 @@ where
             |gauges| Some(f64::from(gauges.instances)),
         )?;
         gauge(
-            "capa_instance_store_suspicious",
-            "Informers whose last listing lost more instances at once than is believed of one",
+            "capa_instance_listing_incomplete",
+            "Informers whose last listing lost more instances at once than one listing proves absent",
             |gauges| Some(f64::from(gauges.incomplete_listings)),
         )?;
         gauge(
