@@ -11,7 +11,7 @@ use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
 use super::infrastructure::Infrastructure;
 use super::instances::{LaunchedInstance, Phase};
-use super::limits::Buckets;
+use super::limits::TokenBuckets;
 use super::load_balancing::TargetGroup;
 use super::time::before;
 
@@ -35,7 +35,7 @@ pub struct Region {
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the instance that a token launched last, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
-    buckets: Buckets,
+    buckets: TokenBuckets,
     audit: Vec<AuditEntry>,
 }
 
@@ -54,7 +54,7 @@ impl Region {
             unhealthy: BTreeSet::new(),
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            buckets: Buckets::default(),
+            buckets: TokenBuckets::default(),
             audit: Vec::new(),
         }
     }
@@ -212,7 +212,7 @@ impl Region {
     /// Lets a call over so many instances in, or refuses it for EC2's limits.
     pub(super) fn admit(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
         if self.behaviour.throttling {
-            self.buckets.take(now, action, instances)
+            self.buckets.acquire(now, action, instances)
         } else {
             Ok(())
         }

@@ -32,12 +32,12 @@ const COSTLY_UNFILTERED: [&str; 7] = [
 #[derive(Debug)]
 pub(super) struct Limits {
     faster: f64,
-    buckets: HashMap<Name, Bucket>,
+    buckets: HashMap<BucketKey, TokenBucket>,
 }
 
 /// The key of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
+struct BucketKey {
     region: String,
     action: String,
     kind: Kind,
@@ -53,9 +53,9 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
-    at: Instant,
+    filled_at: Instant,
 }
 
 impl Limits {
@@ -78,24 +78,24 @@ impl Limits {
             Kind::Requests
         };
         let (instances, resource_rate) = resources(request);
-        self.take(request, kind, request_rate(&request.action, kind), 1.0, now)
-            && resource_rate.is_none_or(|rate| self.take(request, Kind::Resources, rate, instances, now))
+        self.acquire(request, kind, request_rate(&request.action, kind), 1.0, now)
+            && resource_rate.is_none_or(|rate| self.acquire(request, Kind::Resources, rate, instances, now))
     }
 
-    fn take(&mut self, request: &Request, kind: Kind, rate: Rate, cost: f64, now: Instant) -> bool {
-        let name = Name {
+    fn acquire(&mut self, request: &Request, kind: Kind, rate: Rate, cost: f64, now: Instant) -> bool {
+        let key = BucketKey {
             region: request.scope.region.clone(),
             action: request.action.clone(),
             kind,
         };
-        let full = Bucket {
+        let full = TokenBucket {
             tokens: rate.capacity,
-            at: now,
+            filled_at: now,
         };
-        let bucket = self.buckets.entry(name).or_insert(full);
-        let refilled = now.duration_since(bucket.at).as_secs_f64() * rate.refill * self.faster;
+        let bucket = self.buckets.entry(key).or_insert(full);
+        let refilled = now.duration_since(bucket.filled_at).as_secs_f64() * rate.refill * self.faster;
         bucket.tokens = (bucket.tokens + refilled).min(rate.capacity);
-        bucket.at = now;
+        bucket.filled_at = now;
         let enough = bucket.tokens >= cost;
         if enough {
             bucket.tokens -= cost;
