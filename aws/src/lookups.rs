@@ -73,26 +73,26 @@ mod tests {
 
     use super::*;
 
-    /// A question whose answer takes a second; counts how often it is asked.
-    struct Question {
-        asked: AtomicUsize,
+    /// A lookup whose answer takes a second; counts its calls.
+    struct Lookup {
+        calls: AtomicUsize,
         fails: bool,
     }
 
-    fn question(fails: bool) -> Arc<Question> {
-        Arc::new(Question {
-            asked: AtomicUsize::new(0),
+    fn lookup(fails: bool) -> Arc<Lookup> {
+        Arc::new(Lookup {
+            calls: AtomicUsize::new(0),
             fails,
         })
     }
 
-    impl Question {
-        fn ask(self: &Arc<Self>) -> BoxFuture<'static, Result<usize, CloudError>> {
-            let question = self.clone();
+    impl Lookup {
+        fn call(self: &Arc<Self>) -> BoxFuture<'static, Result<usize, CloudError>> {
+            let lookup = self.clone();
             async move {
-                let count = question.asked.fetch_add(1, Ordering::SeqCst) + 1;
+                let count = lookup.calls.fetch_add(1, Ordering::SeqCst) + 1;
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if question.fails {
+                if lookup.fails {
                     Err(CloudError::no_answer("DescribeSubnets", "connection failed"))
                 } else {
                     Ok(count)
@@ -101,8 +101,8 @@ mod tests {
             .boxed()
         }
 
-        fn asked(&self) -> usize {
-            self.asked.load(Ordering::SeqCst)
+        fn calls(&self) -> usize {
+            self.calls.load(Ordering::SeqCst)
         }
     }
 
@@ -111,51 +111,51 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn equal_questions_at_once_are_one_call() {
-        let (answers, question) = (answers(0), question(false));
-        let all = (0..50).map(|_| answers.get("a", || question.ask()));
+    async fn equal_lookups_at_once_are_one_call() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        let all = (0..50).map(|_| answers.get("a", || lookup.call()));
         let all = futures::future::join_all(all).await;
         assert!(all.iter().all(|answer| answer == &Ok(1)));
-        assert_eq!(question.asked(), 1);
+        assert_eq!(lookup.calls(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_shared_until_it_is_old_under_its_key() {
-        let (answers, question) = (answers(0), question(false));
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
+    async fn an_answer_is_shared_by_key_until_it_is_old() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(1));
         tokio::time::advance(Duration::from_secs(58)).await;
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
-        assert_eq!(answers.get("b", || question.ask()).await, Ok(2));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(1));
+        assert_eq!(answers.get("b", || lookup.call()).await, Ok(2));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(3));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_reaches_those_who_wait_and_nobody_after_them() {
-        let (answers, question) = (answers(0), question(true));
-        let all = (0..10).map(|_| answers.get("a", || question.ask()));
+    async fn an_error_is_shared_with_the_waiting_callers_only() {
+        let (answers, lookup) = (answers(0), lookup(true));
+        let all = (0..10).map(|_| answers.get("a", || lookup.call()));
         assert!(futures::future::join_all(all).await.iter().all(Result::is_err));
-        assert_eq!(question.asked(), 1);
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 2);
+        assert_eq!(lookup.calls(), 1);
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_may_be_held_for_a_while() {
-        let (answers, question) = (answers(5), question(true));
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 1);
+    async fn an_error_is_shared_for_the_age_of_failures() {
+        let (answers, lookup) = (answers(5), lookup(true));
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 1);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 2);
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_whose_caller_went_away_is_asked_anew() {
-        let (answers, question) = (answers(0), question(false));
-        let cancelled = tokio::time::timeout(Duration::from_millis(10), answers.get("a", || question.ask())).await;
+    async fn a_call_whose_caller_was_cancelled_is_repeated() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        let cancelled = tokio::time::timeout(Duration::from_millis(10), answers.get("a", || lookup.call())).await;
         assert!(cancelled.is_err());
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(2));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(2));
     }
 }
