@@ -15,7 +15,8 @@ use crate::{
 /// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
 #[async_trait]
 pub trait ClusterCloud: Send + Sync {
-    /// The account the credentials belong to; asked once per client.
+    /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
+    /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// VPCs.
     async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError>;
@@ -31,17 +32,18 @@ pub trait ClusterCloud: Send + Sync {
     async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError>;
 }
 
-/// Gives the clients that clusters are reconciled with.
+/// Gives the sessions that clusters are reconciled with.
 #[async_trait]
 pub trait ClusterClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud>;
 }
 
 /// One account and region as machines use it: lookups shared between machines, the instance informer, and the writes.
 #[async_trait]
 pub trait MachineCloud: Send + Sync {
-    /// The account the credentials belong to; asked once per client.
+    /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
+    /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
@@ -93,10 +95,10 @@ pub trait MachineCloud: Send + Sync {
     fn forget_targets(&self, machine: &MachineKey);
 }
 
-/// Gives the clients that machines are reconciled with.
+/// Gives the sessions that machines are reconciled with.
 #[async_trait]
 pub trait MachineClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
     /// Ends every session's interest for a machine.
     fn forget(&self, machine: &MachineKey);
@@ -112,8 +114,8 @@ pub trait TemplateCloud: Send + Sync {
     async fn image(&self, id: &str) -> Result<Image, CloudError>;
 }
 
-/// Gives the clients that machine templates are described with.
+/// Gives the sessions that machine templates are described with.
 pub trait TemplateClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud>;
 }

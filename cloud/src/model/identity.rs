@@ -5,8 +5,8 @@ use secrecy::SecretString;
 /// An identity after its objects and Secrets were read and every hop was allowed.
 #[derive(Clone, Debug)]
 pub struct ResolvedIdentity {
-    /// Distinguishes clients: made of the UIDs and resourceVersions of the whole chain and its Secret, so that a
-    /// rotated Secret or a changed role is a new client at the next reconcile.
+    /// Distinguishes sessions: made of the UIDs and resourceVersions of the whole chain and its Secret, so that a
+    /// rotated Secret or a changed role is a new session at the next reconcile.
     pub key: String,
     /// Where the credentials come from.
     pub source: CredentialSource,
