@@ -221,9 +221,9 @@ impl Manager {
         let (controller, name) = (format!(" controller=\"{controller}\""), format!(" name=\"{name}\""));
         let log = self.log()?;
         let version = |line: &str| {
-            let (span, told) = line.split_once(": reconciled ")?;
+            let (span, fields) = line.split_once(": reconciled ")?;
             let of_object = format!(" {}", span.replace('{', " "));
-            let version = told.split_once("version=\"")?.1.split_once('"')?.0.parse().ok()?;
+            let version = fields.split_once("version=\"")?.1.split_once('"')?.0.parse().ok()?;
             (of_object.contains(&controller) && of_object.contains(&name)).then_some(version)
         };
         Ok(log.lines().filter_map(version).collect())

@@ -56,7 +56,7 @@ async fn change(
 ) -> Result<Answer, Refusal> {
     let transitions = shared.transitions(&caller.account);
     let _transition = transitions.write().await;
-    bury_the_dead(shared, request, caller).await?;
+    terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
     let answer = shared
         .moto
@@ -106,7 +106,7 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[Stat
 
 /// DescribeInstances, with the states of this proxy and without hidden instances.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
-    bury_the_dead(shared, request, caller).await?;
+    terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
     let mut request = request.clone();
     let filters = request.take_filters(&instances::FILTERS);
@@ -128,7 +128,7 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
 }
 
 /// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.
-async fn bury_the_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
+async fn terminate_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
     let region = &request.scope.region;
     let dead = shared.with_account(&caller.account, |account| {
         account.instances.take_dead(region, Instant::now())

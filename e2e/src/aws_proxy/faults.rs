@@ -60,7 +60,7 @@ pub(super) enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Before AWS evaluates the request.
-    Door,
+    Request,
     /// Before AWS launches instances. A launch that repeats an earlier ClientToken never reaches this stage.
     Launch,
 }
@@ -77,7 +77,7 @@ pub(super) struct Target<'a> {
 
 /// The effect of an account's faults on one call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Blow {
+pub(super) struct FaultEffect {
     pub(super) ending: Ending,
     pub(super) delay: Delay,
 }
@@ -199,7 +199,7 @@ impl Fault {
             Ending::Refused(code) if self.action.as_deref() == Some("RunInstances") && !is_about_the_caller(code) => {
                 Stage::Launch
             }
-            _ => Stage::Door,
+            _ => Stage::Request,
         }
     }
 
@@ -288,18 +288,18 @@ impl Faults {
     }
 
     /// The effect of the faults on a call at this stage.
-    pub(super) fn strike(&mut self, target: &Target<'_>, stage: Stage, now: Instant) -> Blow {
-        let mut blow = Blow::default();
+    pub(super) fn apply(&mut self, target: &Target<'_>, stage: Stage, now: Instant) -> FaultEffect {
+        let mut effect = FaultEffect::default();
         let active = self.0.iter_mut().filter(|active| active.is_active(now));
         for active in active.filter(|active| active.fault.stage() == stage && active.fault.concerns(target)) {
             active.hits += 1;
-            blow.delay.0.push((active.fault.delay, active.lifted.clone()));
+            effect.delay.0.push((active.fault.delay, active.lifted.clone()));
             if active.fault.ending != Ending::Usual {
-                blow.ending = active.fault.ending.clone();
+                effect.ending = active.fault.ending.clone();
                 break;
             }
         }
-        blow
+        effect
     }
 }
 
@@ -335,8 +335,8 @@ mod tests {
         let mut faults = Faults::default();
         let launch = Fault::on("RunInstances").in_zone("a").in_subnet("subnet-1");
         faults.add(launch.error("InsufficientInstanceCapacity"), now);
-        let mut strike = |target: Target<'_>| faults.strike(&target, Stage::Launch, now).ending;
-        assert_eq!(strike(target("a")), refused("InsufficientInstanceCapacity"));
+        let mut ending_of = |target: Target<'_>| faults.apply(&target, Stage::Launch, now).ending;
+        assert_eq!(ending_of(target("a")), refused("InsufficientInstanceCapacity"));
         for spared in [
             target("b"),
             Target {
@@ -348,7 +348,7 @@ mod tests {
                 ..target("a")
             },
         ] {
-            assert_eq!(strike(spared), Ending::Usual, "{spared:?}");
+            assert_eq!(ending_of(spared), Ending::Usual, "{spared:?}");
         }
         assert_eq!(faults.hits(0), 1);
     }
@@ -360,13 +360,13 @@ mod tests {
         faults.add(Fault::on_everything().error("Once").times(1), start);
         faults.add(Fault::on_everything().error("Brief").lasting(SECOND), start);
         faults.add(Fault::unreachable(), start);
-        let mut strike = |now| faults.strike(&target("a"), Stage::Door, now).ending;
-        assert_eq!(strike(start), refused("Once"));
-        assert_eq!(strike(start), refused("Brief"));
-        assert_eq!(strike(start + SECOND), Ending::RequestLost);
+        let mut ending_of = |now| faults.apply(&target("a"), Stage::Request, now).ending;
+        assert_eq!(ending_of(start), refused("Once"));
+        assert_eq!(ending_of(start), refused("Brief"));
+        assert_eq!(ending_of(start + SECOND), Ending::RequestLost);
         faults.lift(2);
-        let blow = faults.strike(&target("a"), Stage::Door, start + SECOND);
-        assert!(blow.ending == Ending::Usual && blow.delay.is_zero(), "{blow:?}");
+        let effect = faults.apply(&target("a"), Stage::Request, start + SECOND);
+        assert!(effect.ending == Ending::Usual && effect.delay.is_zero(), "{effect:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -376,16 +376,16 @@ mod tests {
         faults.add(Fault::on_everything().delay(SECOND), now);
         faults.add(Fault::on("RunInstances").delay(SECOND).dropped_after_effect(), now);
         faults.add(Fault::on_everything().delay(SECOND), now);
-        let blow = faults.strike(&target("a"), Stage::Door, now);
-        assert_eq!(blow.ending, Ending::AnswerLost);
+        let effect = faults.apply(&target("a"), Stage::Request, now);
+        assert_eq!(effect.ending, Ending::AnswerLost);
         let passed = async |delay: Delay| {
             let began = tokio::time::Instant::now();
             delay.pass().await;
             began.elapsed()
         };
-        assert_eq!(passed(blow.delay.clone()).await, 2 * SECOND);
+        assert_eq!(passed(effect.delay.clone()).await, 2 * SECOND);
         faults.lift(1);
-        assert_eq!(passed(blow.delay).await, SECOND);
+        assert_eq!(passed(effect.delay).await, SECOND);
     }
 
     #[test]
@@ -393,10 +393,10 @@ mod tests {
         let stage = |code| Fault::on("RunInstances").error(code).stage();
         assert_eq!(stage("InsufficientInstanceCapacity"), Stage::Launch);
         assert_eq!(stage("InvalidAMIID.NotFound"), Stage::Launch);
-        assert_eq!(stage("RequestLimitExceeded"), Stage::Door);
+        assert_eq!(stage("RequestLimitExceeded"), Stage::Request);
         assert_eq!(
             Fault::on("TerminateInstances").error("IncorrectState").stage(),
-            Stage::Door
+            Stage::Request
         );
     }
 }

@@ -201,7 +201,7 @@ impl Instances {
                 if let Some(state) = self.overridden(&id, shown_by_moto, now) {
                     show(instance, "instanceState", state);
                 }
-                self.tell_death(instance, &id, now);
+                self.set_state_reason(instance, &id, now);
             }
             instances.children.retain(|instance| {
                 let shown = sees_all || !self.is_hidden(instance.text_at(&["instanceId"]), now);
@@ -215,12 +215,12 @@ impl Instances {
         });
     }
 
-    fn tell_death(&self, instance: &mut Element, id: &str, now: Instant) {
+    fn set_state_reason(&self, instance: &mut Element, id: &str, now: Instant) {
         let life = self.lives.get(id).filter(|life| life.is_dead(now));
         if let Some(Death { reason, .. }) = life.and_then(|life| life.death.as_ref()) {
             let message = format!("{reason}: the launch did not succeed");
-            let told = vec![Element::text("code", reason), Element::text("message", &message)];
-            instance.set(Element::parent("stateReason", told));
+            let state_reason = vec![Element::text("code", reason), Element::text("message", &message)];
+            instance.set(Element::parent("stateReason", state_reason));
         }
     }
 }

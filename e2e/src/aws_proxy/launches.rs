@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::answer::{Answer, Refusal};
-use super::faults::{Blow, Ending, Stage};
+use super::faults::{Ending, FaultEffect, Stage};
 use super::instances::{self, Death};
 use super::pipeline::{Caller, Outcome, injected, unreadable};
 use super::request::Request;
@@ -51,7 +51,7 @@ pub(super) async fn run_instances(
 }
 
 async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
-    let Blow { ending, delay } = shared.strike(caller, request, zone, Stage::Launch);
+    let FaultEffect { ending, delay } = shared.apply_faults(caller, request, zone, Stage::Launch);
     if let Ending::Refused(code) = &ending {
         return Ok(Outcome::after(injected(code, &request.scope.service), delay));
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
 use super::answer::{Answer, Refusal};
-use super::faults::{Blow, Delay, Ending, Stage};
+use super::faults::{Delay, Ending, FaultEffect, Stage};
 use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
@@ -137,7 +137,7 @@ async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>)
         is_user: key.is_user,
     };
     let zone = launches::zone(shared, request, &caller.account).await?;
-    let Blow { ending, delay } = shared.strike(&caller, request, &zone, Stage::Door);
+    let FaultEffect { ending, delay } = shared.apply_faults(&caller, request, &zone, Stage::Request);
     let outcome = match &ending {
         Ending::RequestLost => return Ok(Outcome::lost_request(delay)),
         _ if key.revoked => Err(not_valid(request)),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::account::AccessKey;
 use super::computers::Computers;
-use super::faults::{Blow, Faults, Stage, Target};
+use super::faults::{FaultEffect, Faults, Stage, Target};
 use super::held::Unanswered;
 use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
@@ -121,9 +121,9 @@ impl Shared {
     }
 
     /// The effect of the account's faults on a call.
-    pub(super) fn strike(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> Blow {
+    pub(super) fn apply_faults(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> FaultEffect {
         if caller.is_user {
-            return Blow::default();
+            return FaultEffect::default();
         }
         let target = Target {
             action: &request.action,
@@ -131,7 +131,7 @@ impl Shared {
             subnet: request.subnet(),
         };
         self.with_account(&caller.account, |account| {
-            account.faults.strike(&target, stage, Instant::now())
+            account.faults.apply(&target, stage, Instant::now())
         })
     }
 

@@ -1,4 +1,4 @@
-//! The stub of the kubelets and the stacked etcd of one cluster: a separate program that is told which members run.
+//! The stub of the kubelets and the stacked etcd of one cluster: a separate program that receives which members run.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -83,7 +83,7 @@ impl Etcd {
                 Ok(())
             })
             .await?;
-        let ports = ports.context("the stub of etcd has told no ports")?;
+        let ports = ports.context("the stub of etcd has reported no ports")?;
         let (kubelet_port, control_port) = (ports.kubelet, ports.control);
         let control = format!("http://127.0.0.1:{control_port}/members");
         Ok(Self {
@@ -98,11 +98,11 @@ impl Etcd {
     pub(super) async fn set(&self, node: &str, alive: bool) -> anyhow::Result<()> {
         let mut members = self.members.lock().await;
         members.insert(node.to_owned(), alive);
-        let told: Vec<_> = members
+        let listed: Vec<_> = members
             .iter()
             .map(|(name, alive)| json!({"name": name, "alive": alive}))
             .collect();
-        let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&told)?))?;
+        let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&listed)?))?;
         let client: Client<_, Full<hyper::body::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let response = client
             .request(request)

@@ -28,7 +28,7 @@ use clap::Args;
 
 pub use simulator::simulate;
 
-/// What the simulator is told.
+/// The settings of the simulator.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// URL of the AWS proxy whose instances are followed, e.g. `http://127.0.0.1:5000`.

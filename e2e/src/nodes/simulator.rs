@@ -164,7 +164,7 @@ async fn boots(simulator: NodeSimulator, computer: Computer) -> Life {
 }
 
 async fn runs(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "is a node", within(node.run(&simulator)).await) {
+    if logged(&node, "is a node", within(node.run(&simulator)).await) {
         return Life::Up(node);
     }
     let tried = Instant::now();
@@ -172,7 +172,7 @@ async fn runs(simulator: NodeSimulator, node: Box<Node>) -> Life {
 }
 
 async fn stops(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "has stopped", within(node.stop(&simulator)).await) {
+    if logged(&node, "has stopped", within(node.stop(&simulator)).await) {
         return Life::Stopped(node);
     }
     let tried = Instant::now();
@@ -180,7 +180,7 @@ async fn stops(simulator: NodeSimulator, node: Box<Node>) -> Life {
 }
 
 async fn ends(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "is gone", within(node.vanish(&simulator)).await) {
+    if logged(&node, "is gone", within(node.vanish(&simulator)).await) {
         return Life::Gone;
     }
     let tried = Instant::now();
@@ -193,7 +193,7 @@ async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 }
 
 /// Logs the result of a change of a node, and returns whether the change succeeded.
-fn told(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
+fn logged(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
     let (instance, name, endpoint) = (&node.instance_id, &node.facts.name, &node.cluster.endpoint);
     let Err(error) = outcome else {
         tracing::info!(instance, name, endpoint, "{what}");

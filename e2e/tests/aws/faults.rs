@@ -31,7 +31,7 @@ async fn call(account: &Account, service: &str, action: &str, form: &[(&str, &st
 }
 
 /// The HTTP status and error code of an answer.
-async fn told(account: &Account, action: &str, form: &[(&str, &str)]) -> (u16, String) {
+async fn answer_of(account: &Account, action: &str, form: &[(&str, &str)]) -> (u16, String) {
     let (status, answer) = call(account, "ec2", action, form).await.unwrap();
     (
         status,
@@ -70,7 +70,7 @@ async fn a_zone_or_subnet_refuses_what_others_launch() {
     let zone = network.zones[0].name.as_str();
     let fault = Fault::on("RunInstances").in_zone(zone);
     let no_capacity = account.fault(fault.error("InsufficientInstanceCapacity").times(2));
-    let run = async |subnet, token| told(&account, "RunInstances", &launch(subnet, token)).await;
+    let run = async |subnet, token| answer_of(&account, "RunInstances", &launch(subnet, token)).await;
     let refused = (500, "InsufficientInstanceCapacity".to_owned());
     assert_eq!(run(first, "1").await, refused);
     assert_eq!(
@@ -104,7 +104,7 @@ async fn a_token_that_launched_gets_its_answer_despite_refusals() {
     assert_eq!(launched(&account, subnet, "1").await, instance);
     assert_eq!(no_capacity.hits(), 0);
     account.fault(Fault::on("RunInstances").error("UnauthorizedOperation"));
-    let refused = told(&account, "RunInstances", &launch(subnet, "1")).await;
+    let refused = answer_of(&account, "RunInstances", &launch(subnet, "1")).await;
     assert_eq!(refused, (403, "UnauthorizedOperation".to_owned()));
     assert_eq!(live(&user).await, 1);
 }
@@ -157,8 +157,8 @@ async fn an_answer_held_back_goes_out_once_its_fault_is_lifted() {
     let caller = tokio::spawn(async move { launched(&calling, &subnet, "uid-1").await });
     let unanswered = account.some_unanswered_launches(1, WITHIN).await.unwrap();
     held.lift();
-    let told = tokio::time::timeout(WITHIN, caller).await.unwrap().unwrap();
-    assert_eq!(unanswered[0].instance_ids, [told]);
+    let answered = tokio::time::timeout(WITHIN, caller).await.unwrap().unwrap();
+    assert_eq!(unanswered[0].instance_ids, [answered]);
     assert!(
         account.unanswered_launches().is_empty(),
         "no caller waits for an answer"
@@ -171,9 +171,9 @@ async fn an_answer_is_held_back_as_long_as_asked() {
     let delay = Duration::from_millis(300);
     account.fault(Fault::on("DescribeVpcs").delay(delay).times(1));
     let started = Instant::now();
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
     assert!(started.elapsed() >= delay);
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
 }
 
 #[tokio::test]
@@ -209,9 +209,9 @@ async fn an_unreachable_endpoint_answers_nobody_but_the_user() {
     assert_eq!(outage.hits(), 2);
     assert_eq!(account.manager_journal().len(), 2, "the journal counts the attempts");
     assert_eq!(live(&user).await, 0);
-    assert_eq!(told(&neighbour, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&neighbour, "DescribeVpcs", &[]).await.0, 200);
     outage.lift();
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
     let brief = account.fault(Fault::unreachable().lasting(Duration::from_secs(3)));
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
     let over = eventually(WITHIN, "the outage to be over", async || {
@@ -229,7 +229,7 @@ async fn calls_beyond_the_published_buckets_are_throttled() {
     let tokens: Vec<String> = (0..10).map(|token| token.to_string()).collect();
     let launches = tokens.iter().map(|token| {
         let (account, form) = (&account, launch(subnet, token));
-        async move { told(account, "RunInstances", &form).await }
+        async move { answer_of(account, "RunInstances", &form).await }
     });
     let answers = futures::future::join_all(launches).await;
     let refused = answers
@@ -238,12 +238,15 @@ async fn calls_beyond_the_published_buckets_are_throttled() {
     assert_eq!(refused.count(), 5, "{answers:?}");
     assert_eq!(live(&user).await, 5);
     assert_eq!(
-        told(&account, "DescribeVpcs", &[]).await.0,
+        answer_of(&account, "DescribeVpcs", &[]).await.0,
         200,
         "another action has another bucket"
     );
     account.unthrottle();
-    assert_eq!(told(&account, "RunInstances", &launch(subnet, "more")).await.0, 200);
+    assert_eq!(
+        answer_of(&account, "RunInstances", &launch(subnet, "more")).await.0,
+        200
+    );
 }
 
 #[tokio::test]

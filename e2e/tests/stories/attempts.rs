@@ -45,10 +45,13 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
 
         let subnet = format!("{INLINE}, subnet: {{id: {}}}", short.private_subnet_id);
         s.machine("bound", "dev", &subnet).await?;
-        let told = s
+        let message = s
             .machine_lacks("bound", "InstanceReady", "InsufficientCapacity")
             .await?;
-        assert!(told.contains(&short.name) && told.contains("t3.large"), "{told}");
+        assert!(
+            message.contains(&short.name) && message.contains("t3.large"),
+            "{message}"
+        );
         fault.lift();
         let bound = s.machine_ready("bound").await?;
         assert_eq!(text(&bound, "/status/failureDomain"), short.name);
@@ -75,8 +78,8 @@ fn an_instance_dead_in_pending_is_replaced_if_ec2_is_to_blame() -> anyhow::Resul
 
         s.aws().fault(dying("Client.VolumeLimitExceeded"));
         s.machine("hopeless", "dev", INLINE).await?;
-        let told = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
-        assert!(told.contains("Client.VolumeLimitExceeded"), "{told}");
+        let message = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
+        assert!(message.contains("Client.VolumeLimitExceeded"), "{message}");
         s.looked_again("hopeless").await?;
         s.assert_mutating(&[("RunInstances", 3)]);
         assert_eq!(s.user.live_instances().await?.len(), 1);

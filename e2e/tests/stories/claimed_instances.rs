@@ -17,8 +17,8 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
         let claims = format!("{INLINE}, providerID: 'aws:///{}/{id}', instanceID: {id}", zone.name);
         s.machine("thief", "dev", &claims).await?;
         for condition in ["InstanceReady", "Ready"] {
-            let told = s.machine_lacks("thief", condition, "NotOwned").await?;
-            assert!(told.contains(&id), "{told}");
+            let message = s.machine_lacks("thief", condition, "NotOwned").await?;
+            assert!(message.contains(&id), "{message}");
         }
         let thief = s.get(OURS, "AWSMachine", "thief").await?;
         assert!(thief.data.pointer("/status/initialization").is_none(), "{}", thief.data);

@@ -34,8 +34,8 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
             .apply(&fixtures::machine_deployment("workers", "bare", 2))
             .await?;
         for name in s.names_of_machines(2).await? {
-            let told = s.machine_lacks(&name, "IdentityReady", "NotAllowed").await?;
-            assert!(told.contains(environment.namespace()), "{told}");
+            let message = s.machine_lacks(&name, "IdentityReady", "NotAllowed").await?;
+            assert!(message.contains(environment.namespace()), "{message}");
         }
         assert!(environment.aws().manager_journal().is_empty());
 

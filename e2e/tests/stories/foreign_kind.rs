@@ -21,9 +21,9 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
         s.apply(&for_core).await?;
         kind.cluster(s, "dev", json!({"network": network(s)})).await?;
         s.machine("abroad", "dev", INLINE).await?;
-        let told = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
+        let message = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
         for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         assert!(s.aws().manager_journal().is_empty());
 
@@ -86,10 +86,10 @@ fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Resu
         ] {
             kind.cluster(s, name, status).await?;
             s.machine(name, name, INLINE).await?;
-            let told = s.machine_lacks(name, "NetworkReady", reason).await?;
-            assert!(told.contains(part), "{told}");
-            assert!(reason == "MissingField" || told.contains(&format!("MadeUpCluster/{name}")));
-            assert!(!told.contains("hunter2"), "{told}");
+            let message = s.machine_lacks(name, "NetworkReady", reason).await?;
+            assert!(message.contains(part), "{message}");
+            assert!(reason == "MissingField" || message.contains(&format!("MadeUpCluster/{name}")));
+            assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(s.aws().manager_journal().is_empty());
 

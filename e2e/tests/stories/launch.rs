@@ -214,7 +214,7 @@ fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
         let unanswered = aws.some_unanswered_launches(1, WITHIN).await?;
         // Read once without waiting: the status must be written before the call ends.
         let slow = s.get(OURS, "AWSMachine", "slow").await?;
-        assert_eq!(aws.unanswered_launches(), unanswered, "the manager was not told yet");
+        assert_eq!(aws.unanswered_launches(), unanswered, "the manager has no answer yet");
         let launch = at(&slow, "/status/launch");
         let launches = s.launches();
         let [call] = launches.calls() else {
@@ -250,8 +250,8 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
         s.cluster("dev").await?;
         s.machine("locked", "dev", &format!("{INLINE}, sshKeyName: forgotten"))
             .await?;
-        let told = s.machine_lacks("locked", "InstanceReady", "NotFound").await?;
-        assert!(told.contains("forgotten"), "{}", told);
+        let message = s.machine_lacks("locked", "InstanceReady", "NotFound").await?;
+        assert!(message.contains("forgotten"), "{}", message);
         key_pair(s, "forgotten").await?;
         let locked = s.machine_ready("locked").await?;
 

@@ -50,8 +50,8 @@ impl Scenario {
 
     /// Waits until a condition of an AWSMachine is False for this reason, and gives its message.
     pub(crate) async fn machine_lacks(&self, name: &str, condition: &str, reason: &str) -> anyhow::Result<String> {
-        let told = self.condition("AWSMachine", name, condition, "False", reason).await?;
-        Ok(told.message)
+        let found = self.condition("AWSMachine", name, condition, "False", reason).await?;
+        Ok(found.message)
     }
 
     /// Waits until the namespace has this many AWSMachines, and gives their names.
@@ -104,12 +104,12 @@ impl Scenario {
             &format!("the deletion of {name} to say {expected:?}"),
             async || {
                 let machine = self.get(OURS, "AWSMachine", name).await?;
-                let told = condition_of(&machine, "InstanceReady")?.message;
+                let message = condition_of(&machine, "InstanceReady")?.message;
                 ensure!(
                     machine.metadata.deletion_timestamp.is_some(),
                     "the AWSMachine is not being deleted yet"
                 );
-                ensure!(told.contains(expected), "the message is {told:?}");
+                ensure!(message.contains(expected), "the message is {message:?}");
                 Ok(())
             },
         )

@@ -51,7 +51,7 @@ fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Resul
         let log = manager.log()?;
         let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
         assert!(log.lines().any(named), "{log}");
-        told(s, "AWSCluster", "spec.network", "nothing is done for it").await?;
+        reported(s, "AWSCluster", "spec.network", "nothing is done for it").await?;
 
         let network = s.aws_cluster("fine").await?.data["spec"]["network"].take();
         s.change("unreadable", json!({"spec": {"network": network}})).await?;
@@ -99,7 +99,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
             Ok(())
         })
         .await?;
-        told(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
+        reported(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
         // A status write by another client triggers no pass. The next pass for any reason corrects the status.
         let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
         s.change("dev", tags).await?;
@@ -118,7 +118,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         s.machine("new", "dev", INLINE).await?;
         s.machine_ready("new").await?;
         s.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
-        told(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
+        reported(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
         s.delete(CORE, "Machine", "forgetful").await?;
         let live: Vec<_> = s
             .user
@@ -148,7 +148,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
 }
 
 /// Waits for the only event about the unreadable object, which names this field and this consequence.
-async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
+async fn reported(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
     let events = scenario.api("events.k8s.io/v1", "Event").await?;
     eventually(WITHIN, "an event about the unreadable object", async || {
         let events = events.list(&ListParams::default()).await?.items;
@@ -160,10 +160,10 @@ async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -
             .iter()
             .filter(about)
             .filter_map(|event| event.data["note"].as_str());
-        let told: Vec<_> = notes
+        let matching: Vec<_> = notes
             .filter(|note| note.contains(&format!("{field}: expected ")) && note.contains(consequence))
             .collect();
-        ensure!(told.len() == 1, "{told:?} among {}", events.len());
+        ensure!(matching.len() == 1, "{matching:?} among {}", events.len());
         Ok(())
     })
     .await

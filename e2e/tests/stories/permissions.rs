@@ -170,7 +170,7 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
     let status: SubjectRulesReviewStatus = serde_json::from_value(status)?;
     ensure!(
         !status.incomplete,
-        "not all rules are told: {:?}",
+        "not all rules are listed: {:?}",
         status.evaluation_error
     );
     let of_resources = status.resource_rules.into_iter();

@@ -328,11 +328,11 @@ spec:
         let events = self.api("events.k8s.io/v1", "Event").await?;
         eventually(WITHIN, &format!("an event {reason} about {kind} {name}"), async || {
             let events = events.list(&ListParams::default()).await?.items;
-            let told = events.iter().any(|event| {
+            let found = events.iter().any(|event| {
                 let about = &event.data["regarding"];
                 about["kind"] == kind && about["name"] == name && event.data["reason"] == reason
             });
-            ensure!(told, "the event is not among {} events", events.len());
+            ensure!(found, "the event is not among {} events", events.len());
             Ok(())
         })
         .await

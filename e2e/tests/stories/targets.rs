@@ -53,8 +53,8 @@ impl Scenario {
 
     /// Waits until a machine has this condition for its targets, and returns the message.
     pub(super) async fn targets_say(&self, name: &str, status: &str, reason: &str) -> anyhow::Result<String> {
-        let told = self.condition("AWSMachine", name, TARGETS, status, reason).await?;
-        Ok(told.message)
+        let condition = self.condition("AWSMachine", name, TARGETS, status, reason).await?;
+        Ok(condition.message)
     }
 }
 
@@ -173,8 +173,8 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
         s.control_plane_machine("first", "dev").await?;
         let id = s.launched("first").await?;
         eventually(WITHIN, "the target to be said to fail its checks", async || {
-            let told = s.targets_say("first", "False", "Registering").await?;
-            ensure!(told.contains("Target.FailedHealthChecks"), "{told}");
+            let message = s.targets_say("first", "False", "Registering").await?;
+            ensure!(message.contains("Target.FailedHealthChecks"), "{message}");
             Ok(())
         })
         .await?;
@@ -184,8 +184,8 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
         aws.set_serving(&id, true);
         s.machine_ready("first").await?;
         aws.set_serving(&id, false);
-        let told = s.targets_say("first", "False", "Failed").await?;
-        assert!(told.contains("Target.FailedHealthChecks"), "{told}");
+        let message = s.targets_say("first", "False", "Failed").await?;
+        assert!(message.contains("Target.FailedHealthChecks"), "{message}");
         aws.set_serving(&id, true);
         s.machine_ready("first").await?;
         assert_eq!(s.balancing().of("RegisterTargets").len(), 1);
@@ -289,13 +289,13 @@ fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result
         let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
         s.control_plane_machine("refused", "dev").await?;
         s.control_plane_machine("lost", "lost").await?;
-        let told = s.targets_say("refused", "False", "Unauthorized").await?;
+        let message = s.targets_say("refused", "False", "Unauthorized").await?;
         assert!(
-            told.contains("AccessDenied") && told.contains("target group api/"),
-            "{told}"
+            message.contains("AccessDenied") && message.contains("target group api/"),
+            "{message}"
         );
-        let told = s.targets_say("lost", "False", "NotFound").await?;
-        assert!(told.contains("classic load balancer nowhere"), "{told}");
+        let message = s.targets_say("lost", "False", "NotFound").await?;
+        assert!(message.contains("classic load balancer nowhere"), "{message}");
         refused.lift();
         s.machine_ready("refused").await?;
 
@@ -306,8 +306,8 @@ fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result
             s.begin_deletion(CORE, "Machine", name).await?;
         }
         s.gone(OURS, "AWSMachine", &["lost"]).await?;
-        let told = s.targets_say("refused", "False", "Unauthorized").await?;
-        assert!(told.contains("has not left target group api/"), "{told}");
+        let message = s.targets_say("refused", "False", "Unauthorized").await?;
+        assert!(message.contains("has not left target group api/"), "{message}");
         s.gone(OURS, "AWSMachine", &["refused"]).await?;
         assert!(user.live_instances().await?.is_empty());
         Ok(())
@@ -344,8 +344,8 @@ fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
         let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
         let aws_cluster = s.unmanaged("dev", named);
         s.owned("dev", &aws_cluster).await?;
-        let told = s.says("dev", "NetworkReady", "False", "NotFound").await?;
-        assert!(told.contains("load balancer api does not exist"), "{told}");
+        let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+        assert!(message.contains("load balancer api does not exist"), "{message}");
         s.infrastructure_provisioned("dev").await?;
         let balancer = s.balancer().await?;
         s.says("dev", "NetworkReady", "True", "Ready").await?;

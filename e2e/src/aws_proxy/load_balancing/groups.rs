@@ -122,16 +122,16 @@ fn describe(target: &TargetId, health: Health) -> Vec<Element> {
             "Target is not registered to the target group",
         ),
     };
-    let mut told = vec![Element::text("State", state)];
+    let mut health_elements = vec![Element::text("State", state)];
     if !reason.is_empty() {
-        told.push(Element::text("Reason", reason));
-        told.push(Element::text("Description", description));
+        health_elements.push(Element::text("Reason", reason));
+        health_elements.push(Element::text("Description", description));
     }
     let port = target.port.to_string();
     let id = vec![Element::text("Id", &target.id), Element::text("Port", &port)];
     vec![
         Element::parent("Target", id),
         Element::text("HealthCheckPort", &port),
-        Element::parent("TargetHealth", told),
+        Element::parent("TargetHealth", health_elements),
     ]
 }

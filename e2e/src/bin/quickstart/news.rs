@@ -14,16 +14,16 @@ pub(crate) struct News {
 
 /// The last report about each object of a kind.
 #[derive(Default)]
-pub(crate) struct Told(BTreeMap<String, BTreeMap<&'static str, Condition>>);
+pub(crate) struct Reported(BTreeMap<String, BTreeMap<&'static str, Condition>>);
 
-impl Told {
+impl Reported {
     /// Records the current conditions of all objects of the kind, and returns the changes.
     pub(crate) fn update(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<News> {
         let mut news: Vec<News> = Vec::new();
         for (name, conditions) in now {
-            let told = self.0.entry(name.clone()).or_default();
+            let reported = self.0.entry(name.clone()).or_default();
             for (type_, condition) in conditions {
-                if told.insert(type_, condition.clone()).as_ref() != Some(condition) {
+                if reported.insert(type_, condition.clone()).as_ref() != Some(condition) {
                     add(&mut news, name, type_, condition);
                 }
             }
@@ -127,21 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_told_again() {
-        let mut told = Told::default();
+    fn a_reported_condition_is_not_reported_again() {
+        let mut reported = Reported::default();
         let waits = says("m-a", &[("Up", condition("False", "Waiting"))]);
         assert_eq!(
-            lines(&told.update(std::slice::from_ref(&waits))),
+            lines(&reported.update(std::slice::from_ref(&waits))),
             ["Machine/m-a  Up=False  Waiting"]
         );
-        assert_eq!(told.update(&[waits]), []);
+        assert_eq!(reported.update(&[waits]), []);
         let ready = says("m-a", &[("Up", condition("True", "Ready"))]);
-        assert_eq!(lines(&told.update(&[ready])), ["Machine/m-a  Up=True"]);
+        assert_eq!(lines(&reported.update(&[ready])), ["Machine/m-a  Up=True"]);
     }
 
     #[test]
-    fn objects_that_say_the_same_are_told_together() {
-        let mut told = Told::default();
+    fn objects_with_equal_conditions_share_a_report() {
+        let mut reported = Reported::default();
         let well = [
             ("Known", condition("True", "Ready")),
             ("Up", condition("True", "Ready")),
@@ -151,11 +151,11 @@ mod tests {
             ("Up", condition("False", "Waiting")),
         ];
         assert_eq!(
-            lines(&told.update(&[says("m-a", &well), says("m-b", &well)])),
+            lines(&reported.update(&[says("m-a", &well), says("m-b", &well)])),
             ["Machine/m-{a,b}  Known,Up=True"]
         );
         assert_eq!(
-            lines(&Told::default().update(&[says("m-a", &well), says("m-b", &waits)])),
+            lines(&Reported::default().update(&[says("m-a", &well), says("m-b", &waits)])),
             [
                 "Machine/m-{a,b}  Known=True",
                 "Machine/m-a  Up=True",
@@ -165,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_told_once() {
-        let mut told = Told::default();
-        told.update(&[says("m-a", &[]), says("m-b", &[])]);
-        assert_eq!(told.gone(&[says("m-b", &[])]), ["m-a"]);
-        assert!(told.gone(&[says("m-b", &[])]).is_empty());
+    fn a_deleted_object_is_reported_once() {
+        let mut reported = Reported::default();
+        reported.update(&[says("m-a", &[]), says("m-b", &[])]);
+        assert_eq!(reported.gone(&[says("m-b", &[])]), ["m-a"]);
+        assert!(reported.gone(&[says("m-b", &[])]).is_empty());
     }
 }

@@ -14,7 +14,7 @@ use kube::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    news::{self, Told},
+    news::{self, Reported},
     screen::Screen,
 };
 
@@ -65,7 +65,7 @@ struct Kind {
     name: &'static str,
     api: Api<DynamicObject>,
     types: &'static [&'static str],
-    told: Told,
+    reported: Reported,
 }
 
 impl Watch {
@@ -76,7 +76,7 @@ impl Watch {
                 name,
                 api: environment.api(api_version, name).await?,
                 types,
-                told: Told::default(),
+                reported: Reported::default(),
             });
         }
         Ok(Self { kinds })
@@ -121,10 +121,10 @@ impl Kind {
             .iter()
             .map(|object| (object.name_any(), says(object, self.types)))
             .collect();
-        for news in self.told.update(&now) {
+        for news in self.reported.update(&now) {
             screen.event(&news.parts(self.name), news.message())?;
         }
-        let gone = self.told.gone(&now);
+        let gone = self.reported.gone(&now);
         if !gone.is_empty() {
             screen.event(&[news::objects(self.name, &gone), "gone".to_owned()], "")?;
         }

@@ -139,9 +139,12 @@ impl Table {
             ("", Err(error)) => return Err(error).with_context(|| format!("{kind}, {what}: should be accepted")),
             (words, Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
             (words, Err(error)) => {
-                let told = refusal(error).with_context(|| format!("{kind}, {what}"))?;
-                ensure!(told.contains(words), "{kind}, {what}: {words:?} is not in {told:?}");
-                self.refusals.insert(told);
+                let message = refusal(error).with_context(|| format!("{kind}, {what}"))?;
+                ensure!(
+                    message.contains(words),
+                    "{kind}, {what}: {words:?} is not in {message:?}"
+                );
+                self.refusals.insert(message);
             }
         }
         Ok(())
@@ -159,8 +162,8 @@ impl Table {
         let tried = |message: &&str| {
             // A rule with a separate message for each case begins each of them like its plain message.
             let begin = message.split(':').next().unwrap_or(message);
-            let mut told = self.refusals.iter();
-            told.any(|told| told.contains(policy) && told.contains(begin))
+            let mut refusals = self.refusals.iter();
+            refusals.any(|refusal| refusal.contains(policy) && refusal.contains(begin))
         };
         let seen = (messages.filter(tried).count(), validations.len());
         ensure!(

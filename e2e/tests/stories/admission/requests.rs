@@ -62,8 +62,11 @@ fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()>
                 match answer {
                     Ok(_) => assert!(!refused, "{way}: {change} passes"),
                     Err(error) => {
-                        let told = refusal(error)?;
-                        assert!(refused && told.contains("capa-rs-machine-immutable"), "{way}: {told}");
+                        let message = refusal(error)?;
+                        assert!(
+                            refused && message.contains("capa-rs-machine-immutable"),
+                            "{way}: {message}"
+                        );
                     }
                 }
             }

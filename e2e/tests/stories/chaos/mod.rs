@@ -137,12 +137,12 @@ impl Scenario {
     /// Fails unless every machine has exactly one live instance, the one in its status, and no other instance is alive.
     async fn ensure_one_instance_each(&self) -> anyhow::Result<usize> {
         let live = self.live_by_machine().await?;
-        let mut told = BTreeMap::new();
+        let mut recorded = BTreeMap::new();
         for machine in self.machines().await? {
             let name = format!("{}/{}", self.namespace(), machine.name_any());
-            told.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
+            recorded.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
         }
-        ensure!(live == told, "EC2 has {live:#?}, the machines tell of {told:#?}");
+        ensure!(live == recorded, "EC2 has {live:#?}, the machines record {recorded:#?}");
         Ok(live.len())
     }
 

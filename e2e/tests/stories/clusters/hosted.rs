@@ -136,9 +136,9 @@ spec:
                 node_of("by-hand").await?.context("the instance is not a node yet")
             })
             .await?;
-            let told = scenario.environment.world().log("node-simulator")?;
+            let log = scenario.environment.world().log("node-simulator")?;
             assert!(
-                told.contains("the bootstrap token is refused"),
+                log.contains("the bootstrap token is refused"),
                 "a stranger tried to join"
             );
             assert_eq!(node_of("stranger").await?, None);
