@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_markers_is_replaced() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = "before\n<!-- part: written by `make generate` -->\nold\n<!-- part: end -->\nafter\n";
         let expected = "before\n<!-- part: written by `make generate` -->\n\nnew\n\n<!-- part: end -->\nafter\n";
         assert_eq!(with_part(text, "part", "new\n"), Some(expected.to_owned()));

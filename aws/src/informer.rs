@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_informer_that_dies_is_noticed() {
+    async fn an_informer_that_dies_is_reported() {
         let (state, _task, mut noticed) = broken();
         let machine = MachineKey {
             namespace: "default".into(),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_informer_that_is_stopped_is_not_taken_for_dead() {
+    async fn a_stopped_informer_is_not_reported_as_dead() {
         let (_state, task, mut noticed) = broken();
         drop(task);
         assert!(noticed.changed().await.is_err(), "the task ended and said nothing");

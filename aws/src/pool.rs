@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_that_nobody_asks_for_are_dropped() {
+    async fn unused_sessions_are_dropped() {
         let pool = pool().await;
         pool.session(&identity("old"), "eu-west-1");
         tokio::time::advance(Duration::from_secs(3599)).await;

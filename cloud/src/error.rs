@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_says_no_is_a_refusal() {
+    fn only_a_rejecting_answer_is_a_refusal() {
         assert!(classify("InsufficientInstanceCapacity").is_refusal());
         assert!(!classify("InternalError").is_refusal());
         assert!(!classify("RequestLimitExceeded").is_refusal());

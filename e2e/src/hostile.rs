@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoiled_object_keeps_most_of_what_it_was() {
+    fn a_spoiled_object_keeps_most_of_its_fields() {
         let base = json!({"name": "fine", "kept": 1});
         let mut hostile = Hostile::new(7, vec![]);
         let spoiled: Vec<Value> = (0..50).map(|_| hostile.spoiled(&base, &schema())).collect();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_taken_out_by_its_path() {
+    fn a_refused_field_is_removed_by_its_path() {
         let object = || json!({"spec": {"parts": [{"id": "a"}, {"id": "b"}], "tags": {"a.b": "c", "a": "d"}}});
         let after = |path: &str, parents: usize| {
             let mut object = object();

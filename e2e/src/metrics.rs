@@ -121,7 +121,7 @@ age_seconds 0.5
     }
 
     #[test]
-    fn label_values_may_contain_what_ends_labels() {
+    fn label_values_may_contain_delimiters() {
         let metrics = Metrics::parse(SCRAPE);
         assert_eq!(
             metrics.sum("reconciles_total", &[("result", "error, \"odd\" }")]),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn an_absent_secret_is_not_found() {
         let log = format!(
             "INFO user data of {} bytes {}",
             compressed().len(),

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn eventually_returns_what_the_probe_found_in_the_end() {
+    async fn eventually_returns_the_result_of_the_probe() {
         let mut looks = 0;
         let found = eventually(Duration::from_secs(5), "the third look", async || {
             looks += 1;
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_vain_wait_tells_what_was_seen_last() {
+    async fn a_failed_wait_reports_the_last_observation() {
         let wait = eventually(Duration::from_millis(150), "the impossible", async || {
             Err::<(), _>(anyhow!("phase is Pending"))
         });

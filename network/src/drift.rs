@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_the_same_or_no_more_supplied_is_no_difference() {
+    fn equal_or_removed_source_values_are_no_difference() {
         for yaml in [
             "{}",
             "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: \
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told() {
+    fn every_difference_is_reported() {
         let yaml = "{region: us-east-1, subnets: [{id: subnet-0000000b}], securityGroups: {all: [sg-0000000b]}}";
         let told = told(yaml, "[]", &in_use()).unwrap();
         for part in ["us-east-1", "subnet-0000000a", "sg-0000000b"] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_targets_of_control_planes_are_told() {
+    fn changed_targets_of_control_planes_are_reported() {
         let (a, b) = ("{targetGroupARN: 'arn:a', port: 6443}", "{classicLoadBalancerName: b}");
         let launched_with = |targets: &str| MachineNetworkInUse {
             control_plane_targets: network(&format!("{{controlPlaneTargets: {targets}}}")).control_plane_targets,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_additional_security_groups_are_told_by_id() {
+    fn changed_additional_security_groups_are_reported_by_id() {
         let launched_with = MachineNetworkInUse {
             security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
             ..in_use()

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_fail_together_do_not_return_together() {
+    fn delays_of_objects_that_fail_together_differ() {
         let backoff = Backoff::default();
         let delays: BTreeSet<_> = (0..64).map(|index| backoff.failed(&index.to_string())).collect();
         assert!(delays.len() > 32, "64 objects share {} delays", delays.len());

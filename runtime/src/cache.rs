@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deletion_is_told_when_watched_or_missing_from_a_list() {
+    async fn a_deletion_is_reported_by_watch_and_by_list() {
         let (_, cache, mut filler) = cache();
         list(&mut filler, &[&widget("a"), &widget("b"), &widget("c")]);
         let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_names_the_field_and_hides_what_stands_there() {
+    fn a_problem_names_the_field_and_hides_its_value() {
         let read = |object: Value| serde_json::from_value::<Guarded<Widget>>(object).unwrap();
         for hidden in [
             json!("expected secret, expected key"),

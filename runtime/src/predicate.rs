@@ -62,7 +62,7 @@ mod tests {
     type Change = Box<dyn Fn(&mut ObjectMeta)>;
 
     #[test]
-    fn a_change_of_status_or_resource_version_is_no_news() {
+    fn a_change_of_status_or_resource_version_is_ignored() {
         let before = widget("a");
         let mut after = before.clone();
         after.status = Some(WidgetStatus {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pass_itself_puts_on_and_takes_off_is_no_news() {
+    fn the_block_move_annotation_is_ignored() {
         let before = widget("a");
         let mut after = before.clone();
         after.metadata.annotations = Some([(BLOCK_MOVE_ANNOTATION.to_owned(), String::new())].into());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_that_concerns_a_reconciler_is_news() {
+    fn every_other_change_of_metadata_triggers_a_pass() {
         let owner = OwnerReference {
             name: "cluster".into(),
             ..OwnerReference::default()

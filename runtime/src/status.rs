@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_gone_is_told_apart() {
+    async fn a_deleted_object_is_an_error_of_its_own() {
         let server = FakeServer::default();
         let mut object = widget("a");
         object.metadata.resource_version = Some("1".into());

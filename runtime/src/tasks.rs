@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn asked_to_stop_it_waits_for_every_task() {
+    async fn a_stop_waits_for_every_task() {
         let mut tasks = tasks();
         let stop = tasks.stop();
         tasks.spawn("one", obeys(stop.clone()));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_is_none_is_refused() {
+    async fn an_unreadable_version_is_refused() {
         assert!(matches!(check("one", "").await, Err(VersionError::Malformed { .. })));
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_can_mark_or_end_a_machine() {
+    fn nodes_can_neither_tag_nor_terminate_machines() {
         for (action, on) in actions(Nodes::ControlPlane) {
             let about_instances = on.iter().any(|on| on == "*" || on.contains(":instance/"));
             assert!(action != "ec2:CreateTags" || !about_instances, "{action} on {on:?}");

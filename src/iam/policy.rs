@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_reads_is_allowed_on_everything() {
+    fn only_reads_are_allowed_on_all_resources() {
         let policy = full(Partition::Aws);
         for statement in &policy.statement {
             let reads = statement.action.iter().all(|action| action.contains(":Describe"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_named_is_not_allowed() {
+    fn roles_and_keys_that_are_not_named_are_not_allowed() {
         let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
         let text = json_of(&policy).to_string();
         assert!(!text.contains("sts:") && !text.contains("kms:"), "{text}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_managed_policy_holds_all_of_it() {
+    fn the_policy_fits_into_a_managed_policy() {
         let text = json_of(&full(Partition::AwsUsGov)).to_string();
         assert!(text.len() < LONGEST, "{} characters", text.len());
     }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_else_has_created_is_left_alone() {
+    async fn an_identity_created_by_another_is_left_alone() {
         let (tries, elapsed) = tries(vec![refused(409, "AlreadyExists"), Ok(())]).await;
         assert_eq!((tries, elapsed), (1, Duration::ZERO));
     }

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_none_is_refused_by_the_name_of_its_flag() {
+    fn an_invalid_share_is_refused_by_the_name_of_its_flag() {
         let table = [
             ("--aws-rate-share", "0"),
             ("--aws-rate-share", "1.5"),

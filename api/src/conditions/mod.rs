@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_does_not_depend_on_who_speaks_first() {
+    fn the_order_of_conditions_is_that_of_the_types() {
         let updates = || {
             [
                 ConditionType::NetworkReady.is_true(Reason::Ready),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_ones_of_the_api() {
+    fn types_and_reasons_have_the_names_of_the_api() {
         assert_eq!(
             ConditionType::ControlPlaneTargetsReady.as_str(),
             "ControlPlaneTargetsReady"

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neutral_value_says_nothing() {
+    fn a_field_without_value_or_with_a_neutral_one_passes() {
         assert_eq!(
             says_nothing("spec", "a", &[r#""x""#, "3"], 0),
             r#"spec.?a.orValue(null) in variables.silent + [dyn("x"), dyn(3)]"#
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_managed_mode_may_be_there() {
+    fn a_field_of_the_managed_mode_is_allowed() {
         let managed = Field {
             when: When::Managed,
             ..FIELD

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_decides_and_not_the_status() {
+    fn the_class_follows_the_error_code_and_not_the_status() {
         let error = from_sdk(
             "RunInstances",
             &answered(500, Some("InsufficientInstanceCapacity"), "none left"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_code_says_nothing() {
+    fn an_answer_without_a_code_counts_as_no_answer() {
         let error = from_sdk("DescribeVpcs", &answered(502, None, "<html>"));
         assert_eq!(
             error,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_apart_by_its_cause() {
+    fn missing_answers_are_distinguished_by_their_cause() {
         let timeout: Failure = SdkError::timeout_error("late");
         assert_eq!(from_sdk("DescribeVpcs", &timeout).class, ErrorClass::NoAnswer);
         let refused = ConnectorError::io(std::io::Error::other("connection refused").into());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_credentials_come_out_as_what_sts_said() {
+    fn credential_errors_have_the_code_and_message_of_sts() {
         let refusal = CloudError::answered("AssumeRole", "AccessDenied", "not allowed");
         assert_eq!(from_sdk("DescribeVpcs", &credentials(refusal.clone())), refusal);
         let silence = CloudError::no_answer("AssumeRole", "no answer in time");

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deferred_call_passes_exactly_when_it_was_told_to() {
+    async fn a_deferred_call_passes_exactly_at_its_time() {
         for second in [Duration::from_secs(1), Duration::from_millis(50)] {
             let limiter = CallLimiter::new(&limits(second), "a", "eu-west-1");
             passing(&limiter, ACTION);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_throttle_slows_down_its_own_account_and_a_refusal_nobody() {
+    async fn throttling_slows_its_account_only_and_a_refusal_none() {
         let limits = real();
         let throttled = CallLimiter::new(&limits, "a", "eu-west-1");
         let other = CallLimiter::new(&limits, "b", "eu-west-1");

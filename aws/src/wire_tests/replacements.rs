@@ -49,7 +49,7 @@ fn identity() -> ResolvedIdentity {
 }
 
 #[tokio::test]
-async fn an_account_does_not_outlive_the_credentials_it_was_told_to() {
+async fn an_account_id_does_not_outlive_its_credentials() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
     let machines = fake.pool().await.machines(&identity(), REGION);

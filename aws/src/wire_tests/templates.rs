@@ -50,7 +50,7 @@ async fn an_instance_type_shows_all_that_its_nodes_offer() {
 }
 
 #[tokio::test]
-async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
+async fn a_known_type_is_cached_and_a_missing_one_is_not() {
     let fake = Fake::start(serve).await;
     let pool = fake.pool().await;
     let templates = || pool.templates(&identity("A"), REGION);

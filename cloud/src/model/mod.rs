@@ -196,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edge_zones_are_told_by_their_names() {
+    fn edge_zones_are_recognized_by_their_names() {
         assert_eq!(zone_type("eu-west-1", "eu-west-1b"), "availability-zone");
         assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), "local-zone");
         assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), "wavelength-zone");
     }
 
     #[test]
-    fn only_tags_that_say_whose_an_instance_is_are_kept() {
+    fn only_tags_that_identify_the_owner_are_kept() {
         assert!(identifying_tag("MachineName"));
         assert!(identifying_tag("sigs.k8s.io/cluster-api-provider-aws/cluster/dev"));
         assert!(!identifying_tag("cost-centre"));

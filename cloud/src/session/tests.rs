@@ -41,7 +41,7 @@ fn replaced_meanwhile() -> AccountStep {
 }
 
 #[test]
-fn an_account_counts_ten_minutes_and_a_failure_five_seconds() {
+fn an_account_is_valid_ten_minutes_a_failure_five_seconds() {
     let known = AccountStep::Done(Ok((ACCOUNT.to_owned(), 0)));
     let failed = AccountStep::Done(refused().map(|account| (account, 0)));
     let table = [
@@ -95,7 +95,7 @@ fn the_account_is_asked_for_three_times_at_most() {
 }
 
 #[test]
-fn a_machine_has_one_session_and_the_one_before_is_told() {
+fn a_machine_has_one_session_and_a_claim_names_the_former() {
     let mut owners = Owners::default();
     let (one, two) = (machine("one"), machine("two"));
     assert_eq!(owners.claim(&one, "a"), None);
@@ -384,7 +384,7 @@ fn a_lookup_that_replaced_the_credentials_proves_nothing() {
 
 /// The simulation's own writing of the session lacked this: what another account shows says nothing of our targets.
 #[test]
-fn replaced_credentials_have_targets_looked_at_anew() {
+fn replaced_credentials_cause_new_reads_of_targets() {
     let double = Double::new();
     let instance = registered(&double, "a");
     let before = double.calls_of("DescribeTargetHealth");
@@ -397,7 +397,7 @@ fn replaced_credentials_have_targets_looked_at_anew() {
 }
 
 #[test]
-fn what_a_lookup_finds_is_known_at_once() {
+fn instances_found_by_a_lookup_are_known_at_once() {
     let double = Double::new();
     let session = double.session("a");
     let id = session

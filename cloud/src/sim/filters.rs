@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn an_unknown_filter_is_refused() {
         let code = |query: &Query| found(query).unwrap_err().code;
         assert_eq!(
             code(&Query::filter("thing-name", ["x"])).as_deref(),

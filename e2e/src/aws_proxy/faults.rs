@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_launch_is_told_so_where_aws_would_find_out() {
+    fn a_refused_launch_fails_at_the_stage_of_its_error_code() {
         let stage = |code| Fault::on("RunInstances").error(code).stage();
         assert_eq!(stage("InsufficientInstanceCapacity"), Stage::Launch);
         assert_eq!(stage("InvalidAMIID.NotFound"), Stage::Launch);

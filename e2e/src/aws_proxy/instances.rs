@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_dies_in_pending_at_its_time_and_tells_why() {
+    fn an_instance_ends_in_pending_at_its_time_with_its_reason() {
         let start = Instant::now();
         let mut instances = Instances::default();
         let death = Death {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_instance_is_hidden_from_all_but_who_sees_all() {
+    fn a_fresh_instance_is_hidden_from_all_but_the_user() {
         let start = Instant::now();
         let mut instances = Instances {
             hidden: HOUR,

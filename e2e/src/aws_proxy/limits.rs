@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_limited_whatever_requests_they_come_in() {
+    fn instances_are_limited_across_requests() {
         let start = Instant::now();
         let mut limits = Limits::new(1);
         assert!(limits.admit(&request("RunInstances", &[("MaxCount", "999")]), start));

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn parsed_xml_is_written_unchanged() {
         let source = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
             <R xmlns=\"http://x/\"><a>1 &lt; 2 &amp; 3</a><b/><c><item>x</item><item>y</item></c></R>";
         let tree = Element::parse(source).unwrap();

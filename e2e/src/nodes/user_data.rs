@@ -265,7 +265,7 @@ write_files:
     }
 
     #[test]
-    fn a_joining_node_reads_whom_to_trust_from_packed_user_data() {
+    fn a_joining_node_reads_its_trust_from_packed_user_data() {
         use std::io::Write as _;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(JOIN.as_bytes()).unwrap();

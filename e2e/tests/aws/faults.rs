@@ -62,7 +62,7 @@ async fn live(user: &User) -> usize {
 }
 
 #[tokio::test]
-async fn a_zone_or_subnet_refuses_what_others_launch() {
+async fn a_fault_refuses_launches_of_its_zone_or_subnet_only() {
     let (account, user, network) = world().await;
     let [first, second] = network.private_subnet_ids()[..] else {
         panic!("two zones")
@@ -110,7 +110,7 @@ async fn a_token_that_launched_gets_its_answer_despite_refusals() {
 }
 
 #[tokio::test]
-async fn no_two_refusals_are_equal_to_the_letter() {
+async fn no_two_refusals_have_the_same_request_id() {
     let (account, _, _) = world().await;
     account.fault(Fault::on("DescribeVpcs").error("VpcLimitExceeded"));
     let mut ids = Vec::new();
@@ -122,7 +122,7 @@ async fn no_two_refusals_are_equal_to_the_letter() {
 }
 
 #[tokio::test]
-async fn an_answer_held_back_shows_as_a_launch_that_nobody_knows_of() {
+async fn a_held_answer_shows_as_an_unanswered_launch() {
     let (account, user, network) = world().await;
     let subnet = network.private_subnet_ids()[0].to_owned();
     assert!(account.unanswered_launches().is_empty());
@@ -177,7 +177,7 @@ async fn an_answer_is_held_back_as_long_as_asked() {
 }
 
 #[tokio::test]
-async fn a_lost_request_does_nothing_and_a_lost_answer_has_done_it() {
+async fn a_lost_answer_has_its_effect_and_a_lost_request_none() {
     let (account, user, network) = world().await;
     let subnet = network.private_subnet_ids()[0];
     let run = async || call(&account, "ec2", "RunInstances", &launch(subnet, "1")).await;
@@ -200,7 +200,7 @@ async fn a_lost_request_does_nothing_and_a_lost_answer_has_done_it() {
 }
 
 #[tokio::test]
-async fn an_unreachable_endpoint_answers_nobody_but_the_user() {
+async fn an_unreachable_endpoint_answers_only_the_user() {
     let (account, user, _) = world().await;
     let neighbour = super::account().await;
     let outage = account.fault(Fault::unreachable());
@@ -250,7 +250,7 @@ async fn calls_beyond_the_published_buckets_are_throttled() {
 }
 
 #[tokio::test]
-async fn the_bodies_of_launches_are_kept_whole_and_printed_nowhere() {
+async fn bodies_of_launches_are_kept_whole_and_never_printed() {
     let (account, _, network) = world().await;
     launched(&account, network.private_subnet_ids()[0], "1").await;
     let launches = account.raw_launches();

@@ -49,7 +49,7 @@ fn all_kinds_are_established() -> anyhow::Result<()> {
 }
 
 #[test]
-fn machines_that_make_no_sense_are_refused() -> anyhow::Result<()> {
+fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
     installed("machine-schema", async |environment| {
         let target = json!({"targetGroupARN": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"});
         let volume = json!({"size": 8, "deviceName": "/dev/sdb"});
@@ -131,7 +131,7 @@ fn machines_that_make_no_sense_are_refused() -> anyhow::Result<()> {
 }
 
 #[test]
-fn clusters_and_identities_that_make_no_sense_are_refused() -> anyhow::Result<()> {
+fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
     installed("cluster-schema", async |environment| {
         let subnets = |count: usize| {
             let ids = (0..count).map(|number| json!({"id": format!("subnet-{number:08x}")}));
@@ -288,7 +288,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
 }
 
 #[test]
-fn spec_and_status_are_written_through_doors_of_their_own() -> anyhow::Result<()> {
+fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()> {
     installed("subresource", async |environment| {
         for (kind, spec) in [
             ("AWSCluster", json!({"region": "eu-west-1"})),

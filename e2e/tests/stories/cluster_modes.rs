@@ -12,7 +12,7 @@ use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story, tell};
 const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
 
 #[test]
-fn a_managed_cluster_waits_and_is_let_go_once_unmanaged() -> anyhow::Result<()> {
+fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()> {
     story("not-managed-yet", async |s| {
         let before = s.user.dump().await?;
         s.owned("dev", &managed(s)).await?;
@@ -46,7 +46,7 @@ fn managed(scenario: &Scenario) -> String {
 }
 
 #[test]
-fn a_cluster_that_another_controller_takes_over_is_let_go() -> anyhow::Result<()> {
+fn a_cluster_taken_over_by_another_controller_is_released() -> anyhow::Result<()> {
     story("taken-over", async |s| {
         let network = s.user.dump().await?;
         s.owned("dev", &managed(s)).await?;

@@ -125,7 +125,7 @@ fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
 }
 
 #[test]
-fn a_variable_without_a_default_is_told_from_one_with() {
+fn variables_with_and_without_default_are_distinguished() {
     let found = variables("image: ${IMAGE}\nargs: ${ARGS:=none}").unwrap();
     let expected = [("ARGS".to_owned(), true), ("IMAGE".to_owned(), false)];
     assert_eq!(found, BTreeSet::from(expected));

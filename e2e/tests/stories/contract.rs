@@ -59,7 +59,7 @@ fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
 }
 
 #[test]
-fn our_finalizer_comes_back_when_somebody_takes_it_off() -> anyhow::Result<()> {
+fn a_removed_finalizer_is_added_again() -> anyhow::Result<()> {
     story("finalizer", async |s| {
         s.cluster("dev").await?;
         s.machine("held", "dev", INLINE).await?;
@@ -82,7 +82,7 @@ fn our_finalizer_comes_back_when_somebody_takes_it_off() -> anyhow::Result<()> {
 }
 
 #[test]
-fn paused_tells_which_generation_it_speaks_of() -> anyhow::Result<()> {
+fn paused_has_the_generation_that_it_was_observed_at() -> anyhow::Result<()> {
     story("paused-generation", async |s| {
         s.cluster("dev").await?;
         let says = async |status: &str, generation: i64| {

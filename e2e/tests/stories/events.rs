@@ -16,7 +16,7 @@ use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 type Published = (String, String, String, String);
 
 #[test]
-fn events_tell_of_writes_to_aws_and_of_turns_for_the_worse() -> anyhow::Result<()> {
+fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
     story("events", async |s| {
         let misspelt = s
             .unmanaged("dev", "")

@@ -117,7 +117,7 @@ const TROUBLES: [Trouble; 10] = [
 ];
 
 #[test]
-fn aws_is_asked_less_and_less_while_it_refuses() -> anyhow::Result<()> {
+fn calls_become_rarer_while_aws_refuses_them() -> anyhow::Result<()> {
     all_for(Duration::from_secs(30))
 }
 
@@ -125,7 +125,7 @@ mod long_stories {
     use std::time::Duration;
 
     #[test]
-    fn aws_is_called_a_few_times_a_minute_while_it_refuses() -> anyhow::Result<()> {
+    fn calls_are_a_few_a_minute_while_aws_refuses_them() -> anyhow::Result<()> {
         super::all_for(Duration::from_mins(3))
     }
 }
@@ -294,7 +294,7 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
 }
 
 #[test]
-fn a_shorter_window_allows_what_backing_off_makes_in_it() {
+fn a_shorter_window_allows_the_calls_of_its_back_off() {
     let tries = [1, 30, 60].map(|seconds| tries(Duration::from_secs(seconds)));
     assert_eq!(tries, [3, 7, 8]);
     let allowed = [30, 60, 180].map(|seconds| within(Duration::from_secs(seconds), 40));

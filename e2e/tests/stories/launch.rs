@@ -274,7 +274,7 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
 }
 
 #[test]
-fn what_was_used_is_frozen_when_its_source_changes() -> anyhow::Result<()> {
+fn launch_parameters_stay_frozen_when_their_source_changes() -> anyhow::Result<()> {
     story("frozen", async |s| {
         s.cluster("dev").await?;
         s.machine("early", "dev", INLINE).await?;

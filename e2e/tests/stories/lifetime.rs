@@ -71,7 +71,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
 }
 
 #[tokio::test]
-async fn a_killed_program_has_no_time_to_say_goodbye() -> anyhow::Result<()> {
+async fn a_killed_program_gets_no_sigterm_first() -> anyhow::Result<()> {
     let directory = Directory::new()?;
     let program = supervised(
         &directory,

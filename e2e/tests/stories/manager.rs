@@ -62,7 +62,7 @@ fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_manager_with_flags_that_cannot_be_meant_ends_and_says_why() -> anyhow::Result<()> {
+fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
     Story::new("flags").run(async |environment| {
         for (flag, says) in [
             ("--health-addr=nowhere", "--health-addr"),

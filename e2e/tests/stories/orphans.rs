@@ -9,7 +9,7 @@ use super::scenario::{WITHIN, story};
 
 #[test]
 fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result<()> {
-    story("orphans", async |s| {
+    story("orphaned-instances", async |s| {
         for cluster in ["dev", "other"] {
             s.cluster(cluster).await?;
         }

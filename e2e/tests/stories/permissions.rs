@@ -77,7 +77,7 @@ const AT_HOME: [Rule; 3] = [
 ];
 
 #[tokio::test]
-async fn the_manager_may_do_what_it_does_and_nothing_else() -> anyhow::Result<()> {
+async fn the_permissions_of_the_manager_are_exactly_those_it_uses() -> anyhow::Result<()> {
     let world = LocalWorld::shared().await?;
     world.install_provider().await?;
     let client = world.admin().await?;

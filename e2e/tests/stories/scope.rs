@@ -8,7 +8,7 @@ use super::machines::{INLINE, at};
 use super::scenario::{FASTER, OURS, Scenario, tell};
 
 #[test]
-fn objects_beyond_watch_filter_or_namespace_are_not_touched() -> anyhow::Result<()> {
+fn objects_outside_filter_and_namespace_are_not_touched() -> anyhow::Result<()> {
     tell(Story::new("scope"), async |s| {
         let elsewhere = s.environment.stranger("elsewhere").await?;
         let elsewhere = Scenario::new(elsewhere, "elsewhere").await?;

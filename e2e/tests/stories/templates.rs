@@ -80,7 +80,7 @@ spec:
 /// Three groups that the cluster autoscaler could scale from zero, a template without a user, and a template with
 /// an unsuitable instance type.
 #[test]
-fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
+fn templates_show_the_capacity_of_their_nodes() -> anyhow::Result<()> {
     story("template-capacity", async |s| {
         s.cluster("dev").await?;
         for (name, instance_type, more) in [

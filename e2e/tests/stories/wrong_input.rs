@@ -142,7 +142,7 @@ fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result
 }
 
 #[test]
-fn a_cluster_without_a_region_says_so_and_asks_nothing() -> anyhow::Result<()> {
+fn a_cluster_without_a_region_says_so_and_makes_no_call() -> anyhow::Result<()> {
     story("no-region", async |s| {
         let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
         s.owned("dev", &nowhere).await?;

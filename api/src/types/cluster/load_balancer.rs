@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_wins_over_the_defaults() {
+    fn written_values_win_over_the_defaults() {
         let given = load_balancer(
             "{loadBalancerType: nlb, scheme: internal, healthCheckProtocol: HTTPS, dnsResolutionCheck: None, \
              healthCheck: {intervalSeconds: 10, unhealthyThresholdCount: 3}}",

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_the_schema_hold_for_objects_that_never_met_it() {
+    fn schema_defaults_apply_to_objects_that_lack_them() {
         let empty = vpc("{}");
         assert_eq!(empty.effective_availability_zone_usage_limit(), 3);
         assert_eq!(empty.availability_zone_selection, AvailabilityZoneSelection::Ordered);

@@ -12,7 +12,7 @@ async fn found(ec2: &dyn Ec2UnderTest, query: Query) -> Result<Vec<String>, Devi
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: several values of a filter are joined
 /// with OR, several filters with AND. The filters are those of
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
-pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let place = ec2.place();
     let one = launched(ec2, "one").await?;
     let elsewhere = LaunchRequest {

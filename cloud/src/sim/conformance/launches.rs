@@ -23,7 +23,7 @@ pub(super) async fn a_repeated_launch_makes_no_second_instance(ec2: &dyn Ec2Unde
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: the result of a retry may hold updated
 /// information, such as the current status.
-pub(super) async fn a_repeated_launch_tells_the_state_of_now(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn a_repeated_launch_shows_the_current_state(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.hold(Stage::Pending).await;
     let request = ec2.place().request("token");
     expect(
@@ -99,7 +99,7 @@ pub(super) async fn another_zone_is_another_launch(ec2: &dyn Ec2UnderTest) -> Re
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a token is case-sensitive.
-pub(super) async fn tokens_are_told_apart_by_case(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn tokens_are_case_sensitive(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     launched(ec2, "token").await?;
     launched(ec2, "Token").await?;
     expect("instances", count(ec2).await?, 2)

@@ -157,16 +157,16 @@ macro_rules! cases {
 cases! {
     launches {
         a_repeated_launch_makes_no_second_instance,
-        a_repeated_launch_tells_the_state_of_now,
+        a_repeated_launch_shows_the_current_state,
         other_parameters_with_a_known_token_are_refused,
         another_zone_is_another_launch,
-        tokens_are_told_apart_by_case,
+        tokens_are_case_sensitive,
         a_refused_launch_uses_no_token_up,
         a_known_token_needs_no_capacity,
         the_token_of_a_terminated_instance_launches_nothing,
     }
     refusals {
-        what_a_launch_names_must_exist,
+        references_of_a_launch_must_exist,
         groups_of_another_vpc_are_refused,
         a_token_has_at_most_64_characters,
         user_data_has_at_most_16_kib,
@@ -190,7 +190,7 @@ cases! {
         protection_saves_the_instances_of_a_zone,
     }
     describes {
-        filters_find_what_matches_all_of_them,
+        every_filter_must_match,
         instances_are_found_by_their_groups,
         filter_values_mind_the_case_and_take_wildcards,
         an_id_that_is_not_found_is_left_out,

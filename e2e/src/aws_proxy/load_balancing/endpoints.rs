@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dns_name_tells_which_load_balancer_it_belongs_to() {
+    fn a_dns_name_identifies_its_load_balancer() {
         let endpoint = Endpoint {
             name: "prod-api".into(),
             account: "100000000001".into(),

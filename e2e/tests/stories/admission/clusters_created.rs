@@ -152,7 +152,7 @@ a second one for the same | {secondaryControlPlaneLoadBalancer: {name: b, loadBa
 const RULES_OF_CLUSTERS: usize = 16;
 
 #[test]
-fn a_cluster_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
+fn an_inconsistent_cluster_is_not_created() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1}", async |table| {
         for cases in [CLUSTERS, NETWORKS, LOAD_BALANCERS] {
             table.created(cases).await?;
@@ -174,7 +174,7 @@ fn a_cluster_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_template_of_clusters_that_make_no_sense_is_not_created() -> anyhow::Result<()> {
+fn a_template_of_inconsistent_clusters_is_not_created() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {region: eu-west-1}}}";
     table("AWSClusterTemplate", smallest, async |table| {
         table.templates_created(CLUSTERS).await?;

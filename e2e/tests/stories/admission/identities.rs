@@ -9,7 +9,7 @@ const IMMUTABLE: &str = "capa-rs-identity-immutable";
 const CREATION: &str = "capa-rs-create-only";
 
 #[test]
-fn a_role_is_always_assumed_by_somebody() -> anyhow::Result<()> {
+fn a_role_identity_always_has_a_source_identity() -> anyhow::Result<()> {
     table(
         "AWSClusterRoleIdentity",
         "{roleARN: \"arn:aws:iam::111122223333:role/a\"}",

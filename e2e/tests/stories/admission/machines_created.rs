@@ -105,7 +105,7 @@ allocated and not tied | {tenancy: host, dynamicHostAllocation: {}} | dynamicHos
 const SHARED: usize = 20;
 
 #[test]
-fn a_machine_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
+fn an_inconsistent_machine_is_not_created() -> anyhow::Result<()> {
     table("AWSMachine", "{instanceType: t3.large}", async |table| {
         table.created(MACHINES).await?;
         table
@@ -122,7 +122,7 @@ one that is moved, with its instance
 }
 
 #[test]
-fn a_template_of_machines_that_make_no_sense_is_not_created() -> anyhow::Result<()> {
+fn a_template_of_inconsistent_machines_is_not_created() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {instanceType: t3.large}}}";
     table("AWSMachineTemplate", smallest, async |table| {
         table.templates_created(MACHINES).await?;

@@ -20,7 +20,7 @@ async fn launched(table: &Table) -> anyhow::Result<DynamicObject> {
 }
 
 #[test]
-fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()> {
+fn a_change_has_one_verdict_for_every_kind_of_request() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let stored = launched(table).await?;
         let name = stored.name_any();
@@ -81,7 +81,7 @@ fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()>
 }
 
 #[test]
-fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
+fn every_change_of_an_object_being_deleted_passes() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let stored = launched(table).await?;
         let name = stored.name_any();
@@ -129,7 +129,7 @@ fn clusterctl_moves_an_object_away_and_back() -> anyhow::Result<()> {
 
 /// A rule about a field that the API server does not find in a kind would pass or refuse every object.
 #[test]
-fn the_api_server_finds_nothing_odd_in_the_policies() -> anyhow::Result<()> {
+fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let policies = table.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         for name in [

@@ -32,7 +32,7 @@ user data inline | {cloudInit: {insecureSkipSecretsManager: true}} |
 }
 
 #[test]
-fn a_template_is_told_where_in_it_the_field_is() -> anyhow::Result<()> {
+fn the_refusal_of_a_template_names_the_whole_path() -> anyhow::Result<()> {
     for (kind, smallest, spec, refused) in [
         (
             "AWSMachineTemplate",

@@ -18,7 +18,7 @@ const DIVISOR: u32 = 60;
 const OLD: Duration = Duration::from_secs(300 / DIVISOR as u64);
 
 #[test]
-fn credentials_of_another_account_conclude_and_delete_nothing() -> anyhow::Result<()> {
+fn credentials_of_another_account_cause_no_deletion() -> anyhow::Result<()> {
     switched(seed()?)
 }
 

@@ -96,7 +96,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn a_node_that_takes_its_time_to_boot_is_waited_for() -> anyhow::Result<()> {
+    fn a_machine_whose_node_boots_slowly_is_not_replaced() -> anyhow::Result<()> {
         whole_clusters("slow-boot", async |s| {
             let cluster = s.kubeadm_cluster("dev").await?;
             s.aws().set_boot("dev-workers", Boot::After(Duration::from_secs(20)));

@@ -61,7 +61,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
+    fn workers_join_a_hosted_control_plane() -> anyhow::Result<()> {
         whole_clusters("hosted", async |s| {
             let landlord = s.kubeadm_cluster_without_load_balancer("landlord");
             landlord.control_plane(1).await?;

@@ -10,7 +10,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn clusters_of_one_name_on_one_vpc_do_not_know_each_other() -> anyhow::Result<()> {
+    fn clusters_of_one_name_on_one_vpc_do_not_interfere() -> anyhow::Result<()> {
         whole_clusters("same-name", async |s| {
             let neighbour = s.neighbour("same-name-too").await?;
             let before = neighbour.begin_whole_clusters(&[FASTER]).await?;

@@ -142,7 +142,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn objects_of_a_cluster_are_restored_and_then_nobody_writes() -> anyhow::Result<()> {
+    fn a_restored_cluster_settles_without_further_writes() -> anyhow::Result<()> {
         whole_clusters("resilience", async |s| {
             let cluster = s.kubeadm_cluster("dev").await?;
             cluster.control_plane(1).await?;
