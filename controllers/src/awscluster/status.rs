@@ -181,7 +181,7 @@ fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
     let names = unsupported::names(unsupported);
     Some(ConditionType::PreflightPassed.is_false(
         Reason::UnsupportedField,
-        format!("the spec asks for what has no effect yet: {names}; nothing is held back"),
+        format!("the spec sets fields that have no effect yet: {names}; provisioning continues without them"),
     ))
 }
 

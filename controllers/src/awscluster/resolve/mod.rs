@@ -143,7 +143,7 @@ fn too_long(Oversized { field, limit }: Oversized) -> String {
         "subnets[].availabilityZone" => "availabilityZone in spec.network.subnets",
         other => other,
     };
-    format!("{source} has more than {limit} characters, which nothing of that kind has in AWS: correct it")
+    format!("{source} has more than {limit} characters, more than any such value in AWS: correct it")
 }
 
 /// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.
