@@ -241,8 +241,8 @@ impl JsonSchema for LaunchRecord {
                     "type": "integer", "format": "int32", "minimum": 0,
                 },
                 "clientToken": {
-                    "description": "Idempotency token of the attempt's call to EC2, `<UID of the AWSMachine>-<attempt>`. \
-                        EC2 never launches two instances with the same token in one zone.",
+                    "description": "Idempotency token of the attempt's call to EC2, `<UID of the \
+                        AWSMachine>-<attempt>`. EC2 never launches two instances with the same token in one zone.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "subnetID": {
@@ -281,8 +281,8 @@ impl JsonSchema for LaunchRecord {
                     "type": "integer", "format": "int32", "minimum": 1,
                 },
                 "instanceID": {
-                    "description": "Instance in EC2's answer, for example `i-0123456789abcdef0`. Set if and only if the \
-                        phase is `Answered`.",
+                    "description": "Instance in EC2's answer, for example `i-0123456789abcdef0`. Set if and only if \
+                        the phase is `Answered`.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
             },
