@@ -57,7 +57,8 @@ pub trait SessionDriver: Send + Sync {
 /// The account of a session's credentials, and the number of times that the credentials had been replaced before the
 /// call. After this function the session uses the request rates of the account.
 ///
-/// # Errors The error of AWS, or [`CloudError::credentials_replaced`] if the credentials are replaced faster than AWS
+/// # Errors
+/// The error of AWS, or [`CloudError::credentials_replaced`] if the credentials are replaced faster than AWS
 /// answers.
 pub async fn confirmed_account(driver: &impl SessionDriver) -> Result<(String, u64), CloudError> {
     let mut query = AccountQuery::default();

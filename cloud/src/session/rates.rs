@@ -136,7 +136,8 @@ impl RateLimiter {
 
     /// The permit to make a call now.
     ///
-    /// # Errors [`CloudError::deferred`], which contains the time until the turn of the call.
+    /// # Errors
+    /// [`CloudError::deferred`], which contains the time until the turn of the call.
     pub fn acquire(&self, request: &CallRequest, now: Duration) -> Result<Permit, CloudError> {
         let limiter = self.limiter();
         let time = self.limits.limiter_time(now);
@@ -149,7 +150,8 @@ impl RateLimiter {
 
     /// The permit for the lookup of an instance before a launch or a deletion.
     ///
-    /// # Errors [`CloudError::deferred`], which contains the time until the turn of the lookup.
+    /// # Errors
+    /// [`CloudError::deferred`], which contains the time until the turn of the lookup.
     pub fn acquire_lookup(&self, query: &Query, now: Duration) -> Result<Permit, CloudError> {
         let request = CallRequest::lookup(query);
         // The lookup by token follows the lookup by tags in the same pass. If the second lookup were deferred, the pass
@@ -162,7 +164,8 @@ impl RateLimiter {
 
     /// Reserves a turn that [`RateLimiter::acquire`] will use.
     ///
-    /// # Errors [`CloudError::deferred`], which contains the time until the turn.
+    /// # Errors
+    /// [`CloudError::deferred`], which contains the time until the turn.
     pub fn reserve(&self, request: &CallRequest, now: Duration) -> Result<(), CloudError> {
         let reserved = self.limiter().lock().reserve(request, self.limits.limiter_time(now));
         reserved.map_err(|wait| CloudError::deferred(request.action, self.limits.real_time(wait)))
