@@ -1,4 +1,4 @@
-//! The `capa-rs` binary as a library: one module a subcommand.
+//! The `capa-rs` binary as a library, with one module for each subcommand.
 
 mod crds;
 mod iam;
@@ -40,11 +40,11 @@ impl Cli {
 enum Command {
     /// Run the controllers.
     Manager(Box<manager::Flags>),
-    /// Print the CustomResourceDefinitions as YAML, or write one file each.
+    /// Print the CustomResourceDefinitions as YAML, or write one file for each kind.
     Crds(crds::Flags),
-    /// Print the least IAM policy of the controller, or of the nodes, as JSON.
+    /// Print the minimal IAM policy of the controller or of the nodes as JSON.
     Iam(iam::Flags),
-    /// Print the spec fields without effect yet as Markdown, or write them into a file.
+    /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
 }
 

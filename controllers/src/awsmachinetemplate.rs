@@ -1,4 +1,4 @@
-//! AWSMachineTemplate: publishes the capacity of a node made from it, so that the cluster autoscaler can scale from
+//! AWSMachineTemplate: publishes the capacity of a node of the template, so that the cluster autoscaler can scale from
 //! zero.
 
 mod capacity;
@@ -24,12 +24,12 @@ use crate::launching::network::read_network;
 use crate::resync::with_resync;
 use crate::{retry, transitions};
 
-/// What AWSMachineTemplates are reconciled with.
+/// The dependencies of the reconciles of AWSMachineTemplates.
 #[derive(Clone)]
 pub struct TemplateContext {
-    /// Kubernetes.
+    /// The requests to Kubernetes.
     pub kubernetes: Arc<dyn NetworkKubernetes>,
-    /// AWS, reads only.
+    /// The read-only access to AWS.
     pub clouds: Arc<dyn TemplateClouds>,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
@@ -37,7 +37,7 @@ pub struct TemplateContext {
 
 /// Reconciles AWSMachineTemplates.
 pub struct TemplateReconciler {
-    /// What they are reconciled with.
+    /// The dependencies of the reconciles.
     pub context: TemplateContext,
     /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
@@ -59,7 +59,7 @@ impl Reconciler for TemplateReconciler {
 
 /// The result of a lookup.
 struct LookupResult {
-    /// Capacity of a node; `None` where the lookup failed, and the capacity in the status stays.
+    /// Capacity of a node. `None` if the lookup failed; the status then keeps its capacity.
     capacity: Option<capacity::NodeCapacity>,
     update: ConditionUpdate,
     next: Next,
@@ -74,7 +74,7 @@ impl LookupResult {
         }
     }
 
-    /// A call failed. A request that AWS calls invalid is an error of the template; other failures are tried again.
+    /// The result of a failed call. An invalid request is an error of the template; other failures are retried.
     fn failed(error: &CloudError) -> Self {
         if error.class == ErrorClass::Invalid {
             return Self::refused(
@@ -86,7 +86,7 @@ impl LookupResult {
         Self::unknown(error.class.reason(), error.to_string(), retry::after(error))
     }
 
-    /// The template asks for something impossible. Its spec is immutable, so the lookup is not repeated soon.
+    /// The result for an impossible template. The spec of a template is immutable, so the lookup is not repeated soon.
     fn refused(capacity: capacity::NodeCapacity, reason: Reason, message: String) -> Self {
         Self {
             capacity: Some(capacity),
@@ -101,7 +101,7 @@ async fn reconcile(
     context: &TemplateContext,
 ) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
     let metadata = &template.metadata;
-    // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
+    // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
     let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
@@ -122,7 +122,7 @@ async fn reconcile(
     Ok(outcome(template, result, context))
 }
 
-/// Whether the capacity is known. Neither instance types nor templates change, so a complete lookup is never repeated.
+/// Whether the capacity is known. Instance types and templates never change, so a complete lookup is never repeated.
 fn is_known(template: &AWSMachineTemplate) -> bool {
     let Some(status) = &template.status else {
         return false;
@@ -169,7 +169,7 @@ async fn look_up(
     })
 }
 
-/// Asks AWS for the instance type, and for the image where the template names one.
+/// Looks up the instance type in AWS, and the image if the template has an image id.
 async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> LookupResult {
     let spec = &template.spec.template.spec;
     let instance_type = match cloud.instance_type(&spec.instance_type).await {

@@ -17,13 +17,15 @@ pub fn drift(
     if let (Some(now), Some(then)) = (&network.region, &in_use.region)
         && now != then
     {
-        differences.push(format!("region is now {now}, the machine runs in {then}"));
+        differences.push(format!("the region is now {now}, but the machine runs in {then}"));
     }
     if let Some(then) = &in_use.subnet_id
         && !network.subnets.is_empty()
         && !network.subnets.iter().any(|subnet| subnet.id == *then)
     {
-        differences.push(format!("its subnet {then} is no longer among the subnets"));
+        differences.push(format!(
+            "subnet {then} of the machine is no longer among the subnets of the network"
+        ));
     }
     differences.extend(group_differences(network, additional, in_use, role));
     if role == MachineRole::ControlPlane {
@@ -40,8 +42,8 @@ fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) ->
     }
     let missing = now.iter().filter(|target| !then.contains(target)).map(described);
     let kept = then.iter().filter(|target| !now.contains(target)).map(described);
-    let missing = missing.map(|target| format!("it was launched without {target}"));
-    let kept = kept.map(|target| format!("it keeps {target}, which no source names any longer"));
+    let missing = missing.map(|target| format!("the machine was launched without {target}"));
+    let kept = kept.map(|target| format!("the machine keeps {target}, which no source names any longer"));
     missing.chain(kept).collect()
 }
 
@@ -83,8 +85,11 @@ fn group_differences(
         additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
     let kept = kept.filter(|_| origins_known).collect();
     [
-        message("it was launched without security group {}", missing),
-        message("it keeps security group {}, which no source names any longer", kept),
+        message("the machine was launched without security group {}", missing),
+        message(
+            "the machine keeps security group {}, which no source names any longer",
+            kept,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -168,12 +173,12 @@ mod tests {
             (
                 &one,
                 &both,
-                Some("it keeps target classic load balancer b, which no source names any longer"),
+                Some("the machine keeps target classic load balancer b, which no source names any longer"),
             ),
             (
                 &both,
                 &one,
-                Some("it was launched without target classic load balancer b"),
+                Some("the machine was launched without target classic load balancer b"),
             ),
         ];
         for (now, then, expected) in table {
@@ -198,11 +203,11 @@ mod tests {
             ("[{id: sg-0000000d}]", None),
             (
                 "[{id: sg-0000000d}, {id: sg-0000000e}]",
-                Some("it was launched without security group sg-0000000e"),
+                Some("the machine was launched without security group sg-0000000e"),
             ),
             (
                 "[]",
-                Some("it keeps security group sg-0000000d, which no source names any longer"),
+                Some("the machine keeps security group sg-0000000d, which no source names any longer"),
             ),
             // The status does not record which groups a filter found, so each recorded group may be one of them.
             ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),

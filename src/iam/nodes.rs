@@ -1,4 +1,5 @@
-//! The IAM permissions that programs on nodes get from their instance profile. The provider itself needs none of them.
+//! The IAM permissions that programs on nodes get from their instance profile. The provider does not need these
+//! permissions.
 
 use super::policy::{Conditions, Partition, Policy, Statement, when};
 
@@ -14,14 +15,15 @@ pub(super) struct Need {
     pub(super) why: &'static str,
 }
 
-/// Which nodes.
+/// The nodes that need the permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nodes {
     All,
     ControlPlane,
 }
 
-/// All needs. The cloud controller manager and the volume driver are taken to run on control plane nodes.
+/// The permissions of all programs. The table assumes that the cloud controller manager and the volume driver run on
+/// control plane nodes.
 pub(super) const NEEDS: &[Need] = &[
     Need {
         name: "NodeIdentity",
@@ -171,7 +173,7 @@ pub(super) const NEEDS: &[Need] = &[
     },
 ];
 
-/// The policy for these nodes; control plane nodes also need the permissions of all nodes.
+/// The policy for these nodes. Control plane nodes also need the permissions of all nodes.
 pub(super) fn policy(nodes: Nodes, partition: Partition) -> Policy {
     let needed = NEEDS
         .iter()

@@ -13,7 +13,8 @@ use kube::api::PostParams;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Longest delay between two tries: every cluster without an `identityRef` waits for this identity.
+/// Maximum delay between two attempts. The delay is short, because every cluster without an `identityRef` waits for
+/// this identity.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
 /// Creates AWSClusterControllerIdentity/default for all namespaces if it does not exist, as CAPA does behind the same

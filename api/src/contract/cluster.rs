@@ -17,7 +17,7 @@ use crate::lenient;
     status = "ClusterStatus",
     schema = "disabled",
     derive = "PartialEq",
-    doc = "A Kubernetes cluster as Cluster API describes it."
+    doc = "A Cluster of Cluster API."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
@@ -28,7 +28,7 @@ pub struct ClusterSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub paused: Option<bool>,
-    /// The object that provides the cluster's infrastructure; absent for clusters whose machines bring their own.
+    /// The object that provides the cluster's infrastructure. Absent for clusters without an infrastructure object.
     #[serde(
         default,
         deserialize_with = "lenient::field",

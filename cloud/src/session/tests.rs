@@ -65,7 +65,7 @@ fn the_age_of_an_answer_counts_from_the_call() {
     let mut cache = AccountCache::new(&Timing::default());
     let mut query = AccountQuery::default();
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
-    // However old the answer is by now, whoever has waited for it takes it.
+    // A caller that waited for the answer uses it at any age.
     let step = query.answered(refused(), &mut cache, at(30, 0));
     assert_eq!(step, AccountStep::Done(refused().map(|account| (account, 0))));
     assert_eq!(AccountQuery::default().begin(&cache, at(30, 0)), AccountStep::Ask);
@@ -154,7 +154,7 @@ fn a_lookup_by_token_continues_the_lookup_by_tags() {
     assert!(session.acquire_lookup(&by_token, Duration::ZERO).is_ok());
 }
 
-/// AWS that answers at once, and the sessions of one process.
+/// A double of AWS with immediate answers, and the sessions of one process.
 #[derive(Clone)]
 struct Double {
     world: Arc<Mutex<Simulated>>,
@@ -166,7 +166,7 @@ struct Simulated {
     at: Moment,
     key: &'static str,
     calls: Vec<&'static str>,
-    /// The key that is in use once the next call of this action has been answered.
+    /// An action, and the access key in use after the next call of the action.
     replaced_by: Option<(&'static str, &'static str)>,
 }
 
@@ -236,7 +236,7 @@ impl Double {
         MachineSession::new(self.driver(identity))
     }
 
-    /// Makes all calls that are due, as time goes by.
+    /// Advances the time and makes all calls that become due.
     fn run(&self, long: Duration) {
         let end = self.world.lock().at.now + long;
         while self.world.lock().at.now < end {
@@ -326,7 +326,7 @@ fn a_target_that_is_lost_is_registered_again() {
     assert_eq!(registrations(&double), 1);
 }
 
-/// A session that the machine has left would otherwise register the instance for ever.
+/// Otherwise the former session of the machine would register the instance again and again.
 #[test]
 fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
     let double = Double::new();
@@ -382,7 +382,7 @@ fn a_lookup_that_replaced_the_credentials_proves_nothing() {
     assert_eq!(found.map_err(|error| error.class), Err(ErrorClass::Throttled));
 }
 
-/// The simulation's own writing of the session lacked this: what another account shows says nothing of our targets.
+/// The answers of another account do not apply to the targets of this account.
 #[test]
 fn replaced_credentials_cause_new_reads_of_targets() {
     let double = Double::new();

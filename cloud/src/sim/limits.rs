@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::CloudError;
 
-/// Tokens are counted in millionths: a refill of one a second is then one millionth a microsecond.
+/// Tokens are counted in millionths: a refill of one token per second is one millionth per microsecond.
 const TOKEN: i128 = 1_000_000;
 
 /// The buckets of one account and region.
@@ -23,14 +23,14 @@ struct TokenBucket {
     filled_at: Timestamp,
 }
 
-/// Tokens a bucket holds, and tokens that it is given back a second.
+/// The capacity of a bucket in tokens, and its refill in tokens per second.
 #[derive(Clone, Copy)]
 struct Size {
     capacity: i128,
     refill: i128,
 }
 
-/// The bucket of an action. Every describe here has filters or pages.
+/// The bucket of an action. Every describe call here has filters or pages.
 fn requests_of(action: &str) -> Size {
     let (capacity, refill) = match action {
         "RunInstances" | "StartInstances" => (5, 2),
@@ -41,7 +41,7 @@ fn requests_of(action: &str) -> Size {
     Size { capacity, refill }
 }
 
-/// The bucket of the instances that an action may name, for the few that have one.
+/// The bucket for the instances in the requests of an action, for the few actions that have one.
 fn resources_of(action: &str) -> Option<Size> {
     let refill = match action {
         "RunInstances" | "StartInstances" => 2,
@@ -52,7 +52,7 @@ fn resources_of(action: &str) -> Option<Size> {
 }
 
 impl TokenBuckets {
-    /// Takes the tokens of a call over so many instances, or refuses it and takes none.
+    /// Takes the tokens of a call for a number of instances, or refuses the call and takes no tokens.
     pub(super) fn acquire(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
         let request = filled(&mut self.requests, action, requests_of(action), now);
         let mut resource = resources_of(action).map(|size| filled(&mut self.resources, action, size, now));

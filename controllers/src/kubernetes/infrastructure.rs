@@ -19,11 +19,12 @@ use super::failed;
 use crate::kubernetes_api::{Infrastructure, KubernetesError};
 use crate::launching::network_sources::publishes_network;
 
-/// How long the properties of a kind are cached; a 404 drops them at once.
+/// Time for which the properties of a kind are cached. An answer of 404 drops the entry at once.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
-/// Reads infrastructure objects through a coalescing cache: while many machines wait for one object it is read once per
-/// period, 5 s at first, doubling to 60 s while it stays unusable ([`Timing::source_retry`]).
+/// Reads infrastructure objects through a coalescing cache: while many machines wait for one object, the reader reads
+/// the object once per period. The period is 5 s at first and doubles up to 60 s while the object is unusable
+/// ([`Timing::source_retry`]).
 pub struct InfrastructureReader {
     client: Client,
     timing: Timing,
@@ -40,7 +41,7 @@ struct Reading {
     good_for: Duration,
 }
 
-/// A kind as the API server serves it.
+/// A kind in the API server.
 #[derive(Clone)]
 struct Kind {
     resource: ApiResource,
@@ -57,7 +58,7 @@ impl InfrastructureReader {
         }
     }
 
-    /// Drops an object from the cache, because a watch has seen it change.
+    /// Drops a changed object from the cache.
     pub fn changed(&self, namespace: &str, reference: &ContractReference) {
         self.objects.lock().remove(&(namespace.to_owned(), reference.clone()));
     }
@@ -69,7 +70,7 @@ impl InfrastructureReader {
                 .entry((namespace.to_owned(), reference.clone()))
                 .or_default(),
         );
-        // Callers that come during a read wait here and share its answer.
+        // Concurrent callers wait here and share the answer of one read.
         let mut slot = slot.lock().await;
         let previous = slot.as_ref();
         if let Some(reading) = previous.filter(|reading| reading.at.elapsed() < reading.good_for) {
@@ -140,9 +141,9 @@ impl InfrastructureReader {
         Ok(found)
     }
 
-    /// The plural comes from discovery (a guess would be wrong for some kinds), the labels from the CRD, the version
-    /// from the contract label, as Cluster API itself resolves references; without that label from discovery's
-    /// preference.
+    /// Discovers a kind. The plural comes from discovery, because a guess would be wrong for some kinds, and the labels
+    /// come from the CRD. The version comes from the contract label, as in Cluster API, or else from the preference of
+    /// discovery.
     async fn discover(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
         let attempted = || format!("discover kind {} of group {}", reference.kind, reference.api_group);
         let group = match discovery::group(&self.client, &reference.api_group).await {
@@ -151,7 +152,7 @@ impl InfrastructureReader {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(failed(attempted(), error)),
         };
-        // Many providers share a group, so a kind need not be served in the group's preferred version.
+        // Many providers share a group, so the group's preferred version may not contain the kind.
         let anywhere = || group.resources_by_stability().into_iter();
         let found = group
             .recommended_kind(&reference.kind)
@@ -202,9 +203,9 @@ fn unreadable(error: &KubernetesError) -> Infrastructure {
     }
 }
 
-/// Whether two errors have the same status code. Their texts may differ by a port or an address from call to call, and
-/// each new text would be a status write of every machine that waits: the first text is kept while the code stays the
-/// same.
+/// Whether two errors have the same status code. Ports and addresses in the texts may change with every call, and each
+/// new text would cause a status write of every waiting machine. So the reader keeps the first text while the code is
+/// the same.
 fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
     match (before, now) {
         (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
@@ -214,7 +215,7 @@ fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
     }
 }
 
-/// The highest of versions joined by `_`, by Kubernetes' order: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
+/// The highest version of a list joined by `_`, in the order of Kubernetes: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
     highest
@@ -240,7 +241,7 @@ mod tests {
 
     const OBJECT: &str = "/apis/example.org/v1/namespaces/team-a/landscapes/l";
 
-    /// An API server that serves the kind Landscape: answers by path, and how often each was asked for.
+    /// A double of an API server with the kind Landscape: answers by path, and the number of requests for each path.
     #[derive(Clone, Default)]
     struct Server {
         answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
@@ -270,7 +271,7 @@ mod tests {
             self.answers.lock().insert(path.to_owned(), (code, body));
         }
 
-        /// Refuses to read the object.
+        /// Makes reads of the object fail.
         fn refuse(&self, code: u16, reason: &str, message: &str) {
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure",

@@ -7,8 +7,8 @@ use capa_network::{Merged, merge};
 use super::network_sources;
 use crate::kubernetes_api::NetworkKubernetes;
 
-/// The network that a machine spec and the cluster's infrastructure object make together. `owner` names the object of
-/// the spec as `Kind/name`. Subnet filters of the spec are not resolved.
+/// The network from a machine spec and the cluster's infrastructure object. `owner` is the object of the spec as
+/// `Kind/name`. Subnet filters of the spec are not resolved.
 pub(crate) async fn read_network(
     owner: String,
     spec: &AWSMachineSpec,

@@ -99,7 +99,7 @@ pub(super) async fn an_id_that_is_not_found_is_left_out(ec2: &dyn Ec2UnderTest) 
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>, InvalidParameterValue: a value given for a
-/// parameter is not valid. What is no filter is never ignored.
+/// parameter is not valid. An unknown filter is never ignored.
 pub(super) async fn an_unknown_filter_is_refused(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     launched(ec2, "one").await?;
     let refused = ec2.describe_instances(&Query::filter("machine-name", ["one"])).await;

@@ -113,9 +113,9 @@ impl Scenario {
     /// creation of a Machine whose answer it did not receive in time.
     fn machines_ever_launched(&self) -> BTreeSet<String> {
         let launches = self.launches();
-        let launched = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
+        let effective = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
         let uid = |token: &str| token.rsplit_once('-').map_or(token, |(uid, _)| uid).to_owned();
-        launched
+        effective
             .filter_map(|call| call.parameter("ClientToken").map(uid))
             .collect()
     }
