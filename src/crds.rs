@@ -1,4 +1,4 @@
-//! `capa-rs crds`: the CustomResourceDefinitions, and the admission policy that is made with them, as YAML.
+//! `capa-rs crds`: the CustomResourceDefinitions and the admission policy as YAML.
 
 use std::fs;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
     }
 }
 
-/// The policy about fields without effect and its binding, as they stand in their file.
+/// The policy about fields without effect and its binding, in the form of their file.
 pub(crate) fn policy() -> Result<String> {
     let policy = serde_saphyr::to_string(&unsupported::policy())?;
     let binding = serde_saphyr::to_string(&unsupported::binding())?;

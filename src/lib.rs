@@ -1,4 +1,4 @@
-//! The `capa-rs` binary as a library: one module a subcommand.
+//! The `capa-rs` binary as a library, with one module for each subcommand.
 
 mod crds;
 mod iam;
@@ -23,8 +23,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Runs `capa-rs manager` inside a program of its own, a test for instance: until `stop`, with `controller_key` in
-    /// place of the credentials that the SDK would find. Any other subcommand is an error.
+    /// Runs `capa-rs manager` inside another program, such as a test: until `stop`, and with `controller_key` in place
+    /// of the credentials that the SDK would find. Any other subcommand is an error.
     pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> Result<()> {
         install_cryptography();
         match self.command {
@@ -40,11 +40,11 @@ impl Cli {
 enum Command {
     /// Run the controllers.
     Manager(Box<manager::Flags>),
-    /// Print the CustomResourceDefinitions as YAML, or write one file each.
+    /// Print the CustomResourceDefinitions as YAML, or write one file for each kind.
     Crds(crds::Flags),
-    /// Print the least IAM policy of the controller, or of the nodes, as JSON.
+    /// Print the minimal IAM policy of the controller or of the nodes as JSON.
     Iam(iam::Flags),
-    /// Print the spec fields without effect yet as Markdown, or write them into a file.
+    /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
 }
 
@@ -67,8 +67,8 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Both the Kubernetes and the AWS client use rustls. It must be told once which cryptography to use, or it panics at
-/// the first connection; a second call finds the first one's choice and may be ignored.
+/// The Kubernetes client and the AWS client both use rustls. Without an installed cryptography provider rustls panics
+/// at the first connection; a second installation fails and its error is ignored.
 fn install_cryptography() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -1,11 +1,11 @@
-//! Generated parts of Markdown files, each between two markers of its name.
+//! Generated parts of Markdown files. Each part is between two markers with its name.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes the part of this name anew.
+/// Replaces the part with this name.
 pub(crate) fn update(file: &Path, name: &str, content: &str) -> Result<()> {
     let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
     let [begin, end] = markers(name);
@@ -14,7 +14,7 @@ pub(crate) fn update(file: &Path, name: &str, content: &str) -> Result<()> {
     fs::write(file, updated).with_context(|| format!("failed to write {}", file.display()))
 }
 
-/// The text with this content between the markers; `None` where one is missing.
+/// The text with this content between the markers; `None` if a marker is missing.
 pub(crate) fn with_part(text: &str, name: &str, content: &str) -> Option<String> {
     let [begin, end] = markers(name);
     let (before, rest) = text.split_once(&begin)?;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_markers_is_replaced() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = "before\n<!-- part: written by `make generate` -->\nold\n<!-- part: end -->\nafter\n";
         let expected = "before\n<!-- part: written by `make generate` -->\n\nnew\n\n<!-- part: end -->\nafter\n";
         assert_eq!(with_part(text, "part", "new\n"), Some(expected.to_owned()));

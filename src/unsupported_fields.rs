@@ -1,4 +1,4 @@
-//! `capa-rs unsupported-fields`: the spec fields without effect yet, as docs/fields-without-effect.md lists them.
+//! `capa-rs unsupported-fields`: the spec fields that have no effect yet, in the form of docs/fields-without-effect.md.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -156,7 +156,7 @@ fn the_contract_of_the_release_is_the_one_on_the_crds() {
 }
 
 #[test]
-fn the_manager_may_do_no_more_than_it_does() {
+fn rbac_rules_have_no_wildcards_and_protect_secrets() {
     let folder = fs::read_dir(repository("config/rbac")).unwrap();
     let files = folder.map(|file| format!("config/rbac/{}", file.unwrap().file_name().to_string_lossy()));
     for document in files.flat_map(|file| documents(&file)) {

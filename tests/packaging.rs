@@ -109,7 +109,7 @@ fn the_image_build_has_all_crates_and_the_pinned_compiler() {
 }
 
 #[test]
-fn the_pod_may_do_little_and_says_how_it_is() {
+fn the_pod_is_restricted_and_has_probes_and_limits() {
     let deployment = deployment();
     assert_eq!(deployment["spec"]["replicas"], 1);
     let pod = &deployment["spec"]["template"]["spec"];
@@ -128,7 +128,7 @@ fn the_pod_may_do_little_and_says_how_it_is() {
 
 /// Tilt is not run here; what can be seen is that nothing it is given has been renamed.
 #[test]
-fn the_tiltfile_names_what_is_there() {
+fn the_tiltfile_names_existing_files() {
     let tiltfile = read("Tiltfile");
     for path in ["Dockerfile", "config/default", "config"] {
         assert!(tiltfile.contains(path) && repository(path).exists(), "{path}");

@@ -1,7 +1,8 @@
-//! Tolerant reading: an ill-typed value reads as absent, so that one foreign or broken field never costs the object.
+//! Lenient deserialization: an ill-typed value reads as absent, so that one broken field does not make the whole object
+//! unreadable.
 //!
-//! For status fields only. What another controller, an older version or a restore left there must neither stop a watch
-//! nor survive the next status write, which replaces the status whole.
+//! For status fields only. A value that another controller, an older version or a restore left in the status must
+//! neither stop a watch nor survive the next status write, which replaces the status whole.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Names that many places agree on: API group, finalizers, labels, annotations, tag keys; and what they say about an
-//! object.
+//! Names that several crates share (the API group, finalizers, labels, annotations, tag keys), and functions that read
+//! them from an object.
 
 use std::collections::BTreeMap;
 
@@ -43,17 +43,17 @@ pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Annotation that `clusterctl move` puts on source objects before it deletes them.
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// Annotation that holds `clusterctl move` back while it is there: exactly as long as an attempt to launch is open.
+/// Annotation whose presence blocks `clusterctl move`: exactly as long as a launch attempt is open.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// Annotation by which a user gives up the instance of a deleted AWSMachine: the object goes, whatever becomes of the
+/// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
 /// instance. Its value is the recorded instance id, or the recorded client token where no id is known.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
-/// Annotation that asks for lookups and checks to run again: any new value.
+/// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
-/// What the keys of this provider's own tags begin with.
+/// The prefix of the keys of this provider's own tags.
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
-/// Tag key of the role of a resource in its cluster; also what finds all our instances in a region.
+/// Tag key of the role of a resource in its cluster. The key also selects all instances of this provider in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
@@ -138,7 +138,7 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
-/// Whether the object's deletion is the second half of a move to another management cluster: hands off AWS.
+/// Whether the object is deleted by a move to another management cluster, so that its AWS resources must stay.
 pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
     has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
 }

@@ -1,4 +1,4 @@
-//! The network contract: what a machine needs to know of the network it is launched into.
+//! The network contract: the data about the network of a cluster that the launch of a machine needs.
 
 use std::collections::BTreeMap;
 
@@ -9,88 +9,89 @@ use strum::{Display, EnumString, IntoStaticStr};
 use crate::cluster::security_group::SecurityGroupRole;
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, MachineRole, Tags, tags_schema};
 
-/// What an infrastructure object offers to machines, published at `status.network`. Every field is optional: a machine
-/// takes each from the first source that has it.
+/// The network that an infrastructure object publishes for machines in `status.network`. Every field is optional: a
+/// machine takes each field from the first source that has the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineNetwork {
-    /// AWS region that machines are launched in, for example `eu-west-1`.
+    /// AWS region of the machines, for example `eu-west-1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub region: Option<String>,
-    /// Subnets that machines may be launched in. A machine's zone, role and wish for a public address select among
-    /// them.
+    /// Subnets in which machines may be launched. The provider selects a subnet by the machine's zone, role and
+    /// `publicIP`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 200),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"])
     )]
     pub subnets: Vec<NetworkSubnet>,
-    /// Security groups that instances get, by role.
+    /// Security groups of instances, by role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_groups: Option<NetworkSecurityGroups>,
-    /// VPC that the subnets are in. Informative for machines; checks use it.
+    /// VPC of the subnets. The checks of the infrastructure use the field; launches do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpc: Option<NetworkVpc>,
-    /// AWS tags that instances, their volumes and network interfaces get; tags of the machine itself win. Keys that
-    /// this provider uses to recognise its resources are refused.
+    /// AWS tags of instances, their volumes and network interfaces. Tags in the spec of the machine take precedence.
+    /// Keys by which the provider recognises its resources are refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub additional_tags: Tags,
-    /// Cluster name as it stands in AWS tag keys (`kubernetes.io/cluster/<name>`). Absent: the name of the Cluster.
+    /// Cluster name in the keys of AWS tags (`kubernetes.io/cluster/<name>`). Absent: the name of the Cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub cluster_tag: Option<String>,
-    /// EC2 key pair of instances whose machine names none.
+    /// Name of the EC2 key pair of machines without a key pair in their spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 255))]
     pub ssh_key_name: Option<String>,
-    /// How to find an image for machines that name neither an image nor a lookup of their own.
+    /// Image lookup of machines with neither an image nor a lookup in their spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup: Option<ImageLookup>,
-    /// Load balancer targets that control plane instances are registered in.
+    /// Load balancer targets in which control plane instances are registered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
-    /// What the load balancer targets are still to be taken from, for example `load balancer api`. While it is set and
-    /// `controlPlaneTargets` is not, control plane machines are not launched; workers are.
+    /// Source of load balancer targets that the provider has not read yet, for example `load balancer api`. While this
+    /// field is set and `controlPlaneTargets` is not, the provider launches worker machines and no control plane
+    /// machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     pub pending_control_plane_targets: Option<String>,
-    /// Identity whose credentials launch and delete instances.
+    /// Identity with which the provider launches and terminates instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
-    /// IAM instance profiles of machines that name none.
+    /// IAM instance profiles of machines without an instance profile in their spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_profiles: Option<NetworkInstanceProfiles>,
-    /// Where bootstrap data too large for user data may be kept.
+    /// Storage for bootstrap data that is too large for user data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_storage: Option<NetworkBootstrapStorage>,
 }
 
-/// A field of the contract with more characters than it may have.
+/// A field of the contract with a value that is longer than the contract allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversized {
     /// Path of the field in the contract, for example `imageLookup.org`.
     pub field: &'static str,
-    /// Characters that it may have.
+    /// Maximum number of characters of the field.
     pub limit: usize,
 }
 
-/// Longest name of a region, in characters.
+/// Maximum length of the name of a region, in characters.
 pub const REGION_LENGTH: usize = 32;
 
-/// Longest id of anything in AWS that the contract names, in characters.
+/// Maximum length of an AWS id in the contract, in characters.
 pub const ID_LENGTH: usize = 64;
 
-/// Whether a text has more characters than that.
+/// Whether a text has more than `limit` characters.
 pub fn is_longer(text: &str, limit: usize) -> bool {
     text.chars().count() > limit
 }
 
 impl MachineNetwork {
-    /// Takes out what is longer than the contract allows, and names each field once. A single one that stayed would
-    /// have the API server refuse the whole status that it is published or recorded in.
+    /// Removes values that are longer than the contract allows, and returns each affected field once. The API server
+    /// would refuse a whole status because of one such value.
     pub fn take_oversized(&mut self) -> Vec<Oversized> {
         let mut taken: Vec<Oversized> = Vec::new();
         let mut take = |field, limit, text: &mut Option<String>| {
@@ -134,14 +135,15 @@ impl MachineNetwork {
     }
 }
 
-/// A subnet that machines may be launched in.
+/// A subnet in which machines may be launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSubnet {
     /// Id of the subnet, for example `subnet-0123456789abcdef0`.
     #[schemars(length(max = 64), regex(pattern = r"^subnet-[0-9a-f]{8,}$"))]
     pub id: String,
-    /// Zone of the subnet, for example `eu-west-1a`. Absent: unknown, so the subnet serves no failure domain.
+    /// Zone of the subnet, for example `eu-west-1a`. Absent: the zone is unknown, and the subnet serves no failure
+    /// domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub availability_zone: Option<String>,
@@ -151,29 +153,30 @@ pub struct NetworkSubnet {
     /// Whether the subnet has an IPv6 range. Absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<bool>,
-    /// Kind of the subnet's zone. Local and Wavelength zones are at the edge: a machine is launched there only if it
-    /// names the subnet itself. Absent: an ordinary availability zone.
+    /// Type of the subnet's zone. Local and Wavelength Zones are edge zones: a machine is launched in an edge zone only
+    /// if the machine's spec names the subnet. Absent: an ordinary availability zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone_type: Option<ZoneType>,
-    /// Roles of the machines that may be launched here. Absent: both.
+    /// Roles of the machines that may be launched in the subnet. Absent: both roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "set"))]
     pub roles: Vec<MachineRole>,
 }
 
 impl NetworkSubnet {
-    /// Whether the subnet lies in a Local or Wavelength zone, where nothing is placed unasked.
+    /// Whether the subnet is in a Local or Wavelength Zone. A machine is placed in such a zone only if its spec names
+    /// the subnet.
     pub fn is_edge(&self) -> bool {
         self.zone_type.is_some_and(ZoneType::is_edge)
     }
 
-    /// Whether machines of that role may be launched here.
+    /// Whether machines of `role` may be launched in the subnet.
     pub fn serves(&self, role: MachineRole) -> bool {
         self.roles.is_empty() || self.roles.contains(&role)
     }
 }
 
-/// Kind of an AWS zone, spelled as EC2 does.
+/// Type of an AWS zone, in EC2's spelling.
 #[derive(
     Clone,
     Copy,
@@ -208,11 +211,12 @@ impl ZoneType {
     }
 }
 
-/// Security groups by role. The three lists are separate fields of the contract: each may come from another source.
+/// Security groups by role. The three lists are separate fields of the contract, and each list may come from a
+/// different source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSecurityGroups {
-    /// Ids of the groups that every instance gets.
+    /// Ids of the security groups of every instance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 16),
@@ -220,7 +224,7 @@ pub struct NetworkSecurityGroups {
         extend("x-kubernetes-list-type" = "atomic")
     )]
     pub all: Vec<String>,
-    /// Ids of the groups that control plane instances get besides `all`.
+    /// Ids of the security groups of control plane instances, in addition to `all`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 16),
@@ -228,7 +232,7 @@ pub struct NetworkSecurityGroups {
         extend("x-kubernetes-list-type" = "atomic")
     )]
     pub control_plane: Vec<String>,
-    /// Ids of the groups that worker instances get besides `all`.
+    /// Ids of the security groups of worker instances, in addition to `all`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 16),
@@ -239,9 +243,9 @@ pub struct NetworkSecurityGroups {
 }
 
 impl NetworkSecurityGroups {
-    /// The groups that `securityGroupOverrides` names, as CAPA attaches them: `node` and `lb` to every machine,
-    /// `controlplane` to control plane machines. An empty id counts as absent. Other roles concern no machine and are
-    /// left out, as are names that are no role: whoever reads a spec has to name them.
+    /// The security groups of `securityGroupOverrides`. As in CAPA, every machine gets `node` and `lb`, and control
+    /// plane machines also get `controlplane`. An empty id counts as absent. The result leaves out other roles, which
+    /// do not apply to machines, and unknown roles, which the caller must report.
     pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
         let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
         Self {
@@ -254,7 +258,7 @@ impl NetworkSecurityGroups {
         }
     }
 
-    /// The groups that only machines of that role get.
+    /// The security groups of machines of `role`, in addition to `all`.
     pub fn of_role(&self, role: MachineRole) -> &[String] {
         match role {
             MachineRole::ControlPlane => &self.control_plane,
@@ -270,7 +274,7 @@ pub struct NetworkVpc {
     /// Id of the VPC, for example `vpc-0123456789abcdef0`.
     #[schemars(length(max = 64), regex(pattern = r"^vpc-[0-9a-f]{8,}$"))]
     pub id: String,
-    /// IPv4 ranges of the VPC, primary first, for example `10.0.0.0/16`.
+    /// IPv4 ranges of the VPC, with the primary range first, for example `10.0.0.0/16`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), inner(length(max = 18)), extend("x-kubernetes-list-type" = "atomic"))]
     pub cidr_blocks: Vec<String>,
@@ -294,11 +298,11 @@ pub struct NetworkInstanceProfiles {
     pub worker: Option<String>,
 }
 
-/// Places that may hold bootstrap data.
+/// Storage for bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkBootstrapStorage {
-    /// S3 bucket that bootstrap data is written to and from which instances read it.
+    /// S3 bucket to which the provider writes bootstrap data and from which instances read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<NetworkBootstrapBucket>,
 }
@@ -310,7 +314,7 @@ pub struct NetworkBootstrapBucket {
     /// Name of the bucket.
     #[schemars(length(min = 3, max = 63))]
     pub bucket: String,
-    /// Prefix of the keys that are written, without a leading slash. Absent: keys start at the bucket's root.
+    /// Prefix of the keys in the bucket, without a leading slash. Absent: no prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub prefix: Option<String>,

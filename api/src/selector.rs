@@ -1,17 +1,17 @@
-//! Label selectors: their schema and how they match.
+//! Label selectors: their schema and their evaluation.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// What a label key looks like.
+/// The pattern of a label key.
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?\
                          [A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
-/// What a label value looks like; it may be empty.
+/// The pattern of a label value, which may be empty.
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
 
-/// Schema of a label selector: what Kubernetes itself accepts as one.
+/// Schema of a label selector with the limits of Kubernetes.
 pub fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -67,8 +67,8 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Whether the selector has no requirement at all. Kubernetes lets such a selector match everything; some users of
-/// selectors must not.
+/// Whether the selector has no requirement. In Kubernetes such a selector matches every object; some users of selectors
+/// must not.
 pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)

@@ -154,7 +154,7 @@ fn the_endpoint_is_optional_and_bounded() {
 }
 
 #[test]
-fn provisioned_is_there_and_terminal_failures_are_not() {
+fn status_has_provisioned_and_no_terminal_failures() {
     let crds = manifests();
     for kind in [CLUSTER, MACHINE] {
         let initialization = expected(&crds[kind], "status.initialization");
@@ -168,7 +168,7 @@ fn provisioned_is_there_and_terminal_failures_are_not() {
 }
 
 #[test]
-fn a_machine_tells_its_place_and_does_not_ask_for_one() {
+fn a_machine_has_its_failure_domain_in_the_status_only() {
     let machine = &manifests()[MACHINE];
     assert_eq!(at(machine, "spec.failureDomain"), None);
     assert_eq!(expected(machine, "status.failureDomain")["type"], "string");
@@ -227,7 +227,7 @@ fn conditions_have_the_shape_of_kubernetes() {
 }
 
 #[test]
-fn no_schema_compares_with_the_former_object() {
+fn no_schema_rule_compares_with_the_old_object() {
     for (kind, crd) in manifests() {
         assert!(!crd.to_string().contains("oldSelf"), "{kind}");
     }

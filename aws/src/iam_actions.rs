@@ -1,51 +1,52 @@
-//! Every permission that the provider needs in AWS, with what it is for: the one table that policies and their
-//! documentation are made from. A test sends all of it, and end-to-end tests fail on a call that is not in it.
+//! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
+//! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
+//! lacks.
 
-/// A permission, as IAM names it.
+/// A permission, by its IAM name.
 #[derive(Clone, Copy, Debug)]
 pub struct Action {
     /// Prefix of the service in IAM: `ec2`.
     pub service: &'static str,
     /// Name within the service: `RunInstances`.
     pub name: &'static str,
-    /// What AWS's service authorization reference calls the access level.
+    /// The access level in AWS's service authorization reference.
     pub access: Access,
-    /// How it comes to be asked for.
+    /// The way in which AWS checks the permission.
     pub asked: Asked,
-    /// What it must be allowed on; nothing where AWS allows it to everybody.
+    /// The resources and conditions of the permission; empty where AWS allows the action to every caller.
     pub grants: &'static [Grant],
-    /// What the provider needs it for.
+    /// The purpose of the permission.
     pub why: &'static str,
 }
 
 /// Access level of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Shows which resources there are.
+    /// The action lists resources.
     List,
-    /// Shows what is in a resource.
+    /// The action reads the content of a resource.
     Read,
-    /// Changes something.
+    /// The action changes a resource.
     Write,
-    /// Changes tags alone.
+    /// The action changes tags only.
     Tagging,
-    /// Changes who may do what.
+    /// The action changes permissions.
     Permissions,
 }
 
-/// How a permission comes to be asked for.
+/// The way in which AWS checks a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks it within RunInstances, where the request has what is named here.
+    /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),
 }
 
-/// What a launch asks for that needs a further permission.
+/// A property of a launch request that needs a further permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLaunch {
-    /// Tags: every launch of ours.
+    /// Tags, which every launch of this provider has.
     Tags,
     /// An instance profile.
     InstanceProfile,
@@ -56,52 +57,52 @@ pub enum AtLaunch {
 /// Resources and the condition under which an action is allowed on them. Actions with the same grant share a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Id of the statement: letters and digits, as IAM has them.
+    /// The id of the statement: letters and digits, as IAM requires.
     pub name: &'static str,
-    /// On what.
+    /// The resources.
     pub resources: Resources,
-    /// Under which condition.
+    /// The condition.
     pub condition: Condition,
 }
 
 /// The resources of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resources {
-    /// All: the action knows no single ones.
+    /// All resources: the action does not support single resources.
     All,
     /// ARNs without `arn:<partition>:`.
     Arns(&'static [&'static str]),
-    /// What only the user can name.
+    /// Resources that only the user can name.
     Named(Named),
 }
 
-/// Resources that only the user can name. Without any there is no need for the permission.
+/// Resources that only the user can name. A policy without any of them does not have the permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// Roles in the instance profiles of machines.
+    /// The roles in the instance profiles of machines.
     MachineRoles,
-    /// Roles in AWSClusterRoleIdentities.
+    /// The roles in AWSClusterRoleIdentities.
     IdentityRoles,
-    /// Keys in `encryptionKey` of volumes, or of encrypted images.
+    /// The keys in `encryptionKey` of volumes, or of encrypted images.
     EncryptionKeys,
 }
 
 /// The condition of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// None.
+    /// No condition.
     Always,
-    /// What is created gets the tag that marks machines of the provider.
+    /// The created resource gets the tag that marks machines of the provider.
     MarkedAtLaunch,
-    /// What is changed has that tag.
+    /// The changed resource has that tag.
     Marked,
-    /// Within RunInstances.
+    /// The call is part of RunInstances.
     WithinLaunch,
-    /// The role goes to an instance.
+    /// The role is passed to an EC2 instance.
     PassedToInstance,
-    /// EC2 asks, on our behalf.
+    /// EC2 makes the call on behalf of the provider.
     ThroughEc2,
-    /// The grant of the key is for a service of AWS.
+    /// The grant of the key is for an AWS service.
     GrantedToAws,
 }
 
@@ -111,10 +112,11 @@ const READ: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// What a launch creates.
+/// The resources that a launch creates.
 const CREATED: Resources = Resources::Arns(&["ec2:*:*:instance/*", "ec2:*:*:volume/*", "ec2:*:*:network-interface/*"]);
 
-/// Not `CreateTags` by itself: it could put our mark on what is not ours.
+/// Tagging is allowed within RunInstances only: `CreateTags` by itself could put the provider's tag on foreign
+/// resources.
 const TAG_AT_LAUNCH: Grant = Grant {
     name: "TagWhatIsLaunched",
     resources: CREATED,
@@ -129,7 +131,7 @@ const LAUNCH: [Grant; 2] = [
     },
     Grant {
         name: "LaunchWith",
-        // Images belong to no account as far as their ARNs are concerned.
+        // The ARNs of images contain no account.
         resources: Resources::Arns(&[
             "ec2:*::image/*",
             "ec2:*:*:subnet/*",
@@ -182,7 +184,7 @@ const ASSUME_ROLE: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// EC2's describes: none of them can be allowed on single resources.
+/// A describe action of EC2. None of these actions can be restricted to single resources.
 const fn describe(name: &'static str, why: &'static str) -> Action {
     Action {
         service: "ec2",
@@ -194,7 +196,7 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
     }
 }
 
-/// A call to Elastic Load Balancing, which names the calls of both its generations alike.
+/// An action of Elastic Load Balancing. Both generations use the same action names.
 const fn load_balancing(name: &'static str, access: Access, grants: &'static [Grant], why: &'static str) -> Action {
     Action {
         service: "elasticloadbalancing",
@@ -206,7 +208,7 @@ const fn load_balancing(name: &'static str, access: Access, grants: &'static [Gr
     }
 }
 
-/// What EC2 does with the key of a volume.
+/// An action that EC2 performs with the key of a volume.
 const fn key(name: &'static str, access: Access, grants: &'static [Grant], why: &'static str) -> Action {
     Action {
         service: "kms",
@@ -218,7 +220,7 @@ const fn key(name: &'static str, access: Access, grants: &'static [Grant], why: 
     }
 }
 
-/// All of them, in the order of the documentation.
+/// All permissions, in the order of the documentation.
 pub const ACTIONS: &[Action] = &[
     describe("DescribeImages", "finds the image and its root device"),
     describe(
@@ -383,8 +385,8 @@ pub const ACTIONS: &[Action] = &[
     },
 ];
 
-/// The row of an action that the provider calls. The service is that of the request's signature, which for those that
-/// the provider uses is IAM's prefix.
+/// The row of an action that the provider calls. `service` is the service of the request's signature, which for the
+/// services of this provider equals the IAM prefix.
 pub fn called(service: &str, name: &str) -> Option<&'static Action> {
     ACTIONS
         .iter()

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::sdk::replacements::Replacements;
 
-/// Where informers send the machines to wake.
+/// The channels to the subscribers that wake machines.
 #[derive(Default)]
 pub(crate) struct Wakes {
     subscribers: Mutex<Vec<mpsc::UnboundedSender<MachineKey>>>,
@@ -52,7 +52,7 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    /// `replacements`: of the credentials that the session signs with.
+    /// `replacements` counts the replacements of the credentials that the session signs with.
     pub(crate) fn new(timing: Timing, wakes: Arc<Wakes>, replacements: Arc<Replacements>) -> Self {
         Self {
             state: Mutex::new(SessionState::new(timing)),
@@ -63,7 +63,7 @@ impl SharedState {
         }
     }
 
-    /// Acts on the state now; the informer's task then sees to the calls that follow from it.
+    /// Runs `act` on the state now; the informer's task then makes the calls that follow from the change.
     pub(crate) fn act<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T {
         let result = self.drive(act);
         self.changed.notify_one();
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// An informer whose calls panic, and what tells of its death.
+    /// An informer whose calls panic, and the receiver of the report of its end.
     fn broken() -> (Arc<SharedState>, InformerTask, watch::Receiver<Option<String>>) {
         let died = watch::Sender::new(None);
         let noticed = died.subscribe();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_informer_that_dies_is_noticed() {
+    async fn an_informer_that_dies_is_reported() {
         let (state, _task, mut noticed) = broken();
         let machine = MachineKey {
             namespace: "default".into(),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_informer_that_is_stopped_is_not_taken_for_dead() {
+    async fn a_stopped_informer_is_not_reported_as_dead() {
         let (_state, task, mut noticed) = broken();
         drop(task);
         assert!(noticed.changed().await.is_err(), "the task ended and said nothing");

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// What is shown of informers: of one, or of all of a region together.
+/// The gauges of one informer, or of all informers of a region together.
 #[derive(Default)]
 pub(crate) struct InformerGauges {
     instances: u32,
@@ -21,7 +21,7 @@ pub(crate) struct InformerGauges {
 }
 
 impl InformerGauges {
-    /// Of an informer that a machine uses.
+    /// The gauges of an informer that a machine uses.
     pub(crate) fn of(informer: &InstanceInformer, now: Duration) -> Option<Self> {
         let listing = informer.last_listing();
         informer.is_watched().then(|| Self {
@@ -37,13 +37,13 @@ impl InformerGauges {
         self.instances = self.instances.saturating_add(other.instances);
         self.incomplete_listings += other.incomplete_listings;
         self.overdue += other.overdue;
-        // An absent value is the smallest, so that the worst informer of a region shows.
+        // An absent value is the smallest, so that the maximum is that of the worst informer of a region.
         self.age = self.age.max(other.age);
         self.took = self.took.max(other.took);
     }
 }
 
-/// The collector. `gauges` gives those of every informer with its region.
+/// The collector. `gauges` returns the gauges of every informer with its region.
 pub(crate) struct InformerMetrics<F> {
     gauges: F,
 }
@@ -91,8 +91,8 @@ where
             |gauges| Some(f64::from(gauges.instances)),
         )?;
         gauge(
-            "capa_instance_store_suspicious",
-            "Informers whose last listing lost more instances at once than is believed of one",
+            "capa_instance_listing_incomplete",
+            "Informers whose last listing lost more instances at once than one listing proves absent",
             |gauges| Some(f64::from(gauges.incomplete_listings)),
         )?;
         gauge(

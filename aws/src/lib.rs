@@ -1,7 +1,8 @@
-//! AWS over the wire: the only crate that names the SDK. Implements the traits of `cloud`.
+//! AWS over the wire: the only crate that uses the AWS SDK. Implements the traits of `cloud`.
 //!
-//! [`SessionPool`] gives a session for each identity and region. Reads of machines are shared; instances are followed
-//! by one informer each ([`capa_cloud::informer`]), so that the calls grow with the changes and not with the machines.
+//! [`SessionPool`] returns a session for each identity and region. Machines share the answers of reads, and one
+//! informer follows all instances of a session ([`capa_cloud::informer`]), so that the number of calls grows with the
+//! changes and not with the machines.
 
 mod ec2;
 mod elb;

@@ -1,5 +1,5 @@
-//! Answers shared between callers that ask the same at about the same time. They are shared as futures, which the logic of
-//! sessions in `cloud` does not know; the simulation shares none, so that each pass meets its own faults.
+//! Answers shared between callers that ask the same at about the same time. This module shares them as futures, which
+//! the session logic in `cloud` does not use; the simulation shares no answers, so that each pass meets its own faults.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,9 +11,10 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// One answer per key. A caller that comes while a call is under way waits for its answer, error included; a good
-/// answer is then given to everybody for `fresh`, an error for `failed` only. That its turn has not come is told only to
-/// the caller that has asked for the turn: others may have theirs earlier.
+/// One answer per key. A caller that comes while a call is under way waits for its answer, error included. Later
+/// callers get a successful answer for `fresh`, and an error for `failed` only. A call that the request rates deferred
+/// is an error of the caller that made it only: every other caller makes a call of its own, because its turn may come
+/// earlier.
 pub(crate) struct SharedAnswers<K, V> {
     fresh: Duration,
     failed: Duration,
@@ -35,7 +36,7 @@ impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
         }
     }
 
-    /// The shared answer for `key`; `ask` makes the call if there is none to share.
+    /// The shared answer for `key`; `ask` makes the call if no answer can be shared.
     pub(crate) async fn get(
         &self,
         key: K,
@@ -86,26 +87,26 @@ mod tests {
 
     use super::*;
 
-    /// A question whose answer takes a second; counts how often it is asked.
-    struct Question {
-        asked: AtomicUsize,
+    /// A lookup whose answer takes a second; counts its calls.
+    struct Lookup {
+        calls: AtomicUsize,
         fails: bool,
     }
 
-    fn question(fails: bool) -> Arc<Question> {
-        Arc::new(Question {
-            asked: AtomicUsize::new(0),
+    fn lookup(fails: bool) -> Arc<Lookup> {
+        Arc::new(Lookup {
+            calls: AtomicUsize::new(0),
             fails,
         })
     }
 
-    impl Question {
-        fn ask(self: &Arc<Self>) -> BoxFuture<'static, Result<usize, CloudError>> {
-            let question = self.clone();
+    impl Lookup {
+        fn call(self: &Arc<Self>) -> BoxFuture<'static, Result<usize, CloudError>> {
+            let lookup = self.clone();
             async move {
-                let count = question.asked.fetch_add(1, Ordering::SeqCst) + 1;
+                let count = lookup.calls.fetch_add(1, Ordering::SeqCst) + 1;
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if question.fails {
+                if lookup.fails {
                     Err(CloudError::no_answer("DescribeSubnets", "connection failed"))
                 } else {
                     Ok(count)
@@ -114,8 +115,8 @@ mod tests {
             .boxed()
         }
 
-        fn asked(&self) -> usize {
-            self.asked.load(Ordering::SeqCst)
+        fn calls(&self) -> usize {
+            self.calls.load(Ordering::SeqCst)
         }
     }
 
@@ -124,52 +125,52 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn equal_questions_at_once_are_one_call() {
-        let (answers, question) = (answers(0), question(false));
-        let all = (0..50).map(|_| answers.get("a", || question.ask()));
+    async fn equal_lookups_at_once_are_one_call() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        let all = (0..50).map(|_| answers.get("a", || lookup.call()));
         let all = futures::future::join_all(all).await;
         assert!(all.iter().all(|answer| answer == &Ok(1)));
-        assert_eq!(question.asked(), 1);
+        assert_eq!(lookup.calls(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_shared_until_it_is_old_under_its_key() {
-        let (answers, question) = (answers(0), question(false));
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
+    async fn an_answer_is_shared_by_key_until_it_is_old() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(1));
         tokio::time::advance(Duration::from_secs(58)).await;
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(1));
-        assert_eq!(answers.get("b", || question.ask()).await, Ok(2));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(1));
+        assert_eq!(answers.get("b", || lookup.call()).await, Ok(2));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(3));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_reaches_those_who_wait_and_nobody_after_them() {
-        let (answers, question) = (answers(0), question(true));
-        let all = (0..10).map(|_| answers.get("a", || question.ask()));
+    async fn an_error_is_shared_with_the_waiting_callers_only() {
+        let (answers, lookup) = (answers(0), lookup(true));
+        let all = (0..10).map(|_| answers.get("a", || lookup.call()));
         assert!(futures::future::join_all(all).await.iter().all(Result::is_err));
-        assert_eq!(question.asked(), 1);
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 2);
+        assert_eq!(lookup.calls(), 1);
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_may_be_held_for_a_while() {
-        let (answers, question) = (answers(5), question(true));
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 1);
+    async fn an_error_is_shared_for_the_age_of_failures() {
+        let (answers, lookup) = (answers(5), lookup(true));
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 1);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(answers.get("a", || question.ask()).await.is_err());
-        assert_eq!(question.asked(), 2);
+        assert!(answers.get("a", || lookup.call()).await.is_err());
+        assert_eq!(lookup.calls(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_has_not_come_is_the_askers_own() {
+    async fn a_deferred_call_is_an_error_of_its_own_caller_only() {
         let answers = answers(5);
-        let asked = AtomicUsize::new(0);
-        let ask = |turn: Option<u64>| {
-            asked.fetch_add(1, Ordering::SeqCst);
+        let calls = AtomicUsize::new(0);
+        let call = |turn: Option<u64>| {
+            calls.fetch_add(1, Ordering::SeqCst);
             async move {
                 tokio::task::yield_now().await;
                 let wait = turn.map(Duration::from_secs);
@@ -177,21 +178,21 @@ mod tests {
             }
             .boxed()
         };
-        let crowded = answers.get("a", || ask(Some(100)));
-        let alone = answers.get("a", || ask(None));
-        let (crowded, alone) = futures::future::join(crowded, alone).await;
+        let deferred = answers.get("a", || call(Some(100)));
+        let other = answers.get("a", || call(None));
+        let (deferred, other) = futures::future::join(deferred, other).await;
         assert_eq!(
-            crowded,
+            deferred,
             Err(CloudError::deferred("DescribeSubnets", Duration::from_secs(100)))
         );
-        assert_eq!((alone, asked.load(Ordering::SeqCst)), (Ok(7), 2));
+        assert_eq!((other, calls.load(Ordering::SeqCst)), (Ok(7), 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_whose_caller_went_away_is_asked_anew() {
-        let (answers, question) = (answers(0), question(false));
-        let cancelled = tokio::time::timeout(Duration::from_millis(10), answers.get("a", || question.ask())).await;
+    async fn a_call_whose_caller_was_cancelled_is_repeated() {
+        let (answers, lookup) = (answers(0), lookup(false));
+        let cancelled = tokio::time::timeout(Duration::from_millis(10), answers.get("a", || lookup.call())).await;
         assert!(cancelled.is_err());
-        assert_eq!(answers.get("a", || question.ask()).await, Ok(2));
+        assert_eq!(answers.get("a", || lookup.call()).await, Ok(2));
     }
 }

@@ -26,7 +26,7 @@ use crate::session::{Session, Shared};
 /// A session that was not used for this long is dropped.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// How the process reaches AWS.
+/// The settings of the process's access to AWS.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Endpoints in place of AWS's own. Where none is given, the SDK's environment variables (`AWS_ENDPOINT_URL` and
@@ -34,26 +34,29 @@ pub struct Options {
     pub service_endpoints: ServiceEndpoints,
     /// Periods and ages.
     pub timing: Timing,
-    /// How much of AWS's published request rates is ours.
+    /// The provider's share of AWS's published request rates.
     pub shares: Shares,
     /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
     /// different accounts in one process.
     pub controller_key: Option<AccessKey>,
-    /// Until when this process leads for certain; absent where there is no leader election. After that moment nothing
-    /// that machines have submitted is begun: what a process that stood still knows of them may be long past.
+    /// The time until which this process leads for certain; absent where leader election is off. After that time the
+    /// process begins no write that machines have submitted: the state of a process that was suspended may be out of
+    /// date.
     pub leads_until: Option<LeadsUntil>,
 }
 
-/// An informer whose task ended by itself: machines of this region are no longer watched, and the process should end.
+/// The report that an informer's task ended by itself: machines of this region are no longer watched, and the process
+/// should end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the instance informer of region {region} died")]
 pub struct InformerDied {
-    /// Its region.
+    /// The region of the informer.
     pub region: String,
 }
 
-/// Gives the sessions that clusters and machines are reconciled with: one for each identity and region, made without a
-/// call, dropped an hour after its last use. Cheap to clone; dropping the last clone ends all background work.
+/// The pool of the sessions that clusters and machines are reconciled with: one for each identity and region, created
+/// without a call, and dropped an hour after its last use. Clones share the pool; dropping the last clone ends all
+/// background work.
 #[derive(Clone)]
 pub struct SessionPool {
     inner: Arc<Inner>,
@@ -98,7 +101,7 @@ impl SessionPool {
         self.inner.shared.wakes.subscribe()
     }
 
-    /// Waits until an informer's task dies; for ever if none does.
+    /// Waits until an informer's task ends by itself; never returns if no task does.
     pub async fn informer_died(&self) -> InformerDied {
         let mut died = self.inner.shared.died.subscribe();
         match died.wait_for(Option::is_some).await.map(|region| region.clone()) {
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_that_nobody_asks_for_are_dropped() {
+    async fn unused_sessions_are_dropped() {
         let pool = pool().await;
         pool.session(&identity("old"), "eu-west-1");
         tokio::time::advance(Duration::from_secs(3599)).await;

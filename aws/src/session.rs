@@ -1,4 +1,4 @@
-//! One identity in one region: its calls, the answers that its callers share, its state.
+//! One identity in one region: its calls, the answers that its callers share, and its state.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::sdk::config::SdkClients;
 use crate::sdk::replacements::Replacements;
 use crate::sts::StsCalls;
 
-/// How long an instance type is believed to be as it was described. What it offers never changes.
+/// The age up to which the description of an instance type is reused. The properties of a type never change.
 const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
 
 /// The calls of all services, on behalf of one controller.
@@ -59,7 +59,7 @@ impl PartialEq for Owner {
     }
 }
 
-/// What all sessions of a process share.
+/// The state that all sessions of a process share.
 pub(crate) struct Shared {
     pub(crate) timing: Timing,
     pub(crate) wakes: Arc<Wakes>,
@@ -86,7 +86,7 @@ impl Shared {
         forget(before, machine);
     }
 
-    /// Nobody follows the machine any more.
+    /// Ends the following of a machine by any session.
     pub(crate) fn release(&self, machine: &MachineKey) {
         let before = self.owners.lock().release(machine);
         forget(before, machine);
@@ -108,8 +108,8 @@ pub(crate) struct Session {
     replacements: Arc<Replacements>,
     state: Arc<SharedState>,
     informer: OnceLock<InformerTask>,
-    /// Calls under way, by how often the credentials have been replaced. How long their answers count is the state's
-    /// matter.
+    /// The calls for the account id that are under way, keyed by the number of replacements of the credentials. The
+    /// session's state decides for how long their answers are valid.
     account: SharedAnswers<u64, String>,
     subnets: SharedAnswers<Query, Vec<Subnet>>,
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
@@ -119,7 +119,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// `replacements`: of the credentials that `clients` sign with.
+    /// `replacements` counts the replacements of the credentials that `clients` sign with.
     pub(crate) fn new(
         region: &str,
         clients: SdkClients,
@@ -146,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Notes that somebody asked for this session.
+    /// Records a use of this session.
     pub(crate) fn touch(&self) {
         *self.used.lock() = Instant::now();
     }
@@ -161,7 +161,7 @@ impl Session {
         &self.state
     }
 
-    /// Gives up the turns of a machine that will not come.
+    /// Gives up the rate limiter's turns of a machine that does not come back.
     pub(crate) fn forget_turns(&self, machine: &MachineKey) {
         let rates = self.caller.limiter().rates();
         rates.forget(&RateCaller::Machine(machine.clone()));
@@ -187,7 +187,7 @@ pub(crate) struct ControllerSession {
 }
 
 impl ControllerSession {
-    /// For one pass over a machine. The first one starts the session's informer.
+    /// The session for one pass over a machine. The first call starts the session's informer.
     pub(crate) fn for_machine(self) -> impl MachineCloud {
         let session = &self.session;
         session.informer.get_or_init(|| {
@@ -274,7 +274,7 @@ impl SessionDriver for ControllerSession {
     }
 }
 
-/// Clusters share no answer: what a user has just mended shows at once.
+/// Clusters share no answers, so that a user's correction takes effect at once.
 #[async_trait]
 impl ClusterCloud for ControllerSession {
     async fn account_id(&self) -> Result<String, CloudError> {
@@ -321,10 +321,10 @@ impl TemplateCloud for ControllerSession {
     }
 }
 
-/// The informer's calls, which wait for their turn.
+/// The informer's calls, each of which waits for its turn.
 struct PacedCalls {
     calls: Calls,
-    /// Between the pages of a listing: a listing is not urgent, and other callers share the account's limits.
+    /// The pause between the pages of a listing: a listing is not urgent, and other callers share the account's limits.
     pause: Duration,
 }
 

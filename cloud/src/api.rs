@@ -15,7 +15,8 @@ use crate::{
 /// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
 #[async_trait]
 pub trait ClusterCloud: Send + Sync {
-    /// The account the credentials belong to; asked once per client.
+    /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
+    /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// VPCs.
     async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError>;
@@ -31,17 +32,18 @@ pub trait ClusterCloud: Send + Sync {
     async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError>;
 }
 
-/// Gives the clients that clusters are reconciled with.
+/// Gives the sessions that clusters are reconciled with.
 #[async_trait]
 pub trait ClusterClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud>;
 }
 
 /// One account and region as machines use it: lookups shared between machines, the instance informer, and the writes.
 #[async_trait]
 pub trait MachineCloud: Send + Sync {
-    /// The account the credentials belong to; asked once per client.
+    /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
+    /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
@@ -51,16 +53,16 @@ pub trait MachineCloud: Send + Sync {
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
     /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes the
-    /// machine whenever the answer changes, until [`MachineClouds::forget`].
+    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes
+    /// the machine whenever the answer changes, until [`MachineClouds::forget`].
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
-    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where it does not
-    /// say so.
+    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where the
+    /// informer does not show the instance as absent.
     fn absence_age(&self, id: &str) -> Duration;
-    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in transition
-    /// fail.
+    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in
+    /// transition fail.
     fn reading_failure(&self) -> Option<CloudError>;
-    /// Whether the informer has not finished a listing for five intervals: what it shows may be old.
+    /// Whether the informer has not completed a listing for five intervals, so that its data may be old.
     fn listing_overdue(&self) -> bool;
     /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
     /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
@@ -95,10 +97,10 @@ pub trait MachineCloud: Send + Sync {
     fn forget_targets(&self, machine: &MachineKey);
 }
 
-/// Gives the clients that machines are reconciled with.
+/// Gives the sessions that machines are reconciled with.
 #[async_trait]
 pub trait MachineClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
     /// Ends every session's interest for a machine.
     fn forget(&self, machine: &MachineKey);
@@ -114,8 +116,8 @@ pub trait TemplateCloud: Send + Sync {
     async fn image(&self, id: &str) -> Result<Image, CloudError>;
 }
 
-/// Gives the clients that machine templates are described with.
+/// Gives the sessions that machine templates are described with.
 pub trait TemplateClouds: Send + Sync {
-    /// The client for an identity in a region. Makes no call.
+    /// The session of an identity in a region. Makes no call.
     fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud>;
 }

@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use capa_api::conditions::Reason;
 
-/// What an error means for the caller. Decided by AWS's error *code*: EC2 answers a lack of capacity with HTTP 500,
-/// so the status of the answer says nothing.
+/// The meaning of an error for the caller. The class depends on AWS's error *code* and not on the HTTP status: EC2
+/// reports insufficient capacity with HTTP 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The thing named in the request does not exist.
+    /// The resource in the request does not exist.
     NotFound,
-    /// AWS asks us to slow down.
+    /// AWS throttles the provider.
     Throttled,
     /// The credentials are missing, expired, refused, or not allowed to make this call.
     Unauthorized,
-    /// AWS has no capacity for this instance type in this zone now, or the subnet no free address.
+    /// AWS has no capacity for this instance type in this zone now, or the subnet has no free address.
     InsufficientCapacity,
     /// A service quota of the account is used up.
     QuotaExceeded,
-    /// A launch token was used before, with other parameters or for an instance that is terminated by now.
+    /// A launch token was used before, with other parameters or for an instance that has since been terminated.
     IdempotentParameterMismatch,
-    /// AWS understood the request and refuses it as it is.
+    /// AWS refuses the request because of its content.
     Invalid,
-    /// No answer, or none that says what happened: the call may have taken effect.
+    /// AWS gave no answer, or an answer without an outcome. The call may have taken effect.
     NoAnswer,
 }
 
 impl ErrorClass {
-    /// Whether AWS has said by code that the call took no effect. After a refusal a launch may be tried anew; after
-    /// anything else the same call must be repeated with the same token, or looked up.
+    /// Whether AWS's error code says that the call took no effect. After a refusal a new launch is allowed. After any
+    /// other error the same call must be repeated with the same token, or its instance must be looked up.
     pub fn is_refusal(self) -> bool {
         matches!(
             self,
@@ -37,8 +37,8 @@ impl ErrorClass {
         )
     }
 
-    /// Whether AWS would answer the same to the same call until somebody changes something: in what the call is made
-    /// from, or in the account.
+    /// Whether AWS gives the same answer to the same call until somebody changes the parameters of the call, or the
+    /// account.
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
@@ -46,7 +46,7 @@ impl ErrorClass {
         )
     }
 
-    /// The condition reason for this class, of the vocabulary that all AWS-backed conditions share.
+    /// The condition reason for this class. All conditions about AWS calls use these reasons.
     pub fn reason(self) -> Reason {
         match self {
             Self::NotFound => Reason::NotFound,
@@ -60,20 +60,20 @@ impl ErrorClass {
     }
 }
 
-/// A failed AWS call: what was attempted, AWS's code, and what it means. Carries no request id and no secret, so that
-/// its text may stand in a condition and stays equal from one try to the next.
+/// A failed AWS call: the action, AWS's error code and the class of the error. The text contains no request id and no
+/// secret, so that it can be part of a condition and does not change between retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudError {
     /// The API action, for example `RunInstances`.
     pub operation: &'static str,
-    /// AWS's error code, absent when there was no answer.
+    /// AWS's error code; `None` without an answer.
     pub code: Option<String>,
-    /// What it means.
+    /// The class of the error.
     pub class: ErrorClass,
     /// AWS's message without request ids.
     pub message: String,
-    /// When the call may be made after all: set where our own limits or new credentials deferred it. Nothing was
-    /// launched.
+    /// Time after which the caller can make the call. Set if the provider's own limits or new credentials deferred the
+    /// call; no instance was launched.
     pub retry_after: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ impl CloudError {
         }
     }
 
-    /// A call without a (usable) answer.
+    /// A call without an answer, or with an unusable answer.
     pub fn no_answer(operation: &'static str, message: impl Into<String>) -> Self {
         Self {
             operation,
@@ -100,7 +100,7 @@ impl CloudError {
         }
     }
 
-    /// An answer that shows nothing under the name that was asked for.
+    /// An answer without the requested resource.
     pub fn not_found(operation: &'static str, message: impl Into<String>) -> Self {
         Self {
             operation,
@@ -111,7 +111,7 @@ impl CloudError {
         }
     }
 
-    /// Credentials that could not be had at all (no answer from STS, nothing configured).
+    /// Credentials that could not be obtained: STS gave no answer, or no credentials are configured.
     pub fn credentials(message: impl Into<String>) -> Self {
         Self {
             operation: "credentials",
@@ -122,8 +122,8 @@ impl CloudError {
         }
     }
 
-    /// A call that was not made: our own limits give it its turn after `retry_after`. The text names no time, so that a
-    /// condition that shows it stays as it is while the call waits.
+    /// A call that was not made, because the provider's own limits allow it only after `retry_after`. The text contains
+    /// no time, so that a condition with the text does not change while the call waits.
     pub fn deferred(operation: &'static str, retry_after: Duration) -> Self {
         Self {
             operation,
@@ -134,8 +134,8 @@ impl CloudError {
         }
     }
 
-    /// A call that was not made, or whose answer proves nothing, because the credentials have been replaced since the
-    /// caller asked for their account: it begins anew by asking for that.
+    /// A call that was not made, or has no valid answer, because the credentials have been replaced since the caller
+    /// obtained their account. The caller must obtain the account again first.
     pub fn credentials_replaced(operation: &'static str) -> Self {
         Self {
             message: "the credentials were replaced meanwhile: the account is looked at again first".to_owned(),
@@ -156,8 +156,8 @@ impl fmt::Display for CloudError {
 impl std::error::Error for CloudError {}
 
 /// The class of an AWS error code. EC2 models no errors, so the codes of its reference are the interface
-/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>). Server-side codes and unknown ones
-/// leave open what happened.
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>). With server-side and unknown codes
+/// the outcome of the call is unknown.
 pub fn classify(code: &str) -> ErrorClass {
     match code {
         "RequestLimitExceeded"
@@ -201,7 +201,7 @@ pub fn classify(code: &str) -> ErrorClass {
         }
         _ if code.ends_with("LimitExceeded") || code.ends_with("QuotaExceeded") => ErrorClass::QuotaExceeded,
         "TooManyTargets" | "TooManyRegistrationsForTargetId" => ErrorClass::QuotaExceeded,
-        // Elastic Load Balancing names things without a dot: `TargetGroupNotFound`.
+        // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`.
         _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") => ErrorClass::NotFound,
         _ if code.starts_with("Invalid")
             || code.starts_with("Missing")
@@ -219,8 +219,8 @@ pub fn classify(code: &str) -> ErrorClass {
     }
 }
 
-/// AWS appends request ids and, to refusals, an encoded authorization message of kilobytes: both change with every
-/// call.
+/// Removes request ids and, from refusals, the encoded authorization message, which has several kilobytes. AWS appends
+/// them, and they change with every call.
 fn without_request_id(message: &str) -> String {
     let end = [
         "(RequestId",
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_says_no_is_a_refusal() {
+    fn only_a_rejecting_answer_is_a_refusal() {
         assert!(classify("InsufficientInstanceCapacity").is_refusal());
         assert!(!classify("InternalError").is_refusal());
         assert!(!classify("RequestLimitExceeded").is_refusal());

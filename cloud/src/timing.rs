@@ -1,62 +1,65 @@
-//! Every period and age that AWS access depends on, in one place.
+//! All periods and ages on which AWS access depends.
 
 use std::time::Duration;
 
-/// Periods and ages. The defaults are for real AWS; tests over real servers divide all of them by one factor.
+/// Periods and ages. The defaults are for real AWS; tests with real servers divide all of them by one factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between two full listings of the instances of one (identity, region). Flag `--instance-poll-interval`.
+    /// Time between two full listings of the instances of one identity in one region. Flag `--instance-poll-interval`.
     pub listing_interval: Duration,
-    /// Between two lookups of instances in transition.
+    /// Time between two lookups of instances in transition.
     pub transition_interval: Duration,
-    /// An instance younger than this is never concluded to be gone: EC2 may not show it yet.
+    /// Minimum age of an instance that the provider treats as gone. EC2 may not show a younger instance yet.
     pub visibility_age: Duration,
-    /// How long a launch without an answer is looked up before its absence is believed, counted from the last call that
-    /// this process knows of, or from its first look at the attempt.
+    /// Time during which a launch without an answer is looked up before the provider treats its instance as absent. The
+    /// time counts from the last call that this process knows of, or from its first lookup of the attempt.
     pub launch_lookup_age: Duration,
-    /// Least time between two empty lookups that together prove the absence of an instance.
+    /// Minimum time between two empty lookups that together prove the absence of an instance.
     pub lookup_spacing: Duration,
-    /// A launch is called at most this long after its record was written, claimed or confirmed; later the API server is
-    /// asked first whether the record still stands. A process that was frozen in between makes no call.
+    /// Maximum age of a launch record for a call, counted from the time at which the record was written, claimed or
+    /// confirmed. For an older record, the process first reads the record from the API server again. So a process that
+    /// was frozen makes no call with an outdated record.
     pub confirmation_age: Duration,
-    /// Least time between the first attempt and the next one, after an instance died before it ran for reasons of EC2's
-    /// own; doubles with every attempt.
+    /// Minimum time between the first and the second attempt, if an instance ended before it ran because of a failure
+    /// in EC2. The time doubles with every attempt.
     pub relaunch_backoff: Duration,
-    /// How long a zone in which EC2 had no capacity for an instance type is left aside; then one machine tries it
-    /// again.
+    /// Time during which the provider avoids a zone in which EC2 had no capacity for an instance type. After that time
+    /// one machine tries the zone again.
     pub capacity_retry: Duration,
-    /// A launch that was recorded longer ago than this is looked up and no more repeated: EC2 forgets tokens.
+    /// Maximum age of a recorded launch for a repetition of its call. An older launch is only looked up, because EC2
+    /// forgets tokens.
     pub token_age: Duration,
-    /// First wait before a call is repeated that AWS has refused for good; doubles up to `refusal_retry_cap`. A change of
-    /// what the call is made from ends the wait.
+    /// First wait before a call that AWS refused with a permanent error is repeated. The wait doubles up to
+    /// `refusal_retry_cap`. A change of the parameters of the call ends the wait.
     pub refusal_retry: Duration,
     /// Longest wait before such a call is repeated.
     pub refusal_retry_cap: Duration,
-    /// First wait before a network source that was not usable is read again; doubles up to `source_retry_cap`.
+    /// First wait before an unusable network source is read again. The wait doubles up to `source_retry_cap`.
     pub source_retry: Duration,
-    /// Longest wait between two reads of a source.
+    /// Maximum wait between two reads of a network source.
     pub source_retry_cap: Duration,
-    /// First wait before a failed or incomplete lookup of a cluster's network is repeated; doubles up to the cap.
+    /// First wait before a failed or incomplete lookup of a cluster's network is repeated. The wait doubles up to
+    /// `resolve_retry_cap`.
     pub resolve_retry: Duration,
-    /// Longest wait between two lookups of a cluster's network.
+    /// Maximum wait between two lookups of a cluster's network.
     pub resolve_retry_cap: Duration,
-    /// How long a failing lookup may hold back `provisioned` of an unmanaged cluster.
+    /// Maximum time for which a failing lookup delays `provisioned` of an unmanaged cluster.
     pub resolve_grace: Duration,
-    /// How long answers about subnets, groups and images are shared between machines.
+    /// Time during which machines share answers about subnets, security groups and images.
     pub lookup_cache: Duration,
-    /// Between two reads of the targets of a load balancer, all machines together. Flag `--sync-period`.
+    /// Time between two reads of the targets of a load balancer. All machines share a read. Flag `--sync-period`.
     pub target_interval: Duration,
-    /// The same while a target is on its way in or out, or not healthy yet.
+    /// Time between two reads of the targets while a target is being registered or deregistered, or is not healthy yet.
     pub target_poll: Duration,
-    /// How long targets that are not as they should be are looked at that often, counted from the last change.
+    /// Time during which targets in an undesired state are read at `target_poll`, counted from the last change.
     pub target_settling: Duration,
-    /// How long after it was asked for a registration may still take effect that got no answer, or whose answer another
-    /// process waited for.
+    /// Time after a call during which a registration may still take effect, if the call got no answer or another
+    /// process made it.
     pub late_registration: Duration,
-    /// The longest time that an instance is kept for the sake of a load balancer that it is to leave.
+    /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer.
     pub drain_limit: Duration,
-    /// The second of AWS's rates, which are so many calls a second. Terminations and targets are collected for a fifth
-    /// of it.
+    /// The duration that counts as a second in AWS's request rates. Terminations and calls about targets are batched
+    /// for a fifth of this duration.
     pub rate_second: Duration,
 }
 
@@ -91,7 +94,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The same timing, every duration divided by `factor`.
+    /// The same timing with every duration divided by `factor`.
     #[must_use]
     pub fn divided_by(self, factor: u32) -> Self {
         let factor = factor.max(1);

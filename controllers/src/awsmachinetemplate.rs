@@ -1,4 +1,4 @@
-//! AWSMachineTemplate: publishes the capacity of a node made from it, so that the cluster autoscaler can scale from
+//! AWSMachineTemplate: publishes the capacity of a node of the template, so that the cluster autoscaler can scale from
 //! zero.
 
 mod capacity;
@@ -26,14 +26,14 @@ use crate::refusals::{Inputs, Refusals};
 use crate::resync::with_resync;
 use crate::{retry, transitions};
 
-/// What AWSMachineTemplates are reconciled with.
+/// The dependencies of the reconciles of AWSMachineTemplates.
 #[derive(Clone)]
 pub struct TemplateContext {
-    /// Kubernetes.
+    /// The requests to Kubernetes.
     pub kubernetes: Arc<dyn NetworkKubernetes>,
-    /// AWS, reads only.
+    /// The read-only access to AWS.
     pub clouds: Arc<dyn TemplateClouds>,
-    /// What AWS has refused.
+    /// Permanent errors of lookups in AWS.
     pub refusals: Refusals,
     /// Periods and ages.
     pub timing: Timing,
@@ -43,7 +43,7 @@ pub struct TemplateContext {
 
 /// Reconciles AWSMachineTemplates.
 pub struct TemplateReconciler {
-    /// What they are reconciled with.
+    /// The dependencies of the reconciles.
     pub context: TemplateContext,
     /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
@@ -70,11 +70,11 @@ impl Reconciler for TemplateReconciler {
 
 /// The result of a lookup.
 struct LookupResult {
-    /// Capacity of a node; `None` where the lookup failed, and the capacity in the status stays.
+    /// Capacity of a node. `None` if the lookup failed; the status then keeps its capacity.
     capacity: Option<capacity::NodeCapacity>,
     update: ConditionUpdate,
     next: Next,
-    /// Whether AWS has refused a call for good, and not for what the template says.
+    /// Whether the cause is a permanent error of an AWS call that is not about the template's spec.
     is_refused: bool,
 }
 
@@ -88,7 +88,7 @@ impl LookupResult {
         }
     }
 
-    /// A call failed. A request that AWS calls invalid is an error of the template; other failures are tried again.
+    /// The result of a failed call. An invalid request is an error of the template; other failures are retried.
     fn failed(error: &CloudError) -> Self {
         if error.class == ErrorClass::Invalid {
             return Self::refused(
@@ -103,7 +103,7 @@ impl LookupResult {
         }
     }
 
-    /// The template asks for something impossible. Its spec is immutable, so the lookup is not repeated soon.
+    /// The result for an impossible template. The spec of a template is immutable, so the lookup is not repeated soon.
     fn refused(capacity: capacity::NodeCapacity, reason: Reason, message: String) -> Self {
         Self {
             capacity: Some(capacity),
@@ -119,7 +119,7 @@ async fn reconcile(
     context: &TemplateContext,
 ) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
     let metadata = &template.metadata;
-    // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
+    // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
     let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
@@ -143,7 +143,7 @@ async fn reconcile(
     Ok(outcome(template, result, context))
 }
 
-/// Whether the capacity is known. Neither instance types nor templates change, so a complete lookup is never repeated.
+/// Whether the capacity is known. Instance types and templates never change, so a complete lookup is never repeated.
 fn is_known(template: &AWSMachineTemplate) -> bool {
     let Some(status) = &template.status else {
         return false;
@@ -199,7 +199,7 @@ async fn look_up(
     })
 }
 
-/// Asks AWS, unless it has refused that for good a short while ago.
+/// Looks the template up in AWS, unless a permanent error of an equal lookup still stands.
 async fn ask_aws(
     template: &AWSMachineTemplate,
     identity: &ResolvedIdentity,
@@ -209,7 +209,7 @@ async fn ask_aws(
     let uid = template.metadata.uid.as_deref().unwrap_or_default();
     let (generation, now) = (template.metadata.generation, context.kubernetes.now());
     let inputs = Inputs::of(&(generation, &identity.key, region));
-    // Sources, identities and Secrets are not watched: they are read again before AWS is asked again.
+    // Sources, identities and Secrets have no watch, so they are read again before the next call.
     let soon = |wait: Duration| Next::Requeue(wait.min(context.timing.source_retry_cap));
     if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {
         return LookupResult {
@@ -229,7 +229,7 @@ async fn ask_aws(
     result
 }
 
-/// Asks AWS for the instance type, and for the image where the template names one.
+/// Looks up the instance type in AWS, and the image if the template has an image id.
 async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> LookupResult {
     let spec = &template.spec.template.spec;
     let instance_type = match cloud.instance_type(&spec.instance_type).await {

@@ -22,31 +22,31 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("failed to {attempted}")]
 pub struct KubernetesError {
-    /// What was attempted, on which object: `read Secret team-a/bootstrap`.
+    /// The attempted request and its object: `read Secret team-a/bootstrap`.
     pub attempted: String,
-    /// What the client said.
+    /// The error of the client.
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// An infrastructure object of any kind, as far as the network contract reads it.
+/// The result of reading an infrastructure object of any kind.
 #[derive(Clone, Debug)]
 pub enum Infrastructure {
-    /// The object of a kind whose CRD carries the network contract's label; its `status.network`.
+    /// The `status.network` of an object whose CRD has the label of the network contract.
     Published(Option<Value>),
-    /// An object of a kind without the network contract's label.
+    /// The CRD of the object does not have the label of the network contract.
     Silent,
     /// The object, or its CRD, does not exist.
     NotFound,
-    /// The API server serves no such kind.
+    /// The API server does not serve the kind.
     NoKindMatch,
-    /// The manager may not read the kind.
+    /// The manager does not have the permission to read the kind.
     Forbidden,
-    /// Reading it fails in any other way, for instance because the conversion webhook of its kind is gone.
+    /// The read failed with another error, for example because the conversion webhook of the kind does not exist.
     Unreadable {
-        /// Status code of the API server's answer; none where it did not answer.
+        /// Status code of the API server's answer; `None` without an answer.
         code: Option<u16>,
-        /// What was attempted, and what the API server or the client said.
+        /// The attempted request, and the error of the API server or the client.
         text: String,
     },
 }
@@ -56,14 +56,14 @@ pub enum Infrastructure {
 pub enum Identity {
     /// The manager's own credentials.
     Controller(Arc<AWSClusterControllerIdentity>),
-    /// A role.
+    /// An IAM role.
     Role(Arc<AWSClusterRoleIdentity>),
-    /// A key in a Secret.
+    /// An access key in a Secret.
     Static(Arc<AWSClusterStaticIdentity>),
 }
 
 impl Identity {
-    /// Metadata of the object.
+    /// Metadata of the identity object.
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
             Self::Controller(identity) => &identity.metadata,
@@ -72,7 +72,7 @@ impl Identity {
         }
     }
 
-    /// Namespaces that may use it.
+    /// Namespaces that may use the identity.
     pub fn allowed_namespaces(&self) -> Option<&AllowedNamespaces> {
         match self {
             Self::Controller(identity) => identity.spec.allowed_namespaces.as_ref(),
@@ -82,23 +82,23 @@ impl Identity {
     }
 }
 
-/// Reads that all reconcilers share. Functions that are not async read from caches, which are filled before the first
+/// Reads that all reconcilers need. Functions that are not async read from caches, which are filled before the first
 /// reconcile.
 #[async_trait]
 pub trait Kubernetes: Send + Sync {
-    /// The time that conditions and records carry.
+    /// The current time for conditions and records.
     fn now(&self) -> Timestamp;
     /// A Cluster.
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
     /// An identity object.
     fn identity(&self, reference: &IdentityReference) -> Option<Identity>;
-    /// Labels of a namespace; none where it is unknown.
+    /// Labels of a namespace; empty for an unknown namespace.
     fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String>;
-    /// A Secret by name; `None` where it does not exist.
+    /// A Secret by name; `None` if the Secret does not exist.
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
 }
 
-/// The kinds whose network is read from its sources.
+/// The kinds of objects that read network sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NetworkReaderKind {
     /// AWSMachine.
@@ -107,7 +107,7 @@ pub enum NetworkReaderKind {
     Template,
 }
 
-/// An object whose network is read from its sources. It is displayed as `Kind/name`.
+/// An object that reads network sources. It is displayed as `Kind/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkReader {
     /// Its kind.
@@ -128,19 +128,19 @@ impl Display for NetworkReader {
     }
 }
 
-/// A source is still being read, which takes long: the pass ends without a result, and the reader is reconciled again
-/// when the read has ended.
+/// The read of a source takes long. The pass ends without a result, and the reader is reconciled again when the read
+/// has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeingRead;
 
 /// Reads of network sources.
 #[async_trait]
 pub trait NetworkKubernetes: Kubernetes {
-    /// The object that a Cluster's `infrastructureRef` names, in the namespace of the reader. Reads of equal objects are
-    /// shared for a few seconds, and one that fails is an answer as well.
+    /// The object that a Cluster's `infrastructureRef` names, in the namespace of the reader. Reads of the same object
+    /// share one answer for a few seconds. A failed read is an answer too.
     ///
     /// # Errors
-    /// The object is being read, and the reader is woken then.
+    /// The read takes long. The reader is reconciled again when the read has ended.
     async fn infrastructure(
         &self,
         reader: &NetworkReader,
@@ -157,23 +157,23 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
-    /// Adds our finalizer and returns the object as the server has it then.
+    /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
-    /// Removes our finalizer.
+    /// Removes the provider's finalizer.
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Asks the API server, not a cache, whether the object is unchanged since it was read; fails like a refused write
-    /// if it has changed.
+    /// Confirms with the API server, not with a cache, that the object has not changed since it was read. If the object
+    /// has changed, the function fails like a refused write.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Adds or removes the annotation that blocks `clusterctl move`; refused if the object has changed since it was
-    /// read.
+    /// Adds or removes the annotation that blocks `clusterctl move`. The write is refused if the object has changed
+    /// since it was read.
     async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
-    /// Writes the machine's status whole, refused if the object has changed since it was read.
+    /// Replaces the machine's status. The write is refused if the object has changed since it was read.
     async fn write_status(
         &self,
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError>;
-    /// Sets `spec.providerID` and `spec.instanceID`, refused if the object has changed since it was read.
+    /// Sets `spec.providerID` and `spec.instanceID`. The write is refused if the object has changed since it was read.
     async fn publish_ids(
         &self,
         machine: &AWSMachine,
@@ -185,6 +185,6 @@ pub trait MachineKubernetes: NetworkKubernetes {
 /// Further writes of the cluster reconciler.
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {
-    /// Removes our finalizer from an AWSCluster that we do not manage.
+    /// Removes the provider's finalizer from an AWSCluster that the provider does not manage.
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
 }

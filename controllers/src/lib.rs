@@ -1,6 +1,6 @@
 //! The reconcilers, one module for each kind, and their access to Kubernetes.
 //!
-//! Nothing here names the AWS SDK: reconcilers use AWS through the traits of `capa_cloud`.
+//! This crate does not depend on the AWS SDK: reconcilers use AWS through the traits of `capa_cloud`.
 
 pub mod awscluster;
 pub mod awsmachine;

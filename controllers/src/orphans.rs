@@ -1,6 +1,6 @@
-//! Finds orphaned instances, those with the tags of a Cluster but without a Machine, and listings of instances that
-//! lost too many at once. Both are reported by an event on the Cluster, which exists whatever the kind of its
-//! infrastructure.
+//! Finds orphaned instances and incomplete listings of instances. An orphaned instance has the tags of a Cluster but no
+//! Machine; an incomplete listing has lost too many instances at once. Events on the Cluster report both, because the
+//! Cluster exists with every kind of infrastructure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use capa_runtime::reconcile::EventDraft;
 use crate::awsmachine::{cluster_of, machine_name};
 use crate::kubernetes_api::MachineKubernetes;
 
-/// Instances that one event names; the metric counts all.
+/// Maximum number of instances in one event. The metric counts all instances.
 const NAMED: usize = 10;
 
-/// Namespace and name.
+/// Namespace and name of a Cluster.
 type ClusterKey = (String, String);
 
-/// Scans instance stores, and remembers what was reported. Losing it costs repeated events.
+/// Scans instance stores and remembers reported findings. A loss of this memory leads to repeated events.
 #[derive(Default)]
 pub struct OrphanScanner {
-    /// Clusters on which an incomplete listing was reported, with the region of the listing.
+    /// Clusters with a reported incomplete listing, and the region of the listing.
     incomplete: BTreeSet<(String, ClusterKey)>,
-    /// Instances without a Machine at the last scan. Only the second scan counts one: the Machine of an instance that
-    /// is being moved or restored may appear a moment later.
+    /// Instances without a Machine at the last scan. An instance counts as orphaned only at the second scan, because
+    /// the Machine of an instance that is being moved or restored may appear a moment later.
     orphans: BTreeSet<String>,
     /// Orphaned instances that were reported.
     reported: BTreeSet<String>,
@@ -59,7 +59,7 @@ impl OrphanScanner {
         let mut incomplete = BTreeSet::new();
         for (region, store) in stores.iter().filter(|(_, store)| store.listing_incomplete) {
             for key in &store.machines {
-                // A store names AWSMachines, whose names may differ from those of their Machines.
+                // A store contains the names of AWSMachines, which may differ from the names of their Machines.
                 let machine = kubernetes.aws_machine(&key.namespace, &key.name);
                 let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
                     continue;

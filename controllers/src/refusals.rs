@@ -1,5 +1,5 @@
-//! What AWS has refused for good, and when it is asked again: as soon as anything has changed that the call is made from,
-//! and otherwise less and less often.
+//! Permanent errors of AWS calls, and the time of the next call. The next call is made as soon as an input of the call
+//! has changed. Without a change, calls are repeated with growing delays.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use capa_cloud::Timing;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// A hash of everything that the calls for an object are made from.
+/// A hash of all inputs of the calls for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inputs(u64);
 
@@ -23,16 +23,16 @@ impl Inputs {
     }
 }
 
-/// A refusal that stands: AWS would only repeat it.
+/// A permanent error that AWS would repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
-    /// What the object shows of it.
+    /// The condition of the object about the error.
     pub(crate) condition: ConditionUpdate,
-    /// How long until AWS is asked again.
+    /// The time until the next call.
     pub(crate) remaining: Duration,
 }
 
-/// The last refusal of each object, by its UID. Losing them costs a call for each object.
+/// The last permanent error of each object, by its UID. A process that lost them makes one call for each object.
 #[derive(Clone, Default)]
 pub struct Refusals {
     by_uid: Arc<Mutex<HashMap<String, Refused>>>,
@@ -42,12 +42,12 @@ struct Refused {
     inputs: Inputs,
     condition: ConditionUpdate,
     at: Timestamp,
-    /// How often the same was refused before.
+    /// Number of earlier errors with the same inputs.
     before: u32,
 }
 
 impl Refusals {
-    /// The refusal that stands of a call with these inputs.
+    /// The permanent error of calls with these inputs, while it is too early for the next call.
     pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Timestamp, timing: &Timing) -> Option<Refusal> {
         let by_uid = self.by_uid.lock();
         let refused = by_uid.get(uid).filter(|refused| refused.inputs == inputs)?;
@@ -60,7 +60,7 @@ impl Refusals {
         (!remaining.is_zero()).then(refusal)
     }
 
-    /// AWS has refused a call with these inputs. Gives how long until it is asked again.
+    /// Records a permanent error of a call with these inputs. Returns the time until the next call.
     pub(crate) fn refused(
         &self,
         uid: &str,
@@ -83,14 +83,14 @@ impl Refusals {
         wait
     }
 
-    /// Forgets an object that is gone, or whose calls succeed.
+    /// Removes an object that is gone, or whose calls succeed.
     pub(crate) fn forget(&self, uid: &str) {
         self.by_uid.lock().remove(uid);
     }
 }
 
 impl Refused {
-    /// Twice as long after each refusal. The first one may be about something that AWS does not know everywhere yet.
+    /// The delay doubles with each error. The first delay is short, because AWS's services are eventually consistent.
     fn wait(&self, timing: &Timing) -> Duration {
         let doubled = 2_u32.checked_pow(self.before).unwrap_or(u32::MAX);
         let wait = timing.refusal_retry.saturating_mul(doubled);

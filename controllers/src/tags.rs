@@ -6,7 +6,8 @@ use capa_api::conditions::Reason;
 use capa_cloud::identifying_tag;
 use capa_network::Problem;
 
-/// A problem for each tag at this path that is reserved: ownership tags, which decide what is deleted, and tags of AWS.
+/// A problem for each reserved tag at this path. Reserved tags are AWS's tags and the ownership tags, which determine
+/// the resources that are deleted.
 pub(crate) fn refused<'a>(path: &'a str, tags: &'a BTreeMap<String, String>) -> impl Iterator<Item = Problem> + 'a {
     tags.keys().filter(|key| is_reserved(key)).map(move |key| {
         Problem::new(

@@ -21,8 +21,8 @@ const EXPECTED: [Reason; 13] = [
     Reason::NotPaused,
 ];
 
-/// A warning for every condition that has become False, or False for another reason, since `before`. `Ready` is left
-/// out where another condition has the same reason.
+/// A warning for every condition that has become False since `before`, or False for another reason. There is no warning
+/// for `Ready` if another condition has the same reason.
 pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
     let ready = ConditionType::Ready.as_str();
     let repeats = |reason: &str| {

@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and as much of kube-controller-manager as Cluster API needs.
+//! etcd, kube-apiserver, and the controllers of kube-controller-manager that Cluster API needs.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,10 +28,10 @@ use crate::{
     wait::http_get,
 };
 
-/// On a busy machine with cold disk caches; usually it is a tenth of this.
+/// The limit for a busy machine with cold disk caches; the start usually takes a tenth of this.
 const START_WITHIN: Duration = Duration::from_mins(3);
 
-/// Controllers of kube-controller-manager that run.
+/// The controllers of kube-controller-manager that run.
 const CONTROLLERS: [&str; 4] = [
     "namespace-controller",
     "garbage-collector-controller",
@@ -39,15 +39,15 @@ const CONTROLLERS: [&str; 4] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// What stands before the folder in the argument that tells etcd where its data lies.
+/// The prefix of the argument that names etcd's data folder.
 pub(crate) const DATA_FLAG: &str = "--data-dir=";
 
-/// Longer than any test run.
+/// The lifetime of ServiceAccount tokens: longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// The running Kubernetes API of a world.
 pub(crate) struct ApiServer {
-    /// Its certificates; the webhooks of the world use the same serving certificate.
+    /// The certificates of the world; its webhooks use the same serving certificate.
     pub(crate) pki: Pki,
     /// `https://127.0.0.1:<port>`.
     pub(crate) url: String,
@@ -119,8 +119,9 @@ impl ApiServer {
         Ok(command)
     }
 
-    /// Namespaces that end, garbage collection by owner references and aggregated ClusterRoles: without these three
-    /// Cluster API leaves things behind or has no permissions. The fourth checks the types in admission policies.
+    /// The command of kube-controller-manager with its four controllers: deletion of namespaces, garbage collection by
+    /// owner references, aggregation of ClusterRoles, and type checks of admission policies. Without the first three,
+    /// Cluster API leaves objects behind or lacks permissions.
     fn controllers_command(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(programs::tool("kube-controller-manager")?);
         command
@@ -135,7 +136,7 @@ impl ApiServer {
         Ok(command)
     }
 
-    /// A client with all permissions. It belongs to the runtime it is made on.
+    /// A client with all permissions. The client belongs to the runtime that creates it.
     pub(crate) async fn admin(&self) -> anyhow::Result<Client> {
         client(&admin_kubeconfig(&self.url, &self.pki)).await
     }
@@ -171,7 +172,7 @@ async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Super
         .arg(format!("--listen-peer-urls={peers}"))
         .arg(format!("--initial-advertise-peer-urls={peers}"))
         .arg(format!("--initial-cluster=default={peers}"))
-        // Nothing of a test survives a crash of the machine anyway.
+        // The data of a test need not survive a crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     let mut etcd = Supervised::start(directory, logs, "etcd", &command)?;
     etcd.ready(START_WITHIN, async || {
@@ -181,7 +182,7 @@ async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Super
     Ok((etcd, clients))
 }
 
-/// A client for the user of a kubeconfig. It belongs to the runtime it is made on.
+/// A client for the user of a kubeconfig. The client belongs to the runtime that creates it.
 pub(crate) async fn client(kubeconfig: &str) -> anyhow::Result<Client> {
     let config =
         Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &KubeConfigOptions::default()).await?;
@@ -192,7 +193,7 @@ fn admin_kubeconfig(url: &str, pki: &Pki) -> String {
     kubeconfig(url, &pki.ca, &certificate_user(&pki.admin))
 }
 
-/// The user of a kubeconfig who shows a certificate.
+/// The kubeconfig entry of a user with a client certificate.
 pub(crate) fn certificate_user(issued: &Issued) -> Value {
     json!({
         "client-certificate-data": BASE64_STANDARD.encode(&issued.certificate),
@@ -200,7 +201,7 @@ pub(crate) fn certificate_user(issued: &Issued) -> Value {
     })
 }
 
-/// A kubeconfig for the server at `url`, whose certificate the authority `ca` (PEM) has issued.
+/// A kubeconfig for the server at `url`, whose certificate was issued by the authority `ca` (PEM).
 pub(crate) fn kubeconfig(url: &str, ca: &str, user: &Value) -> String {
     json!({
         "apiVersion": "v1",

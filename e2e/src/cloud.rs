@@ -1,4 +1,4 @@
-//! AWS in a world: moto behind the proxy that all calls of a test go through.
+//! The AWS of a world: moto, behind the proxy for all calls of a test.
 
 use std::sync::Arc;
 

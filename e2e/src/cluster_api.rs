@@ -26,18 +26,18 @@ const START_WITHIN: Duration = Duration::from_mins(3);
 pub(crate) struct Provider {
     /// The program that `make tools` builds.
     pub(crate) program: &'static str,
-    /// The file with its manifests beside it.
+    /// The file with the provider's manifests, in the same folder.
     pub(crate) components: &'static str,
-    /// Where the manifests put it.
+    /// The namespace of the provider's manifests.
     namespace: &'static str,
     service_account: &'static str,
-    /// A role whose rules kube-controller-manager gathers from labelled roles. Until it has some, the provider may do
-    /// nothing.
+    /// A role whose rules kube-controller-manager aggregates from labelled roles. Until the aggregation, the provider
+    /// has no permissions.
     aggregated_role: Option<&'static str>,
     feature_gates: &'static str,
 }
 
-/// Cluster, Machine and what manages sets of them.
+/// Cluster API core: Cluster, Machine, and the controllers of sets of machines.
 pub(crate) const CORE: Provider = Provider {
     program: "cluster-api-core",
     components: "core-components.yaml",
@@ -68,7 +68,7 @@ pub(crate) const CONTROL_PLANE: Provider = Provider {
 };
 
 impl Provider {
-    /// Its manifests as `make tools` made them.
+    /// The provider's manifests as `make tools` rendered them.
     pub(crate) fn manifests(&self) -> anyhow::Result<Vec<Value>> {
         let path = programs::tool(self.components)?;
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -95,7 +95,7 @@ impl Provider {
         self.run(directory, server, webhook_port, flags, endpoints).await
     }
 
-    /// Starts the manager of what is installed already.
+    /// Starts the manager of a provider whose manifests are installed already.
     pub(crate) async fn run(
         &self,
         directory: &Directory,
@@ -145,23 +145,25 @@ impl Provider {
 
 /// Waits until a provider's manager is ready.
 pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
-    let health = manager.argument("--health-addr=").context("it has no health address")?;
+    let health = manager
+        .argument("--health-addr=")
+        .context("the manager has no health address")?;
     let url = format!("http://{health}/readyz");
     manager
         .ready(START_WITHIN, async || http_get(&url).await.map(drop))
         .await
 }
 
-/// The manifests of a cluster with pods, for a manager that is a process of this host: webhooks by URL, and nothing
-/// that would run in a pod.
+/// The manifests for a manager that is a process of this host: webhooks are called by URL, and objects for pods are
+/// left out.
 fn on_this_host(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = called_by_url(manifests, webhook_port, ca)?;
     objects.retain(|object| object["kind"] != "Deployment");
     objects.into_iter().map(objects::from_value).collect()
 }
 
-/// The manifests with webhooks by URL instead of by Service, and without what only serves these: Service and
-/// certificate.
+/// The manifests with webhooks by URL instead of by Service, and without the Service and certificate objects that only
+/// the webhooks need.
 pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) -> anyhow::Result<Vec<Value>> {
     let of_webhooks = ["Service", "Certificate", "Issuer"];
     let ca = BASE64_STANDARD.encode(ca);

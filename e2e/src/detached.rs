@@ -1,7 +1,7 @@
-//! For a program that starts a world, shows something, and leaves the world running behind it.
+//! Support for a program that starts a world, shows its progress, and leaves the world running in the background.
 //!
-//! A process cannot leave the terminal and give back the prompt at once, so it runs itself a second time: the first
-//! process shows what the second one says, until that has [settled](Detached::settle) or has ended.
+//! A process cannot leave the terminal after it has used it, so the program runs itself a second time: the first
+//! process shows the output of the second process until that has [settled](Detached::settle) or has ended.
 
 use std::{
     fs::File,
@@ -20,21 +20,22 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::directory::ProcessGroup as _;
 
-/// Tells the second process that it is the second, and where to say that it has settled.
+/// The environment variable of the second process: the file that it creates when it has settled.
 const SETTLED_FILE: &str = "CAPA_E2E_SETTLED_FILE";
 
-/// How often the second process looks whether it shall stop.
+/// The interval at which the second process checks whether it shall stop.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// Which of the two processes this is.
+/// The part of the current process.
 pub enum Part {
-    /// The first one, which has done its work: `main` returns this.
+    /// The first process, which has completed its work: `main` returns this exit code.
     First(ExitCode),
-    /// The second one, which does the program's work.
+    /// The second process, which does the program's work.
     Second(Detached),
 }
 
-/// The second process. Until it has settled it ends with the first one, as a program in the foreground ends on Ctrl-C.
+/// The second process. Until it has settled, it ends together with the first process, as a foreground program on
+/// Ctrl-C.
 pub struct Detached {
     settled: Arc<AtomicBool>,
     settled_file: PathBuf,
@@ -90,7 +91,7 @@ impl Detached {
         Self { settled, settled_file }
     }
 
-    /// Lets the first process end with success. What this process prints from now on goes to `log`.
+    /// Lets the first process end with success. The later output of this process goes to `log`.
     pub fn settle(&self, log: &Path) -> anyhow::Result<()> {
         let log = File::create(log).with_context(|| format!("create {}", log.display()))?;
         self.settled.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The folder a world lives in. It disappears when the world, or the process that runs it, has ended.
+//! The folder of a world. It is removed when the world, or the process that runs it, has ended.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes the folder, under the system's folder for temporary files.
+    /// Creates the folder, under the system's folder for temporary files.
     pub fn new() -> anyhow::Result<Self> {
         let root = tempfile::Builder::new()
             .prefix("capa-world-")
@@ -30,7 +30,7 @@ impl Directory {
             .arg("sweep")
             .args([&root, &register])
             .stdin(Stdio::piped())
-            // It outlives this process, and whoever reads this process' output waits for the last writer.
+            // The sweeper outlives this process, and the reader of this process's output waits for the last writer.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group_of_its_own()
@@ -56,7 +56,7 @@ impl Directory {
         Ok(path)
     }
 
-    /// A folder in the folder, made if it is not there.
+    /// A subfolder, created if it does not exist.
     pub(crate) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.root.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
@@ -66,12 +66,13 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The end of its input tells the sweeper; it needs no help from here on.
+        // The end of its input starts the sweeper's work.
         drop(self.sweeper.stdin.take());
     }
 }
 
-/// Ctrl-C in a terminal goes to the whole foreground process group; what cleans up must not be in it.
+/// Process groups of child processes: Ctrl-C in a terminal goes to the whole foreground process group, and the
+/// processes that clean up must not belong to it.
 pub(crate) trait ProcessGroup {
     /// Puts the program that will be started into a process group of its own.
     fn process_group_of_its_own(&mut self) -> &mut Self;

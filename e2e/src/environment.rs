@@ -1,22 +1,24 @@
-//! What one test works in.
+//! The environment of one test.
 
 use std::{
     collections::BTreeMap,
     io::Write as _,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::{Context, bail};
+use capa_api::meta::{GROUP, VERSION};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, TypeMeta},
 };
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{
@@ -30,16 +32,12 @@ use crate::{
     wait::eventually,
 };
 
-/// Our kinds that our managers write to.
+/// The kinds that this provider's managers write to.
 const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
-/// Their API version, and what our finalizers end in.
-const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
-const OUR_FINALIZERS: &str = ".infrastructure.cluster.x-k8s.io";
-
-/// A namespace and an AWS account that belong to one test. A test that succeeded ends with
-/// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does; if this is dropped without, evidence is
-/// kept in a folder whose name is printed.
+/// A namespace and an AWS account that belong to one test. A successful test ends with
+/// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does. If the value is dropped without it,
+/// evidence is kept in a folder whose name is printed.
 #[must_use = "a test that succeeded ends with finish()"]
 pub struct TestEnvironment {
     world: Arc<LocalWorld>,
@@ -47,7 +45,7 @@ pub struct TestEnvironment {
     namespace: String,
     account: Account,
     folder: PathBuf,
-    /// How many programs were started for the test.
+    /// The number of programs that were started for the test.
     started: AtomicUsize,
     /// The managers that became ready, in the order of their starts. Managers that have ended stay in the list.
     managers: Mutex<Vec<Manager>>,
@@ -63,20 +61,20 @@ impl TestEnvironment {
         Self::with_account(world, named_like(name, labels), account).await
     }
 
-    /// Another namespace, whose manager works in the same AWS account. It is finished together with this one.
+    /// Another namespace, whose manager uses the same AWS account. Its environment is finished together with this one.
     pub async fn neighbour(&self, name: &str) -> anyhow::Result<Arc<Self>> {
         self.companion(&self.world, named_like(name, &[]), self.account.clone())
             .await
     }
 
-    /// Another namespace with an account of its own. It is finished together with this one.
+    /// Another namespace with an account of its own. Its environment is finished together with this one.
     pub async fn stranger(&self, name: &str) -> anyhow::Result<Arc<Self>> {
         self.companion(&self.world, named_like(name, &[]), self.world.aws().account())
             .await
     }
 
-    /// The namespace of the same name in another world, which has the same AWS. It is finished together with this one,
-    /// unless that is done before.
+    /// The namespace of the same name in another world with the same AWS. Its environment is finished together with
+    /// this one, unless the test finishes it earlier.
     pub async fn in_other_world(&self, world: &Arc<LocalWorld>) -> anyhow::Result<Arc<Self>> {
         let metadata = ObjectMeta {
             name: Some(self.namespace.clone()),
@@ -92,7 +90,7 @@ impl TestEnvironment {
         account: Account,
     ) -> anyhow::Result<Arc<Self>> {
         let companion = Arc::new(Self::with_account(world.clone(), metadata, account).await?);
-        lock(&self.companions).push(companion.clone());
+        self.companions.lock().push(companion.clone());
         Ok(companion)
     }
 
@@ -125,7 +123,7 @@ impl TestEnvironment {
         })
     }
 
-    /// The world around.
+    /// The world of the environment.
     pub fn world(&self) -> &Arc<LocalWorld> {
         &self.world
     }
@@ -140,26 +138,27 @@ impl TestEnvironment {
         &self.namespace
     }
 
-    /// The AWS account: its keys, its journal, how its instances behave.
+    /// The AWS account: its keys, its journal, the settings of its instances.
     pub fn aws(&self) -> &Account {
         &self.account
     }
 
-    /// Our manager for this namespace, to be started.
+    /// A builder for a manager of this namespace.
     pub fn new_manager(&self) -> ManagerBuilder<'_> {
         ManagerBuilder::new(self)
     }
 
     /// The manager that was started last.
     pub fn manager(&self) -> anyhow::Result<Manager> {
-        lock(&self.managers).last().cloned().context("no manager was started")
+        self.managers.lock().last().cloned().context("no manager was started")
     }
 
     pub(crate) fn keep(&self, manager: Manager) {
-        lock(&self.managers).push(manager);
+        self.managers.lock().push(manager);
     }
 
-    /// Applies YAML of one or several objects, in this order, server-side; those without a namespace go to the test's.
+    /// Applies YAML of one or several objects, in this order, server-side. Objects without a namespace go to the
+    /// test's.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
         let mut applied = Vec::new();
         for object in objects::parse(yaml)? {
@@ -168,7 +167,7 @@ impl TestEnvironment {
         Ok(applied)
     }
 
-    /// All objects of the namespace, and all cluster-scoped ones of our group, by the name of their kind
+    /// All objects of the namespace, and all cluster-scoped objects of this provider's group, by the name of their kind
     /// (`secrets.core`).
     pub async fn objects(&self) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {
         evidence::objects(&self.client, &self.namespace).await
@@ -192,24 +191,25 @@ impl TestEnvironment {
         eventually(within, &format!("{kind} {name} to be gone"), async || {
             match api.get_opt(name).await? {
                 None => Ok(()),
-                Some(object) => bail!("it is still there:\n{}", objects::to_yaml(&object)?),
+                Some(object) => bail!("the object still exists:\n{}", objects::to_yaml(&object)?),
             }
         })
         .await
     }
 
-    /// Stops the managers that still run. The test succeeded, unless one of them does not end with success, or what it
-    /// leaves behind shows a secret, a condition that is not in the documentation, or a call that no policy of ours
-    /// allows. Nothing is kept: the namespace is on its way out afterwards, and nothing of ours holds it.
+    /// Stops the managers that still run, and checks the test's leftovers. Fails if a manager does not end with
+    /// success, if the leftovers show a secret or an undocumented condition, or if a call was made that no published
+    /// policy allows. No evidence is kept; the namespace is deleted, and this provider's finalizers are removed from
+    /// it.
     pub async fn finish(&self) -> anyhow::Result<()> {
         if self.finished.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let companions = lock(&self.companions).clone();
+        let companions = self.companions.lock().clone();
         for companion in companions {
             Box::pin(companion.finish()).await?;
         }
-        let managers = lock(&self.managers).clone();
+        let managers = self.managers.lock().clone();
         for manager in managers {
             manager.stop_if_running().await?;
         }
@@ -224,11 +224,11 @@ impl TestEnvironment {
         Self::tell_how_long_it_took()
     }
 
-    /// For the summary of `make test`. Written to the stream itself, because what a test that succeeds prints is not
-    /// shown.
+    /// Writes the duration for the summary of `make test`, to the stream itself, because the output of a successful
+    /// test is not shown.
     fn tell_how_long_it_took() -> anyhow::Result<()> {
         let thread = std::thread::current();
-        // A test runs on a thread of its name, and a program on one called main.
+        // A test runs on a thread with its name, and a program on a thread called main.
         if let Some(story) = thread.name().filter(|name| *name != "main") {
             writeln!(std::io::stderr(), "took {:7.1} s  {story}", taken().as_secs_f32())?;
         }
@@ -255,11 +255,12 @@ impl TestEnvironment {
         Ok(())
     }
 
-    /// Takes our finalizers off what is left: the managers that would do so have ended, and without that the namespace
-    /// would stay for ever.
+    /// Removes this provider's finalizers from the remaining objects: the managers that would remove them have ended,
+    /// and the namespace would otherwise stay in deletion.
     async fn release_objects(&self) -> anyhow::Result<()> {
         for object in self.written_objects().await? {
-            let theirs = |finalizer: &&String| !finalizer.ends_with(OUR_FINALIZERS);
+            // This provider's finalizers end with its API group.
+            let theirs = |finalizer: &&String| !finalizer.ends_with(GROUP);
             let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
             if others.len() == object.finalizers().len() {
                 continue;
@@ -272,17 +273,24 @@ impl TestEnvironment {
         Ok(())
     }
 
-    /// The objects of [`WRITTEN_KINDS`]; none in a world that does not know these kinds.
+    /// The objects of [`WRITTEN_KINDS`]; empty in a world without these kinds.
     async fn written_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let mut objects = Vec::new();
         if !self.world.has_provider() {
             return Ok(objects);
         }
+        let api_version = format!("{GROUP}/{VERSION}");
         for kind in WRITTEN_KINDS {
-            for mut object in self.api(OURS, kind).await?.list(&ListParams::default()).await?.items {
-                // The items of a list do not say what they are.
+            for mut object in self
+                .api(&api_version, kind)
+                .await?
+                .list(&ListParams::default())
+                .await?
+                .items
+            {
+                // The items of a list do not contain their kind.
                 object.types = Some(TypeMeta {
-                    api_version: OURS.to_owned(),
+                    api_version: api_version.clone(),
                     kind: kind.to_owned(),
                 });
                 objects.push(object);
@@ -315,8 +323,8 @@ impl TestEnvironment {
         )
     }
 
-    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder and returns that. Done
-    /// by itself for a test that does not finish.
+    /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder, and returns the
+    /// folder. Dropping an unfinished environment does the same.
     pub fn keep_evidence(&self) -> anyhow::Result<PathBuf> {
         let kept = evidence::folder(&self.namespace)?;
         evidence::copy_logs(&self.folder, &kept)?;
@@ -328,7 +336,7 @@ impl TestEnvironment {
     }
 }
 
-/// The metadata of a namespace whose name begins with this one.
+/// The metadata of a namespace with this name as the prefix of a generated name.
 fn named_like(name: &str, labels: &[&str]) -> ObjectMeta {
     let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
     ObjectMeta {
@@ -343,10 +351,6 @@ fn unless_not_found<T>(answer: kube::Result<T>) -> kube::Result<()> {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         answer => answer.map(drop),
     }
-}
-
-fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
-    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for TestEnvironment {

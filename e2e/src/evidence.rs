@@ -1,4 +1,4 @@
-//! What is kept of a test that failed: logs, AWS calls, objects.
+//! The evidence of a failed test: logs, AWS calls, objects.
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
+use capa_api::meta::GROUP;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, ListParams, TypeMeta},
@@ -16,11 +17,8 @@ use kube::{
 
 use crate::{api_server, objects, programs};
 
-/// A test that failed must not hang because the API server is gone.
+/// The limit for collecting objects: a failed test must not hang because the API server is gone.
 const COLLECT_WITHIN: Duration = Duration::from_secs(30);
-
-/// Cluster-scoped kinds of this group (identities, mappings) belong to a story too.
-const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// A new, empty folder of this name, beside cargo's output.
 pub(crate) fn folder(name: &str) -> anyhow::Result<PathBuf> {
@@ -46,8 +44,8 @@ pub(crate) fn copy_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the objects of a namespace and the cluster-scoped ones of our group to `folder`, one file per kind. It runs
-/// on a thread and a runtime of its own, because it is called when those of the test are on their way out.
+/// Writes the objects of a namespace and the cluster-scoped objects of this provider's group to `folder`, one file per
+/// kind. The function uses its own thread and runtime, because those of the test are ending when it is called.
 pub(crate) fn write_objects(kubeconfig: String, namespace: String, folder: PathBuf) -> anyhow::Result<()> {
     let collector = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -77,8 +75,8 @@ async fn collect(client: &Client, namespace: &str, folder: &Path) -> anyhow::Res
     Ok(())
 }
 
-/// The objects of a namespace and the cluster-scoped ones of our group by the name of their kind, `secrets.core` for
-/// instance. Kinds without an object are left out.
+/// The objects of a namespace and the cluster-scoped objects of this provider's group by the name of their kind, for
+/// example `secrets.core`. Kinds without objects are left out.
 pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {
     let mut found = BTreeMap::new();
     let discovery = Discovery::new(client.clone()).run().await.context("list the kinds")?;
@@ -86,7 +84,7 @@ pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<
         for (resource, capabilities) in group.recommended_resources() {
             let api: Api<DynamicObject> = match capabilities.scope {
                 Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &resource),
-                Scope::Cluster if resource.group == OUR_GROUP => Api::all_with(client.clone(), &resource),
+                Scope::Cluster if resource.group == GROUP => Api::all_with(client.clone(), &resource),
                 Scope::Cluster => continue,
             };
             if !capabilities.supports_operation(verbs::LIST) {
@@ -113,7 +111,7 @@ async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> anyhow::Resul
         .with_context(|| format!("list {}", resource.plural))?;
     let mut objects = listed.items;
     for object in &mut objects {
-        // The items of a list do not say what they are.
+        // The items of a list do not contain their kind.
         object.types = Some(TypeMeta {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),

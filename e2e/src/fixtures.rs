@@ -1,14 +1,15 @@
-//! YAML of the objects around a machine that nearly every story needs. What a story is about it writes itself.
+//! YAML of the objects around a machine that most stories need. Every story writes the objects of its own subject
+//! itself.
 
-/// Stands in all bootstrap data for what is secret there. A test whose manager shows it anywhere fails.
+/// The secret in all bootstrap data. A test fails whose manager shows this text anywhere.
 pub const JOIN_TOKEN: &str = "planted.join.token.3f6c0e7b9d2a4185";
 
-/// The user data of a machine whose [`bootstrap_secret`] has this content: [`JOIN_TOKEN`] is added.
+/// The user data of a machine whose [`bootstrap_secret`] has this content, with [`JOIN_TOKEN`].
 pub fn user_data(content: &str) -> String {
     format!("{content}\n# {JOIN_TOKEN}\n")
 }
 
-/// A Secret with bootstrap data, as a bootstrap provider would make it, for the [`user_data`] of this content.
+/// A Secret with bootstrap data in the format of a bootstrap provider, for the [`user_data`] of this content.
 pub fn bootstrap_secret(name: &str, content: &str) -> String {
     let content = serde_json::Value::from(user_data(content));
     format!(
@@ -49,7 +50,7 @@ spec:
     )
 }
 
-/// A control plane that somebody else runs, as far as Cluster API looks at it, and its kind.
+/// A control plane object with the fields that Cluster API reads, and its kind.
 pub fn control_plane(name: &str) -> String {
     format!(
         "{}
@@ -62,9 +63,8 @@ metadata: {{name: {name}}}
     )
 }
 
-/// The definition of a namespaced kind of which Cluster API reads the version `v1alpha1`, and whose objects hold
-/// anything.
-/// `label` is a further label in YAML's flow style, or nothing.
+/// The definition of a namespaced kind whose version `v1alpha1` Cluster API reads, and whose objects accept any fields.
+/// `label` is a further label in YAML's flow style, or an empty text.
 pub fn definition(group: &str, kind: &str, label: &str) -> String {
     let singular = kind.to_lowercase();
     format!(

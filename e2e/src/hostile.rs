@@ -1,9 +1,9 @@
-//! Random objects that a structural schema describes: huge, odd and borderline values wherever it leaves room for them.
+//! Random objects for a structural schema: huge, odd and borderline values wherever the schema allows them.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// Texts that somebody's code may take for something else.
+/// Texts that a program may misinterpret.
 const ODD_TEXTS: [&str; 46] = [
     "",
     " ",
@@ -53,29 +53,29 @@ const ODD_TEXTS: [&str; 46] = [
     "1970-01-01T00:00:00Z",
 ];
 
-/// Most bytes that the texts of one object have together, unless it is one of the huge ones.
+/// The most bytes that the texts of one object have together, except in a huge object.
 const USUAL_BUDGET: usize = 8 * 1024;
 
-/// The same for a huge one; the API server takes about a megabyte and a half.
+/// The most bytes of a huge object's texts; the API server accepts about a megabyte and a half.
 const HUGE_BUDGET: usize = 256 * 1024;
 
-/// Longest text where the schema sets no limit.
+/// The longest text where the schema sets no limit.
 const LONG_TEXT: usize = 100 * 1024;
 
-/// Entries of a list or map where the schema sets no limit.
+/// The most entries of a list or map where the schema sets no limit.
 const MANY: usize = 300;
 
-/// Makes objects from a seed: the same seed makes the same objects.
+/// A generator of objects: the same seed generates the same objects.
 #[derive(Debug)]
 pub struct Hostile {
     random: Rng,
-    /// Texts that mean something in the world the objects are for: ids, names, zones.
+    /// Texts with a meaning in the world of the objects: ids, names, zones.
     words: Vec<String>,
     budget: usize,
 }
 
 impl Hostile {
-    /// Begins at a seed.
+    /// A generator that starts at a seed.
     pub fn new(seed: u64, words: Vec<String>) -> Self {
         Self {
             random: Rng::with_seed(seed),
@@ -84,13 +84,13 @@ impl Hostile {
         }
     }
 
-    /// A value for a schema; one in forty is huge.
+    /// A value for a schema; one in forty values is huge.
     pub fn value(&mut self, schema: &Value) -> Value {
         self.refill();
         self.any(schema, 0)
     }
 
-    /// A value for a schema of which most is left as it is in `base`: one to four of its fields are hostile.
+    /// A value for a schema that equals `base` except for one to four hostile fields.
     pub fn spoiled(&mut self, base: &Value, schema: &Value) -> Value {
         self.refill();
         let mut spoiled = base.as_object().cloned().unwrap_or_default();
@@ -152,7 +152,7 @@ impl Hostile {
         let mut map = Map::new();
         for number in 0..self.length(schema, "minProperties", "maxProperties") {
             let key = self.text(&json!({"maxLength": 128}));
-            // Texts repeat; numbered, they are as many as there are to be.
+            // Texts repeat, so numbers make the keys unique.
             map.insert(
                 if number > 3 { format!("{key}{number}") } else { key },
                 self.any(values, depth + 1),
@@ -166,7 +166,7 @@ impl Hostile {
         Value::Array((0..length).map(|_| self.any(&schema["items"], depth + 1)).collect())
     }
 
-    /// How many entries: mostly few, at times none or as many as there may be.
+    /// The number of entries: mostly few, at times zero or the most that the schema allows.
     fn length(&mut self, schema: &Value, least: &str, most: &str) -> usize {
         let least = bound(schema, least).unwrap_or(0);
         let most = bound(schema, most).unwrap_or(MANY).max(least);
@@ -182,7 +182,7 @@ impl Hostile {
         }
     }
 
-    /// A text: meaningful, odd, or as long as it may be.
+    /// A text: meaningful, odd, or of the greatest allowed length.
     fn text(&mut self, schema: &Value) -> String {
         let least = bound(schema, "minLength").unwrap_or(0);
         let most = bound(schema, "maxLength").unwrap_or(LONG_TEXT).max(least);
@@ -225,8 +225,8 @@ fn bound(schema: &Value, name: &str) -> Option<usize> {
     schema[name].as_u64().and_then(|bound| usize::try_from(bound).ok())
 }
 
-/// Takes out of an object what its API server refused there, by the path that it gave, e.g. `spec.subnets[2].id` or
-/// `spec.tags[a.b]`: the thing itself, and as many of its parents as `parents` says. Whether there was such a thing.
+/// Removes from an object the value that its API server refused, by the path in the refusal, e.g. `spec.subnets[2].id`
+/// or `spec.tags[a.b]`, or the ancestor `parents` levels above it. Returns whether the path existed.
 pub fn remove(object: &mut Value, path: &str, parents: usize) -> bool {
     let mut steps = steps(object, path);
     steps.truncate(steps.len().saturating_sub(parents));
@@ -256,7 +256,7 @@ enum Step {
     Entry(usize),
 }
 
-/// As far as the path leads into the object; keys may hold the characters that separate steps.
+/// The steps of the path that exist in the object; keys may contain the separators of steps.
 fn steps(object: &Value, path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let (mut here, mut rest) = (object, path);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoiled_object_keeps_most_of_what_it_was() {
+    fn a_spoiled_object_keeps_most_of_its_fields() {
         let base = json!({"name": "fine", "kept": 1});
         let mut hostile = Hostile::new(7, vec![]);
         let spoiled: Vec<Value> = (0..50).map(|_| hostile.spoiled(&base, &schema())).collect();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_taken_out_by_its_path() {
+    fn a_refused_field_is_removed_by_its_path() {
         let object = || json!({"spec": {"parts": [{"id": "a"}, {"id": "b"}], "tags": {"a.b": "c", "a": "d"}}});
         let after = |path: &str, parents: usize| {
             let mut object = object();

@@ -1,5 +1,5 @@
-//! What every test is asked at its end: whether what its managers left behind shows no secret, whether each of their
-//! conditions is explained to operators, and each of their calls to AWS allowed by the policy that we publish.
+//! The checks at the end of every test: the managers' leftovers show no secret, each of their conditions is documented,
+//! and the published policy allows each of their AWS calls.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::{
     fixtures, planted, programs,
 };
 
-/// What no log, event, condition or call may show: the bootstrap data and the secret access keys of all tests, and what
-/// the sessions of one test's account are signed with.
+/// The secrets that no log, event, condition or call may show: the bootstrap data and the secret access keys of all
+/// tests, and the credentials of the sessions of one test's account.
 pub(crate) fn secrets(sessions: &[Session]) -> Vec<String> {
     let lasting = [fixtures::JOIN_TOKEN.to_owned(), SECRET_KEYS.to_owned()];
     lasting
@@ -25,7 +25,7 @@ pub(crate) fn secrets(sessions: &[Session]) -> Vec<String> {
         .collect()
 }
 
-/// An error if a log in this folder, or one of these texts, shows one of the secrets.
+/// Fails if a log in this folder, or one of these texts, shows one of the secrets.
 pub(crate) fn ensure_secrets_are_kept<'a>(
     secrets: &[String],
     logs: &Path,
@@ -47,7 +47,7 @@ pub(crate) fn ensure_secrets_are_kept<'a>(
         .try_for_each(|(name, text)| keeps(name, text.as_bytes()))
 }
 
-/// An error if a call is not in the table that IAM policies are made from.
+/// Fails if a call is not in the table from which the IAM policies are generated.
 pub(crate) fn ensure_calls_are_in_the_table(calls: &Journal) -> anyhow::Result<()> {
     for call in calls.calls() {
         ensure!(
@@ -58,7 +58,7 @@ pub(crate) fn ensure_calls_are_in_the_table(calls: &Journal) -> anyhow::Result<(
     Ok(())
 }
 
-/// An error if a condition of one of the objects is not in `docs/conditions.md`.
+/// Fails if a condition of one of the objects is not in `docs/conditions.md`.
 pub(crate) fn ensure_conditions_are_explained(objects: &[DynamicObject]) -> anyhow::Result<()> {
     let path = programs::repository().join("docs/conditions.md");
     let document = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -77,7 +77,7 @@ pub(crate) fn ensure_conditions_are_explained(objects: &[DynamicObject]) -> anyh
     Ok(())
 }
 
-/// Whether the section of the condition has a row for the reason; `Ready` repeats those of the other conditions.
+/// Whether the section of the condition has a row for the reason. `Ready` repeats the reasons of the other conditions.
 fn explains(document: &str, kind: &str, reason: &str) -> bool {
     let sections = document.split("\n### ").skip(1);
     let heading = format!("`{kind}`");
@@ -94,7 +94,10 @@ mod tests {
         let document =
             "# Conditions\n\n### `Paused`\n\n| `NotPaused` | a | b |\n\n### `Ready`\n\n| `Ready` | a | b |\n";
         assert!(explains(document, "Ready", "Ready"));
-        assert!(explains(document, "Ready", "NotPaused"), "it repeats the others");
+        assert!(
+            explains(document, "Ready", "NotPaused"),
+            "Ready repeats the reasons of the other conditions"
+        );
         assert!(explains(document, "Paused", "NotPaused"));
         assert!(!explains(document, "Paused", "Ready"));
         assert!(!explains(document, "Pause", "NotPaused"));

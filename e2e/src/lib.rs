@@ -1,5 +1,5 @@
-//! The local world that stories are tested in: a real kube-apiserver, the real Cluster API core, the EC2 API over the
-//! wire, and our manager as the binary that users run, under its own permissions.
+//! The local world of the stories: a real kube-apiserver, the real Cluster API core, the EC2 API over the wire, and the
+//! manager as the binary that users run, with its own permissions.
 //!
 //! ```no_run
 //! use capa_e2e::Story;
@@ -14,9 +14,9 @@
 //! # }
 //! ```
 //!
-//! The programs come from `make tools`. Everything that is started ends with the process that started it, however that
-//! ends: each program hangs on the input of a small supervisor (`src/bin/supervise.rs`). A story that fails leaves its
-//! logs, AWS calls and objects in a folder that it prints.
+//! The programs come from `make tools`. Every started program ends with the process that started it, however that ends:
+//! each program depends on the input of a small supervisor (`src/bin/supervise.rs`). A failed story leaves its logs,
+//! AWS calls and objects in a folder, and prints the folder's name.
 
 mod api_server;
 pub mod aws_proxy;

@@ -1,11 +1,12 @@
-//! The local world: everything a management cluster and an AWS account consist of, on the loopback address.
+//! The local world: the components of a management cluster and of an AWS account, on the loopback address.
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -24,26 +25,26 @@ use crate::{
     wait::http_get,
 };
 
-/// A running world. It ends when it is stopped or dropped, and with the process in whatever way that ends.
+/// A running world. It ends when it is stopped or dropped, and with its process, however that ends.
 pub struct LocalWorld {
     pub(crate) server: ApiServer,
     aws: Arc<AwsProxy>,
     provider: OnceCell<()>,
     kubeadm: OnceCell<()>,
-    /// Where the node simulator leads clients to the endpoints of clusters, once it runs.
+    /// The address of the node simulator's proxy to the endpoints of clusters.
     endpoints: SocketAddr,
-    /// In the order in which they were started.
+    /// The processes of the world, in the order of their starts.
     pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
-    /// That of the test whose own world it is.
+    /// The turn of the test that owns this world.
     _turn: Option<Turn>,
 }
 
 impl LocalWorld {
-    /// The world that all tests of this binary share; the first caller starts it.
+    /// The world that all tests of this binary share; the first call starts it.
     pub async fn shared() -> anyhow::Result<Arc<Self>> {
         static SHARED: OnceLock<Result<Arc<LocalWorld>, String>> = OnceLock::new();
-        // A thread with a runtime of its own: that of the calling test ends with the test.
+        // The start uses its own thread and runtime, because the runtime of the calling test ends with the test.
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Self::start_for(None, &[])).map(Arc::new)
@@ -56,13 +57,13 @@ impl LocalWorld {
         shared.await?.map_err(|error| anyhow!(error))
     }
 
-    /// Starts a world of its own: etcd, kube-apiserver, Cluster API core, moto and the AWS proxy. Takes about ten
-    /// seconds. When it fails, the logs are kept in a folder that the error names.
+    /// Starts a world for one test: etcd, kube-apiserver, Cluster API core, moto and the AWS proxy. The start takes
+    /// about ten seconds. When it fails, the logs are kept in a folder that the error names.
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_with(&[]).await
     }
 
-    /// The same with further flags for Cluster API core, e.g. `--sync-period=20s`.
+    /// Starts a world for one test, with further flags for Cluster API core, e.g. `--sync-period=20s`.
     pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
         Self::start_for(Some(turn().await?), core_flags).await
     }
@@ -74,8 +75,8 @@ impl LocalWorld {
         Self::of(processes, endpoints, directory, turn)
     }
 
-    /// Starts a world without Cluster API, in which clusterctl is to install it. Its AWS and its nodes are those of
-    /// another world, if one is given; that one must not end before.
+    /// Starts a world without Cluster API, for an installation by clusterctl. The world shares the AWS and the nodes of
+    /// the world `beside`, if given, which must not end earlier.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
         let turn = turn().await?;
         let directory = Directory::new()?;
@@ -139,28 +140,28 @@ impl LocalWorld {
         Ok((server, aws, processes))
     }
 
-    /// A namespace and an AWS account for the test or story of this name.
+    /// A namespace and an AWS account for the test or story with this name.
     pub async fn test(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
         TestEnvironment::new(self.clone(), name, &[]).await
     }
 
-    /// The same, but objects in the namespace may have fields without effect: they stand for objects that were stored
-    /// before there was a policy against it.
+    /// An environment whose objects may have fields without effect. They stand for objects that were stored before the
+    /// admission policy against such fields existed.
     pub async fn test_of_stored_objects(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
         TestEnvironment::new(self.clone(), name, &[provider::UNSUPPORTED_FIELDS_LABEL]).await
     }
 
-    /// A client with all permissions. It belongs to the runtime it is made on.
+    /// A client with all permissions. The client belongs to the runtime that creates it.
     pub async fn admin(&self) -> anyhow::Result<Client> {
         self.server.admin().await
     }
 
-    /// A file for `kubectl --kubeconfig`, of an administrator.
+    /// The kubeconfig file of an administrator, for `kubectl --kubeconfig`.
     pub fn admin_kubeconfig(&self) -> &std::path::Path {
         &self.server.admin_kubeconfig
     }
 
-    /// The URL of the proxy by which the API servers of clusters are reached, once nodes run.
+    /// The URL of the proxy to the API servers of clusters, once nodes run.
     pub fn endpoint_proxy(&self) -> String {
         format!("http://{}", self.endpoints)
     }
@@ -170,15 +171,15 @@ impl LocalWorld {
         &self.aws
     }
 
-    /// Installs our CustomResourceDefinitions, policies and permissions, unless that was done before.
+    /// Installs this provider's CustomResourceDefinitions, policies and permissions, unless they are installed.
     pub async fn install_provider(&self) -> anyhow::Result<()> {
         let install = async || provider::install(&self.admin().await?).await;
         self.provider.get_or_try_init(install).await?;
         Ok(())
     }
 
-    /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with ours, each with
-    /// the port at which the API server calls its webhooks.
+    /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with this provider.
+    /// Each provider comes with the port at which the API server calls its webhooks.
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
         let starts = providers
             .iter()
@@ -192,7 +193,7 @@ impl LocalWorld {
         Ok(())
     }
 
-    /// Starts what whole clusters need, unless that was done before: the kubeadm providers, and nodes behind instances.
+    /// Starts the kubeadm providers and the nodes behind instances, for stories about whole clusters, unless they run.
     pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
         let start = async || {
             for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
@@ -206,7 +207,7 @@ impl LocalWorld {
         Ok(())
     }
 
-    /// Starts the node simulator: instances become nodes from here on.
+    /// Starts the node simulator: from now on instances become nodes.
     pub fn start_nodes(&self) -> anyhow::Result<()> {
         let logs = self.directory.folder("logs")?;
         let mut simulator = Command::new(programs::node_simulator()?);
@@ -220,32 +221,32 @@ impl LocalWorld {
     }
 
     fn keep(&self, process: Supervised) {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self.processes.lock();
         processes.push(process);
     }
 
-    /// Whether our CustomResourceDefinitions and permissions are installed.
+    /// Whether this provider's CustomResourceDefinitions and permissions are installed.
     pub(crate) fn has_provider(&self) -> bool {
         self.provider.initialized()
     }
 
-    /// What Cluster API core counts, as Prometheus would read it.
+    /// The metrics of Cluster API core.
     pub async fn core_metrics(&self) -> anyhow::Result<Metrics> {
         let address = self.argument(CORE.program, "--diagnostics-address=")?;
         Ok(Metrics::parse(&http_get(&format!("http://{address}/metrics")).await?))
     }
 
-    /// All that a running program of the world, e.g. `node-simulator`, has logged so far.
+    /// The complete log of a running program of the world, e.g. `node-simulator`.
     pub fn log(&self, program: &str) -> anyhow::Result<String> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
         let process = process.with_context(|| format!("{program} does not run"))?;
         Ok(std::fs::read_to_string(process.log())?)
     }
 
-    /// The rest of the argument of a running program that begins with this.
+    /// The rest of a running program's argument that begins with `prefix`.
     fn argument(&self, program: &str, prefix: &str) -> anyhow::Result<String> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
         let argument = process.and_then(|process| process.argument(prefix));
         argument
@@ -255,16 +256,16 @@ impl LocalWorld {
 
     /// The memory of each program of the world, by name.
     pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self.processes.lock();
         processes
             .iter()
             .map(|process| Ok((process.name().to_owned(), process.memory()?)))
             .collect()
     }
 
-    /// Ends everything, what was started last first, and waits for it.
+    /// Ends all programs, the last started one first, and waits for their end.
     pub async fn stop(&self) -> anyhow::Result<()> {
-        let mut processes = std::mem::take(&mut *self.processes.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut processes = std::mem::take(&mut *self.processes.lock());
         while let Some(process) = processes.pop() {
             let name = process.name().to_owned();
             process.end().await.with_context(|| format!("stop {name}"))?;

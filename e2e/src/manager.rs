@@ -1,15 +1,16 @@
-//! Our manager as the real binary or inside the test, always under the permissions of its own ServiceAccount.
+//! The manager under test as the real binary or inside the test, always with the permissions of its own ServiceAccount.
 
 use std::{
     path::PathBuf,
     process::{Command, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
 use capa_rs::Cli;
 use clap::Parser as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -23,13 +24,13 @@ use crate::{
     wait::{eventually, http_get},
 };
 
-/// How long the manager may take to fill its caches on a busy machine.
+/// The limit for the manager to become ready: it fills its caches on a busy computer.
 const READY_WITHIN: Duration = Duration::from_mins(3);
 
 /// The error of a call to a manager that has ended.
 const ENDED: &str = "this manager has been ended before";
 
-/// How the manager will be started. Starting it again, after a crash for instance, is a second
+/// The settings of a manager's start. After a crash, for instance, the manager is started again by a second
 /// [`start`](ManagerBuilder::start).
 #[derive(Clone)]
 pub struct ManagerBuilder<'a> {
@@ -51,35 +52,35 @@ impl<'a> ManagerBuilder<'a> {
         }
     }
 
-    /// Adds a flag, e.g. `--watch-filter=blue`, or replaces the value that the harness gives it.
+    /// Adds a flag, e.g. `--watch-filter=blue`, or replaces the harness's value of the flag.
     #[must_use]
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
         self
     }
 
-    /// Has it campaign for the Lease, which lies in the test's namespace: other tests have one of their own.
+    /// Turns leader election on. The Lease is in the test's namespace, so that other tests do not compete for it.
     #[must_use]
     pub fn leader_election(mut self) -> Self {
         self.leader_election = true;
         self
     }
 
-    /// Adds a variable to its environment, e.g. `RUST_LOG`. Only for [`start`](Self::start).
+    /// Adds a variable to the manager's environment, e.g. `RUST_LOG`. Only for [`start`](Self::start).
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The AWS credentials in its environment, default: the key of the test's account.
+    /// Sets the AWS credentials in the manager's environment. Default: the key of the test's account.
     #[must_use]
     pub fn credentials(mut self, key: AccessKey) -> Self {
         self.key = key;
         self
     }
 
-    /// The command line, and the addresses of health and diagnostics.
+    /// The command line, and the addresses of the health and diagnostics servers.
     async fn arguments(&self) -> anyhow::Result<(Vec<String>, String, String)> {
         let (health, diagnostics) = (
             format!("127.0.0.1:{}", free_port()?),
@@ -92,8 +93,8 @@ impl<'a> ManagerBuilder<'a> {
             format!("--health-addr={health}"),
             format!("--diagnostics-address={diagnostics}"),
             "--insecure-diagnostics".to_owned(),
-            // All that our own code has to say: for whoever reads the log of a failed test, for those that look for
-            // secrets in it, and for `Manager::looked_at`.
+            // The complete logs of the provider's own code: for the reader of a failed test's log, for the search for
+            // secrets in the log, and for `Manager::looked_at`.
             "-v=5".to_owned(),
         ];
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
@@ -103,7 +104,7 @@ impl<'a> ManagerBuilder<'a> {
         Ok((arguments, health, diagnostics))
     }
 
-    /// Runs it inside the test, where a debugger reaches it, with AWS in one region. Waits until it is ready.
+    /// Runs the manager inside the test, where a debugger reaches it, with AWS in one region. Waits until it is ready.
     pub async fn start_in_process(&self, region: &str) -> anyhow::Result<InProcessManager> {
         let (mut arguments, health, _) = self.arguments().await?;
         let url = self.environment.aws().url();
@@ -130,7 +131,8 @@ impl<'a> ManagerBuilder<'a> {
         Ok(manager)
     }
 
-    /// Starts it and waits until it is ready. If it ends instead, the error has the end of its log.
+    /// Starts the manager and waits until it is ready. If the manager ends instead, the error contains the end of its
+    /// log.
     pub async fn start(&self) -> anyhow::Result<Manager> {
         let (arguments, health, diagnostics) = self.arguments().await?;
         let mut command = Command::new(programs::manager()?);
@@ -165,14 +167,14 @@ impl<'a> ManagerBuilder<'a> {
     }
 }
 
-/// A manager inside the test. It ends with the test's runtime.
+/// A manager inside the test. The manager ends with the test's runtime.
 pub struct InProcessManager {
     task: JoinHandle<anyhow::Result<()>>,
     stop: CancellationToken,
 }
 
 impl InProcessManager {
-    /// Asks it to end and waits until it has.
+    /// Asks the manager to end and waits for its end.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.task.await?
@@ -183,7 +185,7 @@ impl InProcessManager {
 /// environment is finished.
 #[derive(Clone)]
 pub struct Manager {
-    /// None once it has ended.
+    /// The process; `None` once the manager has ended.
     process: Arc<Mutex<Option<Supervised>>>,
     log: PathBuf,
     health: String,
@@ -191,64 +193,64 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// What it counts, as Prometheus would read it.
+    /// The manager's metrics.
     pub async fn metrics(&self) -> anyhow::Result<Metrics> {
         Ok(Metrics::parse(&self.scrape().await?))
     }
 
-    /// What it counts, word by word.
+    /// The manager's metrics as text.
     pub async fn scrape(&self) -> anyhow::Result<String> {
         http_get(&format!("http://{}/metrics", self.diagnostics)).await
     }
 
-    /// Host and port of its diagnostics.
+    /// The host and port of the manager's diagnostics server.
     pub fn diagnostics(&self) -> &str {
         &self.diagnostics
     }
 
-    /// How many passes one of its controllers, e.g. `awscluster`, has finished.
+    /// The number of passes that one of the manager's controllers, e.g. `awscluster`, has finished.
     pub async fn passes(&self, controller: &str) -> anyhow::Result<f64> {
         let metrics = self.metrics().await?;
         let passes = metrics.sum("controller_runtime_reconcile_total", &[("controller", controller)]);
         Ok(passes.unwrap_or_default())
     }
 
-    /// The versions of an object that the finished passes of one controller, e.g. `awsmachine`, have looked at. The log
-    /// tells it, in its text format at `-v=4` or more: metrics name no objects.
+    /// The resource versions of an object in the finished passes of one controller, e.g. `awsmachine`. The versions
+    /// come from the log in its text format at `-v=4` or more, because metrics name no objects.
     pub fn looked_at(&self, controller: &str, name: &str) -> anyhow::Result<Vec<u64>> {
         let (controller, name) = (format!(" controller=\"{controller}\""), format!(" name=\"{name}\""));
         let log = self.log()?;
         let version = |line: &str| {
-            let (span, told) = line.split_once(": reconciled ")?;
+            let (span, fields) = line.split_once(": reconciled ")?;
             let of_object = format!(" {}", span.replace('{', " "));
-            let version = told.split_once("version=\"")?.1.split_once('"')?.0.parse().ok()?;
+            let version = fields.split_once("version=\"")?.1.split_once('"')?.0.parse().ok()?;
             (of_object.contains(&controller) && of_object.contains(&name)).then_some(version)
         };
         Ok(log.lines().filter_map(version).collect())
     }
 
-    /// Whether it calls itself ready; an error shows what it answered instead.
+    /// Whether the manager is ready; the error contains the readiness answer.
     pub async fn ready(&self) -> anyhow::Result<()> {
         http_get(&format!("http://{}/readyz", self.health)).await?;
         Ok(())
     }
 
-    /// All it has logged so far.
+    /// The manager's complete log.
     pub fn log(&self) -> anyhow::Result<String> {
         Ok(std::fs::read_to_string(&self.log)?)
     }
 
-    /// How much memory it uses and has used.
+    /// The current and the peak memory of the manager.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         self.running(Supervised::memory)
     }
 
-    /// The time of a core that it has used.
+    /// The CPU time of the manager.
     pub fn used(&self) -> anyhow::Result<Duration> {
         self.running(Supervised::used)
     }
 
-    /// Whether the manager has ended by itself, and how. A caller that learns so judges the exit: finishing the
+    /// The exit status of a manager that has ended by itself. The caller then judges the exit, because finishing the
     /// environment does not.
     pub fn ended(&self) -> anyhow::Result<Option<ExitStatus>> {
         let mut process = self.lock();
@@ -259,12 +261,12 @@ impl Manager {
         Ok(ended)
     }
 
-    /// Asks it to end, as Kubernetes would, and waits until it has.
+    /// Asks the manager to end, as Kubernetes would, and waits for its end.
     pub async fn terminate(&self) -> anyhow::Result<ExitStatus> {
         self.take()?.terminate().await
     }
 
-    /// Asks it to end, as Kubernetes would, and fails unless it ends with success.
+    /// Asks the manager to end, as Kubernetes would, and fails unless it ends with success.
     pub async fn stop(&self) -> anyhow::Result<()> {
         end_with_success(self.take()?).await
     }
@@ -279,17 +281,17 @@ impl Manager {
         }
     }
 
-    /// Stops it where it is: to others it looks as if its machine hung.
+    /// Pauses the manager's process, as if its computer hung.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.running(Supervised::pause)
     }
 
-    /// Lets it go on after [`Manager::pause`].
+    /// Resumes the manager's process after [`Manager::pause`].
     pub fn resume(&self) -> anyhow::Result<()> {
         self.running(Supervised::resume)
     }
 
-    /// Ends it with SIGKILL and waits until it is gone.
+    /// Ends the manager with SIGKILL and waits for its end.
     pub async fn kill(&self) -> anyhow::Result<()> {
         self.take()?.kill().await
     }
@@ -303,7 +305,7 @@ impl Manager {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Supervised>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.lock()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Metrics as Prometheus reads them.
+//! Metrics in the text format of Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One scrape.
+/// The samples of one scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Vec<Sample>);
 
@@ -14,18 +14,18 @@ struct Sample {
 }
 
 impl Metrics {
-    /// Reads the text format. Lines that are no samples are skipped.
+    /// Parses the text format. Lines that are not samples are skipped.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter_map(Sample::parse).collect())
     }
 
-    /// The names of the labels that samples of this name have.
+    /// The label names of the samples with this name.
     pub fn labels(&self, name: &str) -> BTreeSet<String> {
         let samples = self.0.iter().filter(|sample| sample.name == name);
         samples.flat_map(|sample| sample.labels.keys().cloned()).collect()
     }
 
-    /// The sum over all samples of this name that have these labels (and perhaps more), `None` if there are none.
+    /// The sum over all samples with this name and these labels (and possibly others); `None` without such samples.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let matching: Vec<f64> = self
             .0
@@ -43,7 +43,7 @@ impl Metrics {
 }
 
 impl Sample {
-    /// `name value` or `name{label="value",…} value`, perhaps with a timestamp behind it.
+    /// Parses `name value` or `name{label="value",…} value`, possibly with a timestamp at the end.
     fn parse(line: &str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
@@ -64,7 +64,7 @@ impl Sample {
     }
 }
 
-/// What stands between the braces, and the rest of the line behind them.
+/// The labels between the braces, and the rest of the line.
 fn parse_labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {
@@ -79,7 +79,7 @@ fn parse_labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
     }
 }
 
-/// The text up to the closing quote, with escapes resolved, and what follows the quote.
+/// The text up to the closing quote, with escapes resolved, and the rest of the line.
 fn unquote(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.char_indices();
@@ -121,7 +121,7 @@ age_seconds 0.5
     }
 
     #[test]
-    fn label_values_may_contain_what_ends_labels() {
+    fn label_values_may_contain_delimiters() {
         let metrics = Metrics::parse(SCRAPE);
         assert_eq!(
             metrics.sum("reconciles_total", &[("result", "error, \"odd\" }")]),

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// How long moto may take until it accepts requests: it imports for seconds on a busy machine.
+/// The limit for moto's start: on a busy computer moto imports its modules for seconds.
 const START: Duration = Duration::from_mins(2);
 
-/// An image that every account and region of moto has: Linux, x86_64, root volume `/dev/sda1`.
+/// An image in every account and region of moto: Linux, x86_64, root volume `/dev/sda1`.
 pub const IMAGE_ID: &str = "ami-0a00000000000002b";
 
-/// The command that runs moto from the virtual environment at `environment` until it is killed.
-/// It writes its port into `port_file`; [`url`] waits for that.
+/// The command that runs moto from the virtual environment at `environment` until it is killed. moto writes its port
+/// into `port_file`, for which [`url`] waits.
 pub fn command(environment: &Path, port_file: &Path) -> Command {
     let mut command = Command::new(environment.join("bin/python"));
     command
@@ -22,7 +22,7 @@ pub fn command(environment: &Path, port_file: &Path) -> Command {
     command
 }
 
-/// Waits until moto has written its port, then gives its URL. Gives up as soon as `running` says that it has ended.
+/// Waits until moto has written its port, then returns its URL. Fails as soon as `running` returns false.
 pub async fn url(port_file: &Path, mut running: impl FnMut() -> bool) -> anyhow::Result<String> {
     let deadline = Instant::now() + START;
     loop {
@@ -39,7 +39,8 @@ pub async fn url(port_file: &Path, mut running: impl FnMut() -> bool) -> anyhow:
     }
 }
 
-/// A moto server that ends with this value and with this process, however that ends: it hangs on a pipe.
+/// A moto server that ends with this value and with this process, however that ends: its input is a pipe from this
+/// process.
 #[derive(Debug)]
 pub struct Moto {
     url: String,
@@ -73,7 +74,7 @@ impl Moto {
         Ok(moto)
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -81,7 +82,7 @@ impl Moto {
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both calls fail only when the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

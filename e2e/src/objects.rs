@@ -1,4 +1,4 @@
-//! Objects of any kind: from YAML to the API server.
+//! Objects of any kind: parsing, server-side apply, conditions.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use serde_json::Value;
 
 use crate::wait::eventually;
 
-/// The name under which everything is applied that the user of a management cluster would apply.
+/// The field manager of all objects that a user of the management cluster would apply.
 const FIELD_MANAGER: &str = "capa-e2e";
 
-/// The kind that defines kinds.
+/// The kind of definitions of kinds.
 const DEFINITION: &str = "CustomResourceDefinition";
 
-/// Requests at a time: enough to hide latency, few enough for a small machine.
+/// The number of concurrent requests: enough to hide latency, few enough for a small computer.
 const CONCURRENT_REQUESTS: usize = 8;
 
-/// A CustomResourceDefinition is served some moments after it was accepted.
+/// The limit for the API server to serve a CustomResourceDefinition that it has accepted.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(2);
 
-/// Parses YAML of one or several documents; empty ones are skipped.
+/// Parses YAML of one or several documents. Empty documents are skipped.
 pub fn parse(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("parse the YAML")?;
     documents
@@ -41,7 +41,7 @@ pub(crate) fn from_value(document: Value) -> anyhow::Result<DynamicObject> {
     serde_json::from_value(document).with_context(|| format!("read the object that starts with {start}"))
 }
 
-/// Kind and name, for messages.
+/// The kind and the name, for messages.
 pub(crate) fn describe(object: &DynamicObject) -> String {
     let kind = object
         .types
@@ -50,7 +50,7 @@ pub(crate) fn describe(object: &DynamicObject) -> String {
     format!("{kind} {}", object.name_any())
 }
 
-/// The API of a kind, in the namespace if the kind has namespaces. `types` names group, version and kind.
+/// The API of a kind, in the namespace if the kind is namespaced. `types` contains the group, the version and the kind.
 pub async fn api_of(client: &Client, types: &TypeMeta, namespace: &str) -> anyhow::Result<Api<DynamicObject>> {
     let kind = GroupVersionKind::try_from(types).with_context(|| format!("read apiVersion {}", types.api_version))?;
     let (resource, capabilities) = discovery::pinned_kind(client, &kind)
@@ -70,8 +70,8 @@ async fn api_for(client: &Client, object: &DynamicObject, namespace: &str) -> an
     api_of(client, types, object.metadata.namespace.as_deref().unwrap_or(namespace)).await
 }
 
-/// Server-side apply of one object, in `namespace` unless it names its own. Returns when a kind that it defines is
-/// served.
+/// Server-side apply of one object, in `namespace` unless the object names its own. For a CustomResourceDefinition,
+/// returns when its kind is served.
 pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<DynamicObject> {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let applied = api_for(client, object, namespace)
@@ -85,7 +85,7 @@ pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> 
     Ok(applied)
 }
 
-/// Applies a set of objects in any order: those that define where and what others are first.
+/// Applies a set of objects in any order: definitions and namespaces are applied before the objects that need them.
 pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, namespace: &str) -> anyhow::Result<()> {
     let (first, rest): (Vec<_>, Vec<_>) = objects
         .into_iter()
@@ -100,7 +100,7 @@ pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, name
     Ok(())
 }
 
-/// Whether the object is of this kind.
+/// Whether the object has this kind.
 pub(crate) fn is(object: &DynamicObject, kind: &str) -> bool {
     object.types.as_ref().is_some_and(|types| types.kind == kind)
 }
@@ -115,7 +115,8 @@ async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Res
             let seen = api.get(&name).await?;
             let condition = condition(&seen, "Established").context("no condition Established")?;
             anyhow::ensure!(condition.status == "True", "{condition:?}");
-            // Established comes a moment before discovery shows the kind and the API server serves it.
+            // The condition Established becomes true a moment before discovery shows the kind and the API server serves
+            // it.
             let served = api_of(client, &defined(definition)?, "default").await?;
             served.list(&ListParams::default().limit(1)).await?;
             Ok(())
@@ -124,7 +125,7 @@ async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Res
     .await
 }
 
-/// The kind that a definition defines, in the first version it serves.
+/// The kind of a definition, in its first served version.
 fn defined(definition: &DynamicObject) -> anyhow::Result<TypeMeta> {
     let spec = definition.data.get("spec").context("no spec")?;
     let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
@@ -140,18 +141,18 @@ fn defined(definition: &DynamicObject) -> anyhow::Result<TypeMeta> {
     })
 }
 
-/// What a condition says.
+/// The content of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word for programs.
+    /// The reason, a CamelCase word for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// The message, a sentence for people.
     pub message: String,
 }
 
-/// The condition of this type in `status.conditions`, if it is there.
+/// The condition of this type in `status.conditions`; `None` if the object does not have it.
 pub fn condition(object: &DynamicObject, type_: &str) -> Option<Condition> {
     let conditions = object.data.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|condition| condition["type"] == type_)?;

@@ -9,7 +9,7 @@ use rcgen::{
 
 use crate::directory::Directory;
 
-/// Names under which clients reach the API server and the webhooks.
+/// The names by which clients reach the API server and the webhooks.
 const NAMES: [&str; 5] = [
     "127.0.0.1",
     "localhost",
@@ -18,7 +18,7 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
 ];
 
-/// Everything that needs a key, on disk where the programs look for it and in memory where we need it.
+/// The keys and certificates of a world, on disk for its programs and in memory for this process.
 pub(crate) struct Pki {
     /// The certificate authority, PEM.
     pub(crate) ca: String,
@@ -52,7 +52,7 @@ impl Pki {
     }
 }
 
-/// The names under which an API server on this host is reached from it.
+/// The names by which programs on this host reach an API server on it.
 pub(crate) fn names() -> Vec<String> {
     NAMES.map(str::to_owned).to_vec()
 }

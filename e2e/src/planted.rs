@@ -1,4 +1,5 @@
-//! Looks for planted secrets in what a test leaves behind: as they are, in base64, compressed, and as lists of bytes.
+//! The search for planted secrets in the leftovers of a test: as plain text, in base64, compressed, and as lists of
+//! bytes.
 
 use std::io::Read as _;
 
@@ -7,18 +8,18 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use flate2::read::GzDecoder;
 
-/// Base64 in base64 (a Secret's data of user data, for instance) is as deep as anything is wrapped.
+/// The depth of nested encodings. The deepest is base64 in base64, such as user data in a Secret's data.
 const DEPTH: usize = 3;
 
-/// No secret worth the name is shorter, in base64 or in bytes.
+/// The least length of a candidate, in base64 characters or bytes: no secret is shorter.
 const SHORTEST: usize = 16;
 
-/// Where the end of what a gzip stream holds is not reached, it is not user data.
+/// The limit for the decompressed content of a gzip stream: no user data is longer.
 const LARGEST: u64 = 1 << 20;
 
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Cut anywhere, padded or not.
+/// An engine that accepts base64 cut anywhere, with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -26,8 +27,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Those of `secrets` that can be read from `text`: plain, percent-encoded, in base64, as a list of bytes, or
-/// compressed by gzip.
+/// Returns the `secrets` that `text` contains: plain, percent-encoded, in base64, as a list of bytes, or compressed by
+/// gzip.
 pub fn found<'a>(text: &[u8], secrets: &'a [String]) -> Vec<&'a str> {
     let mut unseen: Vec<&str> = secrets.iter().map(String::as_str).collect();
     search(text, &mut unseen, DEPTH);
@@ -35,7 +36,7 @@ pub fn found<'a>(text: &[u8], secrets: &'a [String]) -> Vec<&'a str> {
     secrets.iter().map(String::as_str).filter(seen).collect()
 }
 
-/// Takes out of `unseen` what is in the text, or in anything that the text wraps.
+/// Removes from `unseen` the secrets in the text, and in anything that the text encodes.
 fn search(text: &[u8], unseen: &mut Vec<&str>, depth: usize) {
     unseen.retain(|secret| !contains(text, secret.as_bytes()));
     let Some(depth) = depth.checked_sub(1).filter(|_| !unseen.is_empty()) else {
@@ -63,14 +64,14 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// What may be base64, of the usual alphabet or the one for URLs.
+/// The runs of characters that may be base64, in the usual alphabet or the one for URLs.
 fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
     text.split(move |byte| !is_base64(byte))
         .filter(|run| run.len() >= SHORTEST)
 }
 
-/// What a run says, wherever in it the base64 begins.
+/// The decoded bytes of a run, for each possible start of the base64 in it.
 fn decoded(run: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let usual: Vec<u8> = run
         .iter()
@@ -82,15 +83,15 @@ fn decoded(run: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         .collect();
     (0..4).filter_map(move |start| {
         let rest = usual.get(start..)?;
-        // One character more than whole groups says nothing.
+        // A single character after whole groups encodes no byte.
         let end = rest.len() - usize::from(rest.len() % 4 == 1);
         LENIENT.decode(rest.get(..end)?).ok()
     })
 }
 
-/// The lists of decimal numbers that may be bytes as Rust prints them, in one line or in many.
+/// The lists of decimal numbers that may be bytes in Rust's debug format, on one line or on many.
 fn lists(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    // Within JSON a new line is `\n`.
+    // Within JSON a line break is written as `\n`.
     let is_list = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || b",\\n".contains(byte);
     text.split(move |byte| !is_list(byte))
         .map(|list| list.split(|byte| *byte == b',').filter_map(number).collect())
@@ -103,13 +104,13 @@ fn number(item: &[u8]) -> Option<u8> {
     text.parse().ok()
 }
 
-/// What the gzip streams in some bytes hold.
+/// The decompressed contents of the gzip streams in some bytes.
 fn streams(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let begins = |at: &usize| bytes.get(*at..).is_some_and(|rest| rest.starts_with(&GZIP));
     (0..bytes.len()).filter(begins).filter_map(|at| {
         let mut content = Vec::new();
         let stream = GzDecoder::new(bytes.get(at..)?);
-        // A stream that is cut off has told what it could.
+        // A truncated stream has been decompressed as far as possible.
         let _ = stream.take(LARGEST).read_to_end(&mut content);
         (!content.is_empty()).then_some(content)
     })
@@ -143,7 +144,7 @@ mod tests {
         let wrapped = [
             plain.clone(),
             BASE64_STANDARD.encode(&plain),
-            // Not at the start, so that the secret's own base64 is nowhere in the text.
+            // The secret is not at the start, so that its own base64 does not occur in the text.
             format!("{{\"body\":\"ab/cde{}\"}}", BASE64_STANDARD.encode(&plain)),
             BASE64_URL_SAFE_NO_PAD.encode(&plain),
             BASE64_STANDARD.encode(compressed()),
@@ -152,7 +153,7 @@ mod tests {
                 .append_pair("Action", "RunInstances")
                 .append_pair("UserData", &BASE64_STANDARD.encode(compressed()))
                 .finish(),
-            // As Rust prints bytes, in one line, in many, and in many within JSON.
+            // Rust's debug format of bytes: on one line, on many lines, and on many lines within JSON.
             format!("{:?}", plain.as_bytes()),
             format!("ByteString({:#?})", plain.as_bytes()),
             format!("{:#?}", plain.as_bytes()).escape_debug().to_string(),
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn an_absent_secret_is_not_found() {
         let log = format!(
             "INFO user data of {} bytes {}",
             compressed().len(),

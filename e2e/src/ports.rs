@@ -7,15 +7,15 @@ use std::{
 
 use anyhow::Context;
 
-/// Below the range from which Linux takes the ports of outgoing connections, so that no client of the world can sit on
-/// a port between this choice and the server's start.
+/// The first port, below the range from which Linux takes the ports of outgoing connections: no client of the world can
+/// occupy a port between its selection and the server's start.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
-/// A port that nobody listens on and that this process has not given out before (until all were).
+/// A port without a listener that this process has not returned before (until all were returned).
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
-    // Processes that start worlds at the same time begin at different places.
+    // Processes that start worlds at the same time begin at different ports.
     let start = std::process::id().wrapping_mul(97);
     (0..COUNT)
         .find_map(|_| {

@@ -1,4 +1,4 @@
-//! Where the programs are that the world consists of.
+//! The paths of the world's programs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ fn tools() -> PathBuf {
     repository().join("bin")
 }
 
-/// The checkout this crate was compiled in.
+/// The checkout from which this crate was compiled.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -17,14 +17,14 @@ pub(crate) fn repository() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// A program or file that `make tools` makes, by its name in `bin/`.
+/// A program or file of `make tools`, by its name in `bin/`.
 pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
     let path = tools().join(name);
     ensure!(path.exists(), "{} is missing; `make tools` builds it", path.display());
     Ok(path)
 }
 
-/// Our own manager: `CAPA_RS_BINARY`, else what cargo built beside the running program.
+/// The manager under test: `CAPA_RS_BINARY`, or the binary that cargo built beside the running program.
 pub(crate) fn manager() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("CAPA_RS_BINARY") {
         return Ok(PathBuf::from(path));
@@ -42,11 +42,11 @@ pub(crate) fn node_simulator() -> anyhow::Result<PathBuf> {
     sibling("node-simulator")
 }
 
-/// The folder of cargo's output that the running program lies in, e.g. `target/debug`.
+/// The output folder of cargo that contains the running program, e.g. `target/debug`.
 fn output_folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("find the running program")?;
     let folder = program.parent().context("the running program lies in no folder")?;
-    // Test binaries lie one folder deeper than binaries.
+    // Test binaries are one folder deeper than other binaries.
     let folder = if folder.ends_with("deps") {
         folder.parent().unwrap_or(folder)
     } else {
@@ -65,7 +65,7 @@ fn sibling(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Where the evidence of failed tests is kept: beside cargo's own output, so `cargo clean` removes it.
+/// The folder for the evidence of failed tests: beside cargo's output, so that `cargo clean` removes it.
 pub(crate) fn evidence_folder() -> anyhow::Result<PathBuf> {
     Ok(output_folder()?.join("e2e-failures"))
 }

@@ -1,4 +1,4 @@
-//! Our own provider in a world: what an administrator would install, except the Deployment.
+//! The installation of this provider in a world: everything that an administrator installs except the Deployment.
 
 use std::{process::Command, time::Duration};
 
@@ -14,29 +14,31 @@ use crate::{objects, programs, wait::eventually};
 /// The namespace of the manager's ServiceAccount.
 pub(crate) const NAMESPACE: &str = "capa-rs-system";
 
-/// The ServiceAccount whose permissions the manager has, in tests as in production.
+/// The ServiceAccount with the manager's permissions, in tests as in production.
 pub(crate) const SERVICE_ACCOUNT: &str = "capa-controller-manager";
 
-/// The Role and the RoleBinding for the Lease are both called this.
+/// The common name of the Role and the RoleBinding for the Lease.
 const LEASE_ROLE: &str = "capa-rs-leader-election";
 
-/// The label of namespaces whose objects stand for such as were stored before a field became refused.
+/// The label of namespaces whose objects may have fields without effect, like objects stored before such fields were
+/// refused.
 pub(crate) const UNSUPPORTED_FIELDS_LABEL: &str = "capa-e2e/unsupported-fields";
 
 /// The policy that refuses fields without effect.
 const UNSUPPORTED_FIELDS: &str = "capa-rs-unsupported-fields";
 
-/// The policy that is installed last and asked whether it is enforced: it refuses an object by its name alone.
+/// The policy that is installed last. It refuses an object by its name alone, so a single request shows whether it is
+/// enforced.
 const LAST_POLICY: &str = "capa-rs-create-only";
 
-/// The API server looks for new policies every second, when it comes to it.
+/// The limit for the enforcement of policies: the API server reads new policies about every second.
 const ENFORCED_WITHIN: Duration = Duration::from_mins(2);
 
-/// Applies `config/default` of this repository without what is about the manager's pod, and waits until the policies
+/// Applies `config/default` of this repository without the objects for the manager's pod, and waits until the policies
 /// are enforced.
 pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
     let mut manifests = objects::parse(&kustomize()?).context("read our own manifests")?;
-    // The Deployment and the Secret with its AWS credentials are about the pod.
+    // The Deployment, and the Secret with its AWS credentials, exist for the pod.
     manifests.retain(|object| !["Deployment", "Secret"].iter().any(|kind| objects::is(object, kind)));
     manifests.iter_mut().for_each(except_namespaces);
     let (last, others): (Vec<_>, Vec<_>) = manifests
@@ -50,7 +52,7 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
     enforced(client).await
 }
 
-/// Keeps the policy about fields without effect away from labelled namespaces. All else is installed as it is.
+/// Exempts labelled namespaces from the policy about fields without effect. All other objects stay unchanged.
 fn except_namespaces(object: &mut DynamicObject) {
     if !objects::is(object, "ValidatingAdmissionPolicyBinding") || object.name_any() != UNSUPPORTED_FIELDS {
         return;
@@ -62,8 +64,8 @@ fn except_namespaces(object: &mut DynamicObject) {
     }
 }
 
-/// Waits until the policy that was installed last is enforced. The API server sees policies in the order in which they
-/// were written, as it does the bindings, so that all others are enforced as well.
+/// Waits until the policy that was installed last is enforced. The API server reads policies, and their bindings, in
+/// the order in which they were written, so all others are enforced by then.
 pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
     let identity = objects::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
@@ -88,7 +90,8 @@ pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
     .await
 }
 
-/// Gives the manager in another namespace what our manifests give it in its own: its Lease.
+/// Gives the manager in another namespace the permissions on its Lease that the manifests give in the manager's own
+/// namespace.
 pub(crate) async fn grant_lease(client: &Client, namespace: &str) -> anyhow::Result<()> {
     for kind in ["Role", "RoleBinding"] {
         let types = TypeMeta {

@@ -1,4 +1,4 @@
-//! A world's control plane taken away: put back to what it was, or without its API for a while.
+//! Interruptions of a world's control plane: restored to an earlier state, or without its API for a while.
 
 use std::{
     fs,
@@ -11,22 +11,22 @@ use crate::{api_server::DATA_FLAG, cluster_api, local_world::LocalWorld, supervi
 
 const API_SERVER: &str = "kube-apiserver";
 
-/// The programs that know what is in etcd, in the order in which they start.
+/// The programs that depend on the content of etcd, in the order of their starts.
 const CONTROL_PLANE: [&str; 4] = ["etcd", API_SERVER, "kube-controller-manager", "cluster-api-core"];
 
-/// What etcd held at some moment.
+/// The data of etcd at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
     data: tempfile::TempDir,
 }
 
 impl LocalWorld {
-    /// Copies etcd's data as it is at one moment, as a snapshot of its disk would.
+    /// Copies etcd's data of one moment, like a snapshot of its disk.
     pub fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let data = tempfile::tempdir_in(self.directory.path())?;
         self.with(|processes| {
             let etcd = named(processes, "etcd")?;
-            // Paused, it changes nothing meanwhile; what it was writing it repairs from its log when it starts.
+            // A paused etcd changes no data. It repairs an unfinished write from its log at the next start.
             etcd.pause()?;
             let copied = copy(&data_of(etcd)?, data.path());
             etcd.resume()?;
@@ -35,8 +35,8 @@ impl LocalWorld {
         Ok(Snapshot { data })
     }
 
-    /// Kills the control plane, puts etcd's data back to those of the snapshot and starts everything again, as whoever
-    /// restores a management cluster has to. What else uses the API, our manager above all, is better ended before.
+    /// Kills the control plane, replaces etcd's data by the snapshot, and starts all programs again, as in the recovery
+    /// of a management cluster. Other clients of the API, such as the manager under test, should end before.
     pub async fn restore(&self, snapshot: &Snapshot) -> anyhow::Result<()> {
         let programs = self.with(|processes| {
             let (programs, others) = std::mem::take(processes)
@@ -67,13 +67,13 @@ impl LocalWorld {
             started.push(process);
         }
         self.with(|processes| {
-            // What was started last is stopped first, and moto needs nobody.
+            // Programs are stopped in the reverse order of their starts, and moto depends on no other program.
             processes.extend(started);
             Ok(())
         })
     }
 
-    /// Kills kube-apiserver, does something while nobody answers, and starts it again; returns when it serves.
+    /// Kills kube-apiserver, runs `meanwhile`, and starts kube-apiserver again; returns when it serves.
     pub async fn without_api_server<T>(&self, meanwhile: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let (place, api_server) = self.with(|processes| {
             let mut names = processes.iter().map(Supervised::name);
@@ -94,7 +94,7 @@ impl LocalWorld {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Supervised>) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let mut processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut processes = self.processes.lock();
         work(&mut processes)
     }
 }
@@ -111,7 +111,7 @@ fn data_of(etcd: &Supervised) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(data))
 }
 
-/// Copies what lies in a folder, folders included.
+/// Copies the content of a folder, subfolders included.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {

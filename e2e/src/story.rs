@@ -4,9 +4,10 @@ use std::{future::Future, sync::Arc};
 
 use crate::{environment::TestEnvironment, local_world::LocalWorld};
 
-/// Name and place of a story. [`run`](Self::run) makes the environment, runs the body, and finishes the environment.
+/// The name of a story, and its world. [`run`](Self::run) creates the environment, runs the body, and finishes the
+/// environment.
 #[derive(Clone)]
-#[must_use = "a story that nobody runs proves nothing"]
+#[must_use = "a story proves nothing until it is run"]
 pub struct Story<'a> {
     name: &'a str,
     place: Place<'a>,
@@ -17,12 +18,12 @@ pub struct Story<'a> {
 enum Place<'a> {
     Shared,
     Given(&'a Arc<LocalWorld>),
-    /// With these flags for Cluster API core.
+    /// A world for this story alone, with these flags for Cluster API core.
     Own(&'a [&'a str]),
 }
 
 impl<'a> Story<'a> {
-    /// A story in the world that all tests share. Its namespace begins with the name.
+    /// A story in the world that all tests share. The name is the prefix of its namespace.
     pub fn new(name: &'a str) -> Self {
         Self {
             name,
@@ -36,7 +37,8 @@ impl<'a> Story<'a> {
         self.name
     }
 
-    /// Lets objects have fields without effect, as objects do that were stored before the policy against such fields.
+    /// Allows fields without effect in objects, as in objects stored before the admission policy against such fields
+    /// existed.
     pub fn of_stored_objects(self) -> Self {
         let of_stored_objects = true;
         Self {
@@ -45,26 +47,26 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Tells the story in this world, which the caller stops.
+    /// Runs the story in this world, which the caller stops.
     pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
         let place = Place::Given(world);
         Self { place, ..self }
     }
 
-    /// Tells the story in a world of its own, which is stopped at the end, with further flags for Cluster API core.
+    /// Runs the story in a world of its own, with further flags for Cluster API core. The world is stopped at the end.
     pub fn in_its_own_world(self, core_flags: &'a [&'a str]) -> Self {
         let place = Place::Own(core_flags);
         Self { place, ..self }
     }
 
-    /// [`tell`](Self::tell) for a test that is not async itself.
+    /// Runs [`tell`](Self::tell) from a test that is not async.
     pub fn run(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
         block_on(self.tell(body))
     }
 
-    /// Makes the environment, runs the body in it, stops every manager that the body has started, each of which must
-    /// end with success, and [finishes](TestEnvironment::finish) the environment. When the body fails or panics, the
-    /// environment is dropped without that, and keeps its evidence in a folder whose name it prints.
+    /// Creates the environment, runs the body in it, stops every manager that the body has started, and
+    /// [finishes](TestEnvironment::finish) the environment. Every manager must end with success. When the body fails or
+    /// panics, the environment is dropped unfinished: it keeps its evidence in a folder and prints the folder's name.
     pub async fn tell(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let world = match self.place {
             Place::Shared => LocalWorld::shared().await?,

@@ -1,4 +1,4 @@
-//! A program that ends with the process that started it.
+//! Programs that end with the process that started them.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,13 +18,13 @@ use crate::{
     wait::eventually,
 };
 
-/// Lines of a log that an error quotes.
+/// The number of log lines in an error.
 const LAST_LINES: usize = 10;
 
-/// Kubernetes' default grace period; longer than the supervisor's.
+/// The limit for the end of a program: Kubernetes' default grace period, which is longer than the supervisor's.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running program under a supervisor. Dropping it ends the program too, but nobody waits for that.
+/// A running program under a supervisor. Dropping the value ends the program too, without waiting for its end.
 pub struct Supervised {
     name: String,
     log: PathBuf,
@@ -33,7 +33,7 @@ pub struct Supervised {
     supervisor: Child,
 }
 
-/// All that it takes to start a program, once or again.
+/// The data for the first and every later start of a program.
 #[derive(Clone, Debug)]
 struct Recipe {
     directory: PathBuf,
@@ -44,8 +44,8 @@ struct Recipe {
 }
 
 impl Supervised {
-    /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH`): nothing of the
-    /// developer's own AWS or Kubernetes settings reaches it. Its output goes to `<name>.log` in `logs`.
+    /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH`), so that the
+    /// developer's own AWS and Kubernetes settings do not reach it. Its output goes to `<name>.log` in `logs`.
     pub fn start(directory: &Directory, logs: &Path, name: &str, command: &Command) -> anyhow::Result<Self> {
         let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let recipe = Recipe {
@@ -87,14 +87,14 @@ impl Supervised {
         })
     }
 
-    /// Ends the program with SIGKILL and gives what starts it again, in the same way and with the same log.
+    /// Ends the program with SIGKILL, and returns a value that starts it again in the same way and with the same log.
     pub(crate) async fn kill_to_restart(self) -> anyhow::Result<Stopped> {
         let (name, log, recipe) = (self.name.clone(), self.log.clone(), self.recipe.clone());
         self.kill().await?;
         Ok(Stopped { name, log, recipe })
     }
 
-    /// The rest of the argument that begins with this.
+    /// The rest of the program's argument that begins with `prefix`.
     pub(crate) fn argument(&self, prefix: &str) -> Option<&str> {
         let mut arguments = self.recipe.arguments.iter().filter_map(|argument| argument.to_str());
         arguments.find_map(|argument| argument.strip_prefix(prefix))
@@ -105,12 +105,12 @@ impl Supervised {
         self.program.as_raw_pid()
     }
 
-    /// The name it was started under.
+    /// The name of the program.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its output goes.
+    /// The path of the program's log.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -123,12 +123,12 @@ impl Supervised {
         }
     }
 
-    /// The end of its log, for messages.
+    /// The last lines of the program's log, for messages.
     pub(crate) fn last_words(&self) -> String {
         last_words(&self.log)
     }
 
-    /// Waits until `probe` succeeds, but no longer than the program runs. An error has the end of its log.
+    /// Waits until `probe` succeeds or the program ends. The error contains the last lines of the log.
     pub(crate) async fn ready(
         &mut self,
         within: Duration,
@@ -142,7 +142,7 @@ impl Supervised {
         outcome.await.with_context(|| last_words(&self.log))?
     }
 
-    /// How much memory the program uses and has used. Linux only.
+    /// The current and the peak memory of the program. Linux only.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         let path = format!("/proc/{}/status", self.program.as_raw_pid());
         let status = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -160,11 +160,11 @@ impl Supervised {
         })
     }
 
-    /// The time of a core that the program has used, in its own code and in the kernel. Linux only.
+    /// The CPU time of the program, in user and kernel mode. Linux only.
     pub fn used(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.program.as_raw_pid());
         let stat = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        // After the name, which may have anything in it: utime and stime are the 12th and 13th field then.
+        // The name may contain any character. Counted after it, utime and stime are the 12th and the 13th field.
         let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks: u64 = ticks.sum::<Result<u64, _>>().with_context(|| format!("read {path}"))?;
@@ -173,34 +173,34 @@ impl Supervised {
         ))
     }
 
-    /// Whether the program has ended, and how (a signal shows as 128 + its number).
+    /// The exit status of a program that has ended; a signal is 128 plus its number.
     pub fn try_wait(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.supervisor.try_wait()?)
     }
 
-    /// Has the supervisor end the program: SIGTERM, and SIGKILL if that takes too long. Waits until it is gone.
+    /// Lets the supervisor end the program: SIGTERM, and SIGKILL after a grace period. Waits for the end.
     pub async fn end(mut self) -> anyhow::Result<ExitStatus> {
         drop(self.supervisor.stdin.take());
         self.ended().await
     }
 
-    /// Asks the program to end (SIGTERM) and waits until it has, as long as Kubernetes would.
+    /// Sends SIGTERM to the program and waits for its end, as long as Kubernetes would.
     pub async fn terminate(mut self) -> anyhow::Result<ExitStatus> {
         kill_process(self.program, Signal::TERM).with_context(|| format!("terminate {}", self.name))?;
         self.ended().await
     }
 
-    /// Stops the program where it is (SIGSTOP): to others it looks as if its machine hung.
+    /// Pauses the program (SIGSTOP), as if its computer hung.
     pub fn pause(&self) -> anyhow::Result<()> {
         kill_process(self.program, Signal::STOP).with_context(|| format!("pause {}", self.name))
     }
 
-    /// Lets a paused program go on.
+    /// Resumes a paused program.
     pub fn resume(&self) -> anyhow::Result<()> {
         kill_process(self.program, Signal::CONT).with_context(|| format!("resume {}", self.name))
     }
 
-    /// Ends the program with SIGKILL, as a crash of its machine would, and waits until it is gone.
+    /// Ends the program with SIGKILL, like a crash of its computer, and waits for its end.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         kill_process(self.program, Signal::KILL).with_context(|| format!("kill {}", self.name))?;
         self.ended().await?;
@@ -230,16 +230,16 @@ impl Stopped {
     }
 }
 
-/// Memory of a process in bytes.
+/// The memory of a process in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// What is resident now.
+    /// The resident memory now.
     pub resident: u64,
-    /// The most that was ever resident.
+    /// The peak of the resident memory.
     pub peak: u64,
 }
 
-/// The end of a log, for messages.
+/// The last lines of a log, for messages.
 pub(crate) fn last_words(log: &Path) -> String {
     let name = log.file_name().unwrap_or_default().to_string_lossy();
     let content = std::fs::read_to_string(log).unwrap_or_default();
@@ -248,7 +248,7 @@ pub(crate) fn last_words(log: &Path) -> String {
     format!("{name} ends with:\n{}", end.join("\n"))
 }
 
-/// The first line the supervisor prints.
+/// The process id on the first line of the supervisor's output.
 fn read_process_id(supervisor: &mut Child) -> anyhow::Result<Pid> {
     let output = supervisor.stdout.take().context("the supervisor has no output")?;
     let mut line = String::new();

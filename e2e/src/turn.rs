@@ -1,5 +1,5 @@
-//! How many tests work in a world at once. A story keeps less than half a core busy, what it talks to included; one
-//! about whole clusters waits most of the time, for Cluster API to look again.
+//! The limit of concurrent tests in a world. A story uses less than half a core, including the work of the servers that
+//! it calls. A story about whole clusters mostly waits for periodic reconciles of Cluster API.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock, Weak};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// For tests that work: as many as there are cores, but three.
+/// The turns of tests that work: as many as there are cores, but at least three.
 static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores().max(3))));
 
-/// For tests that [mostly wait](mostly_waits): as many as there are cores, but three.
+/// The turns of tests that [mostly wait](mostly_waits): as many as there are cores, but at least three.
 static TURNS_TO_WAIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(cores().max(3))));
 
 fn cores() -> usize {
@@ -19,7 +19,7 @@ fn cores() -> usize {
 }
 
 thread_local! {
-    /// When the test on this thread began to work: with its first turn.
+    /// The start of the work of the test on this thread: its first turn.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 
     /// Whether the test on this thread mostly waits.
@@ -29,27 +29,27 @@ thread_local! {
     static HELD: RefCell<Weak<OwnedSemaphorePermit>> = const { RefCell::new(Weak::new()) };
 }
 
-/// Starts the clock of the test on this thread, unless it runs.
+/// Starts the clock of the test on this thread, unless the clock runs.
 fn begin() {
     BEGAN.set(BEGAN.get().or_else(|| Some(Instant::now())));
 }
 
-/// How long the test on this thread has been at work.
+/// The time since the test on this thread started its work.
 pub(crate) fn taken() -> Duration {
     BEGAN.get().map(|began| began.elapsed()).unwrap_or_default()
 }
 
-/// Says that the test on this thread mostly waits, for periods of Cluster API or for a time to pass: it does not take
-/// the turn of one that works. To be said before the test's first world or environment.
+/// Declares that the test on this thread mostly waits, for periods of Cluster API or for a time to pass, so that it
+/// takes no turn of the tests that work. The test calls this before its first world or environment.
 pub fn mostly_waits() {
     WAITS.set(true);
 }
 
-/// Leave to work in a world, given back when the last clone is dropped.
+/// A permit to work in a world, which ends when the last clone is dropped.
 pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
 
-/// Waits for a turn. A test that has one shares it among all its worlds and environments: two that each held one and
-/// wanted another would wait for ever.
+/// Waits for a turn. A test shares one turn among all its worlds and environments: two tests that each held a turn and
+/// waited for another one would wait for ever.
 pub(crate) async fn turn() -> anyhow::Result<Turn> {
     let turns = if WAITS.get() { &TURNS_TO_WAIT } else { &TURNS };
     let turn = take(turns).await?;
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// What another test, on its own thread, gets in a moment.
+    /// Whether another test, on its own thread, gets a turn within a moment.
     fn other_test_gets_a_turn(turns: &Arc<Semaphore>) -> bool {
         let turns = turns.clone();
         let other = std::thread::spawn(move || {

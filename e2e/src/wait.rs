@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline and the last thing that was seen.
+//! Waiting for a condition, with a deadline and the last observation.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use anyhow::{Context, anyhow, ensure};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 
-/// How soon a condition is looked at again.
+/// The interval between two checks of a condition.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How soon after a long wait. A look costs the API server its time, which others wait for.
+/// The interval after a long wait. Every check costs time of the API server, which other tests need.
 const RARE_POLL: Duration = Duration::from_millis(500);
 
-/// Calls `probe` until it succeeds and returns what it found. An error of the probe means *not yet*; the last one is
-/// the reason in the error that this returns after `within`. `what` completes the sentence "waited for …".
+/// Calls `probe` until it succeeds, and returns its result. An error of the probe means *not yet*; after `within`, the
+/// returned error contains the last one. `what` completes the sentence "waited for …".
 pub async fn eventually<T>(
     within: Duration,
     what: &str,
@@ -35,7 +35,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// Fetches `http://…` and returns the body. Any status but 200 is an error that shows it.
+/// Fetches `http://…` and returns the body. Any status but 200 is an error that contains the status.
 pub(crate) async fn http_get(url: &str) -> anyhow::Result<String> {
     let client: Client<_, Empty<hyper::body::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let response = client.get(url.parse()?).await.with_context(|| format!("GET {url}"))?;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn eventually_returns_what_the_probe_found_in_the_end() {
+    async fn eventually_returns_the_result_of_the_probe() {
         let mut looks = 0;
         let found = eventually(Duration::from_secs(5), "the third look", async || {
             looks += 1;
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_vain_wait_tells_what_was_seen_last() {
+    async fn a_failed_wait_reports_the_last_observation() {
         let wait = eventually(Duration::from_millis(150), "the impossible", async || {
             Err::<(), _>(anyhow!("phase is Pending"))
         });

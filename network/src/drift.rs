@@ -17,13 +17,15 @@ pub fn drift(
     if let (Some(now), Some(then)) = (&network.region, &in_use.region)
         && now != then
     {
-        differences.push(format!("region is now {now}, the machine runs in {then}"));
+        differences.push(format!("the region is now {now}, but the machine runs in {then}"));
     }
     if let Some(then) = &in_use.subnet_id
         && !network.subnets.is_empty()
         && !network.subnets.iter().any(|subnet| subnet.id == *then)
     {
-        differences.push(format!("its subnet {then} is no longer among the subnets"));
+        differences.push(format!(
+            "subnet {then} of the machine is no longer among the subnets of the network"
+        ));
     }
     differences.extend(group_differences(network, additional, in_use, role));
     if role == MachineRole::ControlPlane {
@@ -32,7 +34,7 @@ pub fn drift(
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-/// How the load balancer targets differ. Their order does not matter.
+/// The differences of the load balancer targets. Their order does not matter.
 fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
     let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
     if now.is_empty() {
@@ -40,8 +42,8 @@ fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) ->
     }
     let missing = now.iter().filter(|target| !then.contains(target)).map(described);
     let kept = then.iter().filter(|target| !now.contains(target)).map(described);
-    let missing = missing.map(|target| format!("it was launched without {target}"));
-    let kept = kept.map(|target| format!("it keeps {target}, which no source names any longer"));
+    let missing = missing.map(|target| format!("the machine was launched without {target}"));
+    let kept = kept.map(|target| format!("the machine keeps {target}, which no source names any longer"));
     missing.chain(kept).collect()
 }
 
@@ -58,7 +60,7 @@ fn described(target: &ControlPlaneTarget) -> String {
     }
 }
 
-/// How the security groups differ, as far as the recorded ids show.
+/// The differences of the security groups, as far as the recorded ids show them.
 fn group_differences(
     network: &MachineNetwork,
     additional: &[ResourceReference],
@@ -71,7 +73,7 @@ fn group_differences(
     }
     let groups = network.security_groups.iter();
     let named = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    // An id beside filters is one more condition of the lookup, whose results are not recorded.
+    // An id with filters is an additional condition of the lookup, and the results of lookups are not recorded.
     let own = additional.iter().filter(|group| group.filters.is_empty());
     let named: Vec<&String> = named.chain(own.filter_map(|group| group.id.as_ref())).collect();
     let message = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
@@ -83,8 +85,11 @@ fn group_differences(
         additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
     let kept = kept.filter(|_| origins_known).collect();
     [
-        message("it was launched without security group {}", missing),
-        message("it keeps security group {}, which no source names any longer", kept),
+        message("the machine was launched without security group {}", missing),
+        message(
+            "the machine keeps security group {}, which no source names any longer",
+            kept,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_the_same_or_no_more_supplied_is_no_difference() {
+    fn equal_or_removed_source_values_are_no_difference() {
         for yaml in [
             "{}",
             "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], securityGroups: {all: \
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told() {
+    fn every_difference_is_reported() {
         let yaml = "{region: us-east-1, subnets: [{id: subnet-0000000b}], securityGroups: {all: [sg-0000000b]}}";
         let told = told(yaml, "[]", &in_use()).unwrap();
         for part in ["us-east-1", "subnet-0000000a", "sg-0000000b"] {
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_targets_of_control_planes_are_told() {
+    fn changed_targets_of_control_planes_are_reported() {
         let (a, b) = ("{targetGroupARN: 'arn:a', port: 6443}", "{classicLoadBalancerName: b}");
         let launched_with = |targets: &str| MachineNetworkInUse {
             control_plane_targets: network(&format!("{{controlPlaneTargets: {targets}}}")).control_plane_targets,
@@ -168,12 +173,12 @@ mod tests {
             (
                 &one,
                 &both,
-                Some("it keeps target classic load balancer b, which no source names any longer"),
+                Some("the machine keeps target classic load balancer b, which no source names any longer"),
             ),
             (
                 &both,
                 &one,
-                Some("it was launched without target classic load balancer b"),
+                Some("the machine was launched without target classic load balancer b"),
             ),
         ];
         for (now, then, expected) in table {
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_additional_security_groups_are_told_by_id() {
+    fn changed_additional_security_groups_are_reported_by_id() {
         let launched_with = MachineNetworkInUse {
             security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
             ..in_use()
@@ -198,13 +203,13 @@ mod tests {
             ("[{id: sg-0000000d}]", None),
             (
                 "[{id: sg-0000000d}, {id: sg-0000000e}]",
-                Some("it was launched without security group sg-0000000e"),
+                Some("the machine was launched without security group sg-0000000e"),
             ),
             (
                 "[]",
-                Some("it keeps security group sg-0000000d, which no source names any longer"),
+                Some("the machine keeps security group sg-0000000d, which no source names any longer"),
             ),
-            // Which groups a filter found is not on record, so that each of them may be one.
+            // The status does not record which groups a filter found, so each recorded group may be one of them.
             ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),
         ];
         for (additional, expected) in table {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_status_comes_first() {
+    fn the_network_in_the_status_takes_precedence() {
         let mut object = managed_by(true);
         object["status"]["network"] = json!({"region": "us-east-1"});
         assert_eq!(
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_handed_on_to_be_judged() {
+    fn a_field_of_a_wrong_type_is_passed_on_for_validation() {
         let mut object = managed_by(true);
         object["spec"]["network"]["subnets"] = json!("all of them");
         let read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();

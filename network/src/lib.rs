@@ -1,4 +1,4 @@
-//! From network sources to one network, and from a network to the placement of a machine. Pure.
+//! Merges network sources into one network, and places machines in a network. Pure.
 //!
 //! An AWSMachine never names the kind of its infrastructure object. [`merge()`] takes every field from the first
 //! [`Source`] that has it, and [`place`] chooses subnet and security groups. Normative text:

@@ -1,4 +1,4 @@
-//! From sources to one network: each field is taken whole from the first source that has it.
+//! Merges sources into one network: each field is taken whole from the first source that supplies it.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,34 @@ use capa_api::network::MachineNetwork;
 
 use crate::Trust;
 
-/// One place a machine's network may come from.
+/// One object that a machine's network may come from.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// `Kind/name`, as recorded on the machine.
     pub name: String,
-    /// How far it is trusted.
+    /// The trust of the source.
     pub trust: Trust,
-    /// What it says.
+    /// The contribution of the source.
     pub contribution: Contribution,
 }
 
-/// What a source says.
+/// The contribution of a source.
 #[derive(Clone, Debug)]
 pub enum Contribution {
-    /// A network; absent fields and empty ones are left to later sources.
+    /// A network; later sources supply absent and empty fields.
     Network(Box<MachineNetwork>),
-    /// The source exists in name but cannot be used: deleted, forbidden, malformed, not ready. It ends the walk, so
-    /// that a typo never lets a later source place the machine elsewhere.
+    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. The merge stops
+    /// here, so that a typo never lets a later source place the machine in another network.
     Unusable(Problem),
 }
 
-/// Why a network cannot be used, as the `NetworkReady` condition shows it. Never carries a value read from a source.
+/// The reason for which a network cannot be used, as the `NetworkReady` condition shows it. A problem never carries a
+/// value read from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Machine-readable reason.
     pub reason: Reason,
-    /// Which object, which path, what was expected, what to do.
+    /// The message: the object, the path, the expected value, and the corrective action.
     pub message: String,
 }
 
@@ -54,9 +55,10 @@ pub struct Merged {
     pub network: MachineNetwork,
     /// For each field found, the source it came from: field path to `Kind/name`.
     pub winners: BTreeMap<String, String>,
-    /// What forbids a launch from this network, if anything.
+    /// The problem that forbids a launch from this network, if any.
     pub problem: Option<Problem>,
-    /// Why the load balancer targets are not known yet, where a source has them to come: control plane machines wait.
+    /// The reason for which the load balancer targets are not known yet, where a source announces them: control plane
+    /// machines wait.
     pub pending_targets: Option<Problem>,
 }
 
@@ -145,7 +147,7 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         "imageLookup",
         fill_option(&mut into.image_lookup, from.image_lookup.as_ref()),
     );
-    // Targets that are still to come are this source's all the same: no later one supplies others.
+    // Announced targets belong to this source even before they are known: no later source supplies others.
     let are_open = into.control_plane_targets.is_empty() && pending_targets.is_none();
     take(
         "controlPlaneTargets",

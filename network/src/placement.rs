@@ -1,4 +1,4 @@
-//! From a network to a placement: which subnet, which security groups.
+//! Selects the subnet and the security groups of a machine from its network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use capa_api::network::{MachineNetwork, NetworkSubnet};
 
 use crate::Problem;
 
-/// What a machine asks of its network.
+/// The requirements of a machine on its network.
 #[derive(Clone, Debug)]
 pub struct PlacementRequest<'a> {
     /// Role of the machine.
@@ -17,32 +17,34 @@ pub struct PlacementRequest<'a> {
     pub failure_domain: Option<&'a str>,
     /// `spec.publicIP`.
     pub public_ip: Option<bool>,
-    /// Whether the machine itself names its subnet: then role, edge zone and publicness are the user's decision.
+    /// Whether the machine itself names its subnet. The role, the edge zone and the publicness are then the user's
+    /// decision.
     pub explicit_subnet: bool,
     /// `spec.additionalSecurityGroups`, resolved to ids.
     pub additional_security_group_ids: &'a [String],
-    /// How many machines of the cluster each subnet has, those included that are about to be launched.
+    /// The number of the cluster's machines in each subnet, including those that are about to be launched.
     pub machines_by_subnet: &'a BTreeMap<String, usize>,
-    /// Subnets that would fit, but in which EC2 had no capacity a moment ago.
+    /// Suitable subnets in which EC2 had no capacity a moment ago.
     pub subnets_to_avoid: &'a BTreeSet<String>,
 }
 
 /// Most security groups that the record of a launch holds. EC2 allows an interface 16 at most.
 const MAX_SECURITY_GROUPS: usize = 64;
 
-/// Where a machine is launched.
+/// The subnet, the zone and the security groups of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Subnet.
+    /// The subnet.
     pub subnet_id: String,
-    /// Its zone, where known.
+    /// The zone of the subnet, where known.
     pub availability_zone: Option<String>,
-    /// Security groups without repetition: all, those of the role, additional ones.
+    /// The security groups without duplicates: those of all machines, those of the role, and the additional ones.
     pub security_group_ids: Vec<String>,
 }
 
-/// Chooses the subnet with the fewest machines of this cluster among those that fit and need not be avoided, ties by
-/// id; so zones fill evenly. [`Reason::InsufficientCapacity`] where all that fit are to be avoided.
+/// Chooses the subnet with the fewest machines of this cluster among the suitable subnets without a recent lack of
+/// capacity, ties by id, so that zones fill evenly. Returns [`Reason::InsufficientCapacity`] where all suitable subnets
+/// lacked capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(missing("region", "spec.region of the AWSMachine"));
@@ -107,7 +109,7 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
     Ok(ids)
 }
 
-/// Why a subnet does not fit, or nothing if it does.
+/// The reason for which a subnet is not suitable, or `None` for a suitable subnet.
 fn misfit(subnet: &NetworkSubnet, request: &PlacementRequest<'_>) -> Option<String> {
     if let Some(wanted) = request.failure_domain {
         match subnet.availability_zone.as_deref() {

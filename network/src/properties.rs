@@ -1,4 +1,4 @@
-//! What holds for any sources, any network and any sequence of launches.
+//! Properties that hold for any sources, any network and any sequence of launches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ const PLACEMENT_FIELDS: [&str; 10] = [
     "securityGroups.worker",
 ];
 
-/// The fields that a network really has, security groups one by one.
+/// The non-empty fields of a network, security groups one by one.
 fn fields(network: &MachineNetwork) -> BTreeMap<String, Value> {
     let Value::Object(mut all) = serde_json::to_value(network).unwrap() else {
         panic!("a network is an object");
@@ -138,7 +138,7 @@ fn network() -> impl Strategy<Value = MachineNetwork> {
     })
 }
 
-/// A machine's wishes without its counts.
+/// The requirements of a machine without its counts.
 #[derive(Clone, Debug)]
 struct PlacementInput {
     role: MachineRole,
@@ -189,7 +189,7 @@ fn counts() -> impl Strategy<Value = BTreeMap<String, usize>> {
     btree_map((0_u8..8).prop_map(|id| format!("subnet-0000000{id}")), 0_usize..4, 0..6)
 }
 
-/// The rule of the contract in one sentence, written anew: does this subnet suit this machine?
+/// The rule of the contract, implemented a second time: whether this subnet suits this machine.
 fn suits(subnet: &NetworkSubnet, input: &PlacementInput) -> bool {
     let zone = input.failure_domain.is_none() || subnet.availability_zone.as_deref() == input.failure_domain;
     let role = subnet.roles.is_empty() || subnet.roles.contains(&input.role);

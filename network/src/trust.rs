@@ -1,21 +1,21 @@
-//! Which kinds may supply authority fields.
+//! The kinds that may supply authority fields.
 
 use capa_api::meta::GROUP;
 
-/// How far a source is trusted.
+/// The trust of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Only placement: region, subnets, groups, VPC, tags, image, key.
+    /// The source supplies placement only: region, subnets, groups, VPC, tags, image, key.
     Placement,
-    /// Also authority: identity, instance profiles, bootstrap storage, control plane targets.
+    /// The source also supplies authority: identity, instance profiles, bootstrap storage, control plane targets.
     Authority,
 }
 
-/// Kinds whose objects may say with whose authority a machine acts. Everybody who may create an object of another kind
-/// in a namespace could otherwise pick a role, an instance profile, or the bucket that receives certificate keys.
+/// The kinds whose objects may define the authority of a machine. With other kinds, any user who may create objects in
+/// a namespace could select a role, an instance profile, or the bucket that receives certificate keys.
 const AUTHORITIES: [(&str, &str); 2] = [(GROUP, "AWSMachine"), (GROUP, "AWSCluster")];
 
-/// The trust that a kind has by itself; an administrator's mapping can raise it.
+/// The default trust of a kind; an administrator's mapping can raise it.
 pub fn trust_of(group: &str, kind: &str) -> Trust {
     if AUTHORITIES.contains(&(group, kind)) {
         Trust::Authority

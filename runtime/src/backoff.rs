@@ -1,16 +1,15 @@
 //! Exponential back-off per object.
 //!
-//! The delay says when an object is tried again *if nothing else happens to it*: a change of its spec or metadata, or a
-//! trigger from another object, still reconciles it at once, because that is news. A status-only change is none: the
-//! controllers' own stream filters those ([`crate::predicate`]), so that writing the condition of a failure cannot
-//! defeat the back-off of that failure.
+//! The delay applies only *if nothing else happens to the object*: a change of its spec or metadata, or a trigger from
+//! another object, still reconciles it at once. A status-only change does not: the controllers' own stream filters
+//! those ([`crate::predicate`]), so that writing the condition of a failure cannot defeat the back-off of that failure.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Where the delays begin and end.
+/// The first and the longest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffSettings {
     /// Delay after the first failure. Default 1 s. Every further failure doubles it.
@@ -57,7 +56,7 @@ impl Backoff {
         delay.mul_f64(1.0 - fastrand::f64() / 4.0)
     }
 
-    /// Forgets the failures of the object: it succeeded, or it is gone.
+    /// Forgets the failures of the object, because a reconcile succeeded or the object is gone.
     pub fn reset(&self, uid: &str) {
         self.failures().remove(uid);
     }
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_fail_together_do_not_return_together() {
+    fn delays_of_objects_that_fail_together_differ() {
         let backoff = Backoff::default();
         let delays: BTreeSet<_> = (0..64).map(|index| backoff.failed(&index.to_string())).collect();
         assert!(delays.len() > 32, "64 objects share {} delays", delays.len());

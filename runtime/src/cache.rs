@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// What a subscriber can read at once, as `+name` and `-name`.
+    /// The changes that a subscriber can read now, as `+name` and `-name`.
     fn told(changes: &mut (impl Stream<Item = Change<Widget>> + Unpin)) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(Some(change)) = changes.next().now_or_never() {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deletion_is_told_when_watched_or_missing_from_a_list() {
+    async fn a_deletion_is_reported_by_watch_and_by_list() {
         let (_, cache, mut filler) = cache();
         list(&mut filler, &[&widget("a"), &widget("b"), &widget("c")]);
         let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));

@@ -36,10 +36,10 @@ impl<K> Clone for Change<K> {
     }
 }
 
-/// Lets through what changes an object's `predicate` hash, and every deletion.
+/// Passes on the changes of an object's `predicate` hash, and every deletion.
 ///
-/// kube's own filter forgets hashes after a time, because it cannot see that an object is gone, and then lets one
-/// unchanged object through; here deletions are seen, so the memory is exact and bounded by the objects there are.
+/// kube's own filter does not see deletions, so it forgets hashes after a time and then passes on an unchanged object
+/// once. This filter sees deletions, so the number of hashes is that of the existing objects.
 pub(crate) fn changes<K: CachedKind, P: Predicate<K>>(
     all: impl Stream<Item = Change<K>>,
     predicate: P,

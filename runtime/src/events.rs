@@ -17,7 +17,7 @@ const LONGEST_MESSAGE: usize = 1024;
 /// How long publishing the Events of one reconcile may delay it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The only recorder of the process. The recorder is what turns repeats within some minutes into a series.
+/// The only recorder of the process. The recorder merges repeated events within some minutes into one series.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,

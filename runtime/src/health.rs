@@ -22,7 +22,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Adds a closed gate. Its name is what `/readyz` shows while it is closed.
+    /// Adds a closed gate. `/readyz` shows its name while it is closed.
     pub fn gate(&self, name: impl Into<String>) -> Gate {
         let name = name.into();
         self.gates.send_modify(|gates| {

@@ -1,8 +1,7 @@
-//! What a Kubernetes type must offer to be cached and to be reconciled.
+//! The traits of Kubernetes types that can be cached and reconciled.
 
 use std::fmt::{self, Debug, Display};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::object::HasStatus;
 use serde::Serialize;
@@ -13,33 +12,12 @@ pub trait CachedKind: Resource<DynamicType = ()> + Clone + Debug + DeserializeOw
 
 impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> CachedKind for K {}
 
-/// A kind with a status of ours.
+/// A kind whose status this provider writes.
 pub trait ReconciledKind: CachedKind + HasStatus<Status: Serialize + Send + Sync> {}
 
 impl<K> ReconciledKind for K where K: CachedKind + HasStatus<Status: Serialize + Send + Sync> {}
 
-/// The label that Cluster API puts on all objects of a cluster.
-const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
-
-/// Name of the Cluster that an object belongs to, by its label or else by its owner.
-pub(crate) fn cluster_name(metadata: &ObjectMeta) -> Option<&str> {
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(CLUSTER_NAME_LABEL));
-    let owner = || {
-        metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.kind == "Cluster")
-    };
-    label
-        .map(String::as_str)
-        .or_else(|| owner().map(|owner| owner.name.as_str()))
-}
-
-/// How errors and logs name an object: `AWSMachine namespace/name`, or `Kind name` for a cluster-scoped one.
+/// The name of an object in errors and logs: `AWSMachine namespace/name`, or `Kind name` for a cluster-scoped object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectName(String);
 

@@ -1,7 +1,7 @@
 //! Controller plumbing on kube-runtime: caches, the reconcile loop, the status writer, leader election, health,
 //! metrics, logs, shutdown.
 //!
-//! Nothing here knows AWS. A manager is put together like this:
+//! No module of this crate depends on AWS. A manager consists of these parts:
 //!
 //! 1. [`version::ensure_supported`], [`logging::init`], [`shutdown::on_signals`];
 //! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run
@@ -9,7 +9,7 @@
 //! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind, and
 //!    [`malformed::MalformedObjects::publish_events`].
 //!
-//! Whatever of it ends before it was asked to ends the process.
+//! The process ends when any of these parts ends without being asked to.
 
 pub mod backoff;
 pub mod cache;
@@ -38,7 +38,7 @@ pub mod writes;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-/// What the caches and controllers of one manager share. Cloning gives another handle to the same things.
+/// The state that the caches and controllers of one manager share. Cloning gives another handle to the same state.
 #[derive(Clone)]
 pub struct Runtime {
     /// Client of the management cluster.
@@ -47,7 +47,7 @@ pub struct Runtime {
     pub readiness: health::Readiness,
     /// Metrics of caches, controllers and leader election.
     pub metrics: metrics::Metrics,
-    /// The writes that caches have not shown yet; reconcilers report theirs here.
+    /// The writes that the caches have not shown yet. Reconcilers report their writes here.
     pub writes: writes::WriteTracker,
     /// Publishes Kubernetes Events.
     pub events: events::Events,

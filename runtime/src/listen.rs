@@ -1,25 +1,25 @@
-//! Listening on addresses written as Go programs take them.
+//! Listeners for addresses in the syntax of Go programs.
 
 use std::io;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-/// Why a server cannot listen.
+/// The reasons for which a server cannot listen.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// Not `host:port` or `:port`.
     #[error("{address:?} is not an address: expected host:port or :port")]
     Malformed {
-        /// As given.
+        /// The address as given.
         address: String,
     },
     /// The operating system refused.
     #[error("failed to listen on {address}")]
     Bind {
-        /// As given.
+        /// The address as given.
         address: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

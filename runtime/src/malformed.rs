@@ -20,15 +20,15 @@ use crate::events::Events;
 use crate::kinds::ObjectName;
 use crate::reconcile::EventDraft;
 
-/// An object, or why it cannot be read. Unlike kube's `DeserializeGuard` it names the field, and does not repeat its
-/// value.
+/// An object, or the reason for which it cannot be read. Unlike kube's `DeserializeGuard`, the reason names the field,
+/// and does not repeat the field's value.
 #[derive(Clone, Debug)]
 pub struct Guarded<K>(pub(crate) Result<K, Malformed>);
 
-/// What is known of an object that cannot be read.
+/// The known properties of an object that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Malformed {
-    /// The field, and what is expected there.
+    /// The field, and the type or value that the schema expects.
     problem: String,
     metadata: ObjectMeta,
     reference: ObjectReference,
@@ -59,7 +59,7 @@ impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
     }
 }
 
-/// The field and what is expected there. What stands there is left out: it may be a secret.
+/// The field and the type or value that the schema expects. The actual value is left out: it may be a secret.
 fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let said = error.inner().to_string();
     let wanted = match said.rsplit_once(", expected ") {
@@ -104,7 +104,7 @@ impl<K: Resource> Resource for Guarded<K> {
     }
 }
 
-/// What is reported about an object; equal for all its versions with the same problem.
+/// The event about a malformed object; equal for all versions of the object with the same problem.
 #[derive(Clone, Debug, PartialEq)]
 struct Report {
     reference: ObjectReference,
@@ -125,13 +125,13 @@ impl Report {
     }
 }
 
-/// The objects of all kinds that cannot be read now. Cloning gives another handle to the same.
+/// The malformed objects of all kinds. Cloning gives another handle to the same objects.
 #[derive(Clone, Debug, Default)]
 pub struct MalformedObjects(watch::Sender<BTreeMap<String, Report>>);
 
 impl MalformedObjects {
-    /// Until `stop`, publishes a warning event about each object that cannot be read, once for each of its problems.
-    /// Only the leader calls it: the caches of all managers see the same objects.
+    /// Publishes a warning event about each malformed object until `stop`, once for each of its problems. Only the
+    /// leader calls this function: the caches of all managers see the same objects.
     pub async fn publish_events(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
         let mut changes = self.0.subscribe();
         let mut published = BTreeMap::new();
@@ -146,7 +146,7 @@ impl MalformedObjects {
                 }
                 published = now;
                 if changes.changed().await.is_err() {
-                    // The sender is ours, so this does not happen.
+                    // The sender is a field of this value, so the channel stays open.
                     std::future::pending::<()>().await;
                 }
             }
@@ -167,11 +167,11 @@ impl MalformedObjects {
     }
 }
 
-/// Those of one kind, as its watch shows them; each version of each is logged once.
+/// The malformed objects of one kind, as its watch shows them. Each version of each object is logged once.
 pub(crate) struct MalformedOfKind {
     /// Resource version by name.
     known: HashMap<ObjectName, String>,
-    /// The same while a list is running; replaces `known` when it is complete.
+    /// The malformed objects of a list that is in progress. They replace `known` when the list is complete.
     listed: Option<HashMap<ObjectName, String>>,
     all: MalformedObjects,
     gauge: Gauge,
@@ -240,7 +240,7 @@ mod tests {
     use crate::tasks::Tasks;
     use crate::testing::{FakeServer, WIDGETS, Widget, eventually, runtime, widget};
 
-    /// Object and message of each Event.
+    /// The object and the message of each Event.
     fn told(server: &FakeServer) -> Vec<(String, String)> {
         let events = server
             .writes()
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_names_the_field_and_hides_what_stands_there() {
+    fn a_problem_names_the_field_and_hides_its_value() {
         let read = |object: Value| serde_json::from_value::<Guarded<Widget>>(object).unwrap();
         for hidden in [
             json!("expected secret, expected key"),
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(told(&server).len(), 2);
     }
 
-    /// Runs the caches, and `story` once they are filled; it ends them.
+    /// Starts the caches, runs `story` once the caches are filled, and stops the caches.
     async fn runtime_filled(runtime: &crate::Runtime, tasks: Tasks, story: impl Future<Output = ()>) {
         let running = tokio::spawn(tasks.run());
         runtime.readiness.all_open().await;

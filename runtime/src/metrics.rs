@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The buckets of controller-runtime, so that its dashboards fit. Seconds.
+/// The buckets of controller-runtime in seconds, so that its dashboards work unchanged.
 const RECONCILE_SECONDS: [f64; 34] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 60.0,
@@ -38,7 +38,7 @@ struct KindLabels {
     kind: String,
 }
 
-/// How a reconcile ended.
+/// The result of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReconcileResult {
     Success,
@@ -74,7 +74,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics and registers them in `registry`, which other crates share. `prefix` begins the names of
+    /// Creates the metrics and registers them in `registry`, which other crates share. `prefix` begins the names of the
     /// metrics that controller-runtime does not have.
     pub fn register(prefix: &str, registry: &mut Registry) -> Self {
         let seconds = || Histogram::new(RECONCILE_SECONDS);
@@ -151,7 +151,7 @@ impl Metrics {
         }
     }
 
-    /// Whether this process holds the Lease of that name.
+    /// Whether this process holds the Lease of this name.
     pub(crate) fn leading(&self, lease: &str) -> Gauge {
         self.leading
             .get_or_create_owned(&LeaseLabels { name: lease.to_owned() })

@@ -5,18 +5,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
-/// Annotation by which a provider holds `clusterctl move` back for the moment. We write it ourselves in the middle of
-/// passes.
+/// The annotation by which a provider delays `clusterctl move`. This manager sets and removes the annotation within a
+/// pass.
 const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
-/// The predicate of every controller for its own kind: a hash of all of an object but its status.
+/// The predicate of every controller for its own kind: a hash of all fields of an object except the status.
 ///
-/// Generation covers the spec. The rest is metadata that a Cluster API controller must react to and that leaves the
-/// generation alone: the pause annotation, labels, the owner reference that core sets, finalizers that others took off,
-/// the mark of deletion. The annotation `block-move` is left out: a pass that puts it on and takes it off again would
-/// wake itself and defeat its own back-off.
+/// The generation covers the spec. The other hashed fields are metadata that a Cluster API controller must react to and
+/// that do not change the generation: the pause annotation, labels, the owner reference that core sets, finalizers that
+/// other controllers removed, and the deletion timestamp. The annotation `block-move` is left out: a pass that sets and
+/// removes it would trigger itself and defeat its own back-off.
 ///
-/// `Some` always: `None` would mean that it cannot tell and lets every change pass.
+/// The result is always `Some`: `None` would mean that the predicate cannot tell, and every change would pass.
 pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
     let metadata = object.meta();
     let mut hasher = DefaultHasher::new();
@@ -62,7 +62,7 @@ mod tests {
     type Change = Box<dyn Fn(&mut ObjectMeta)>;
 
     #[test]
-    fn a_change_of_status_or_resource_version_is_no_news() {
+    fn a_change_of_status_or_resource_version_is_ignored() {
         let before = widget("a");
         let mut after = before.clone();
         after.status = Some(WidgetStatus {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pass_itself_puts_on_and_takes_off_is_no_news() {
+    fn the_block_move_annotation_is_ignored() {
         let before = widget("a");
         let mut after = before.clone();
         after.metadata.annotations = Some([(BLOCK_MOVE_ANNOTATION.to_owned(), String::new())].into());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_that_concerns_a_reconciler_is_news() {
+    fn every_other_change_of_metadata_triggers_a_pass() {
         let owner = OwnerReference {
             name: "cluster".into(),
             ..OwnerReference::default()

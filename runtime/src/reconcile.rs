@@ -5,16 +5,17 @@ use std::fmt::{self, Debug, Display};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::object::HasStatus;
 use thiserror::Error;
 
-use crate::kinds::{ObjectName, ReconciledKind, cluster_name};
+use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
-/// Brings one kind of object closer to its spec. One value serves all objects of the kind, many at a time, but never
-/// one object twice at once.
+/// A reconciler of one kind, which brings objects closer to their spec. One value serves all objects of the kind, many
+/// at a time, but never reconciles one object twice at once.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind reconciled.
@@ -28,21 +29,22 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
-    /// The groups of objects whose passes may hold each other up, by names that no other group has. Passes of one group
-    /// never occupy all workers. Default: the objects of one Cluster.
+    /// The groups of an object whose passes may wait for the same resource, such as an AWS account. Passes of one group
+    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster.
     fn groups(&self, object: &Self::Kind) -> Vec<String> {
         cluster_group(object.meta()).into_iter().collect()
     }
 
-    /// Called when `object` is deleted, and again after a pass that ran meanwhile: lets go of what was remembered of
-    /// it. Default: nothing was.
+    /// Called when `object` is deleted, and again after a pass that ran meanwhile: drops the reconciler's state about
+    /// the object. Default: no state.
     fn forget(&self, _object: &Self::Kind) {}
 }
 
-/// The group of the objects of one Cluster, for [`Reconciler::groups`]. None: the object belongs to no Cluster.
+/// The group of all objects of one Cluster, for [`Reconciler::groups`]. `None` for an object without a Cluster.
 pub fn cluster_group(metadata: &ObjectMeta) -> Option<String> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    cluster_name(metadata).map(|cluster| format!("cluster {namespace}/{cluster}"))
+    let cluster = meta::cluster_name_label(metadata).or_else(|| meta::owner_cluster_name(metadata));
+    cluster.map(|cluster| format!("cluster {namespace}/{cluster}"))
 }
 
 /// The result of one pass.
@@ -53,14 +55,14 @@ pub struct Outcome<K: HasStatus> {
     /// The status the object shall have, written whole if it differs from `object`'s. `None`: the status is not
     /// touched.
     pub status: Option<K::Status>,
-    /// When the object is looked at again.
+    /// The time of the next reconcile.
     pub next: Next,
     /// Events to publish about the object.
     pub events: Vec<EventDraft>,
 }
 
 impl<K: HasStatus> Outcome<K> {
-    /// Nothing to write, nothing to tell, nothing to do until something changes.
+    /// An outcome without status, events or a next time: the object is reconciled after its next change.
     pub fn done(object: K) -> Self {
         Self {
             object,
@@ -70,21 +72,21 @@ impl<K: HasStatus> Outcome<K> {
         }
     }
 
-    /// The same with this status to write.
+    /// Sets the status to write.
     #[must_use]
     pub fn with_status(mut self, status: K::Status) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The same with another time of the next pass.
+    /// Sets the time of the next reconcile.
     #[must_use]
     pub fn with_next(mut self, next: Next) -> Self {
         self.next = next;
         self
     }
 
-    /// The same with these events added.
+    /// Sets the events to publish.
     #[must_use]
     pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
         self.events.extend(events);
@@ -95,14 +97,15 @@ impl<K: HasStatus> Outcome<K> {
 /// When an object is reconciled again. A change of its spec or metadata, or a trigger, always comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When something changes.
+    /// Reconciled after the next change or trigger.
     AwaitChange,
-    /// After this long. Counts as success: the object's back-off starts anew.
+    /// Reconciled after this time. Counts as success: the object's back-off starts anew.
     Requeue(Duration),
-    /// After this long, when a rate limit allows the deferred call. Neither success nor failure: the back-off is kept,
-    /// or an object whose rate-limited call always fails would never slow down.
+    /// Reconciled after this time, when a rate limit allows the deferred call. Counts neither as success nor as
+    /// failure: if the back-off were reset, an object whose rate-limited call always fails would never slow down.
     RateLimited(Duration),
-    /// After the object's own exponential back-off with jitter, because something failed that may succeed later.
+    /// Reconciled after the object's own exponential back-off with jitter, because a step failed that may succeed
+    /// later.
     Retry,
 }
 
@@ -111,9 +114,9 @@ pub enum Next {
 pub struct EventDraft {
     /// Type `Warning` instead of `Normal`.
     pub warning: bool,
-    /// CamelCase word, at most 128 characters.
+    /// A CamelCase word of at most 128 characters.
     pub reason: String,
-    /// For people. Cut to 1 kB.
+    /// A sentence for people, cut to 1 kB.
     pub message: String,
 }
 
@@ -140,11 +143,12 @@ impl EventDraft {
 /// The kind of an error, which decides what the runtime does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileErrorKind {
-    /// The object has changed since it was read: reconciled again once the cache shows the change, without back-off.
+    /// The object has changed since it was read. It is reconciled again once the cache shows the change, without
+    /// back-off.
     Conflict,
     /// The object does not exist any more.
     Gone,
-    /// Anything else: logged, counted, repeated after the object's back-off.
+    /// Any other error: it is logged and counted, and the object is reconciled again after its back-off.
     Failed,
 }
 
@@ -154,15 +158,15 @@ pub enum ReconcileErrorKind {
 #[error("{0} has changed since it was read")]
 pub struct WriteConflict(pub ObjectName);
 
-/// A pass that ended without an outcome. Any error turns into it by `?`; like `anyhow::Error` it is therefore none
-/// itself.
+/// A pass that ended without an outcome. `?` converts any error into this type; like `anyhow::Error`, the type
+/// therefore does not implement `Error` itself.
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
 }
 
 impl ReconcileError {
-    /// An error under a `reason` of its own, a CamelCase word for the log.
+    /// An error with its own `reason`, a CamelCase word for the log.
     pub fn new(reason: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             reason,
@@ -170,7 +174,7 @@ impl ReconcileError {
         }
     }
 
-    /// One word for what went wrong: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
+    /// The reason in one word: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
     /// `ReconcileFailed`.
     pub fn reason(&self) -> &'static str {
         match self.kind() {
@@ -180,8 +184,7 @@ impl ReconcileError {
         }
     }
 
-    /// What the runtime does about it, judged by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of
-    /// sources.
+    /// The kind of the error, decided by a [`StatusError`] or [`WriteConflict`] anywhere in the chain of sources.
     pub fn kind(&self) -> ReconcileErrorKind {
         let first: &(dyn StdError + 'static) = self.source.as_ref();
         let kind = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
@@ -202,7 +205,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for ReconcileError {
     }
 }
 
-/// The whole chain, outermost first.
+/// The whole chain of errors, outermost first.
 impl Display for ReconcileError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.source)?;

@@ -1,4 +1,4 @@
-//! Which objects a manager looks at: the flags `--namespace` and `--watch-filter`.
+//! The objects that a manager watches: the flags `--namespace` and `--watch-filter`.
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher;
@@ -27,7 +27,7 @@ impl Scope {
         }
     }
 
-    /// The API of a namespaced kind, in the one namespace or in all.
+    /// The API of a namespaced kind, in the manager's one namespace or in all namespaces.
     pub fn api<K>(&self, client: &Client) -> Api<Guarded<K>>
     where
         K: CachedKind<Scope = NamespaceResourceScope>,
@@ -38,8 +38,9 @@ impl Scope {
         }
     }
 
-    /// How the kinds are watched that our controllers reconcile: only objects with the watch-filter label. Objects that
-    /// these refer to (Cluster, Machine) are watched with [`watcher::Config::default`]: they need not carry it.
+    /// The watch configuration of the kinds that this provider's controllers reconcile: only objects with the
+    /// watch-filter label. Objects that these refer to (Cluster, Machine) are watched with
+    /// [`watcher::Config::default`], because they need not carry the label.
     pub fn reconciled(&self) -> watcher::Config {
         match &self.watch_filter {
             Some(value) => watcher::Config::default().labels(&format!("{WATCH_FILTER_LABEL}={value}")),

@@ -1,7 +1,8 @@
 //! Writes an object's status whole, with the object's resource version as the precondition.
 //!
-//! A PUT on the status subresource removes fields that the new status lacks, whoever wrote them. The server refuses a
-//! write that is based on a stale object. It takes only the status from the body, so the spec is not sent.
+//! A PUT on the status subresource removes the fields that the new status lacks, whichever client wrote them. The
+//! server refuses a write that is based on a stale object. The server takes only the status from the body, so the spec
+//! is not sent.
 
 use kube::Client;
 use kube::api::{PostParams, Request};
@@ -12,7 +13,7 @@ use thiserror::Error;
 use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
 use crate::writes::WriteTracker;
 
-/// Why a status was not written.
+/// The reasons for which a status was not written.
 #[derive(Debug, Error)]
 pub enum StatusError {
     /// The object has changed since the version that the write was based on. The reconcile is repeated once the cache
@@ -41,7 +42,7 @@ pub enum StatusError {
     Encode {
         /// The object concerned.
         object: ObjectName,
-        /// What the encoder said.
+        /// The error of the encoder.
         source: serde_json::Error,
     },
     /// The request cannot be built, for example because of the object's name.
@@ -49,7 +50,7 @@ pub enum StatusError {
     Request {
         /// The object concerned.
         object: ObjectName,
-        /// What is wrong with it.
+        /// The error of the request builder.
         source: request::Error,
     },
     /// The server refused the write or did not answer.
@@ -57,7 +58,7 @@ pub enum StatusError {
     Write {
         /// The object concerned.
         object: ObjectName,
-        /// What the client said.
+        /// The error of the client.
         source: kube::Error,
     },
     /// The write took effect, but the object that the server returned cannot be read.
@@ -65,7 +66,7 @@ pub enum StatusError {
     Answer {
         /// The object concerned.
         object: ObjectName,
-        /// What the decoder said.
+        /// The message of the decoder.
         message: String,
     },
 }
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_is_gone_is_told_apart() {
+    async fn a_deleted_object_is_an_error_of_its_own() {
         let server = FakeServer::default();
         let mut object = widget("a");
         object.metadata.resource_version = Some("1".into());

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// What a task of [`Tasks`] may fail with.
+/// The error of a task of [`Tasks`].
 pub type TaskFailure = Box<dyn Error + Send + Sync>;
 
-/// Why [`Tasks::run`] ended. The process ends with it, non-zero.
+/// The reasons for which [`Tasks::run`] ends early. The process then ends with a non-zero exit code.
 #[derive(Debug, Error)]
 pub enum TaskError {
     /// A task ended before it was asked to.
@@ -28,7 +28,7 @@ pub enum TaskError {
     Failed {
         /// The task.
         name: String,
-        /// What it failed with.
+        /// The error of the task.
         source: TaskFailure,
     },
     /// A task panicked.
@@ -36,10 +36,10 @@ pub enum TaskError {
     Panicked {
         /// The task.
         name: String,
-        /// What tokio says about it.
+        /// The error of the runtime about the panic.
         source: JoinError,
     },
-    /// The shutdown took too long; what was left has been aborted.
+    /// The shutdown took too long; the remaining tasks were aborted.
     #[error("shutdown took longer than {grace:?}; aborted: {names}")]
     Aborted {
         /// The time that was given.
@@ -58,7 +58,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Tasks that are to end within `grace` once `stop` is cancelled. A set inside another needs the shorter grace.
+    /// A set of tasks that end within `grace` once `stop` is cancelled. A set inside another needs the shorter grace.
     pub fn new(stop: CancellationToken, grace: Duration) -> Self {
         Self {
             set: JoinSet::new(),
@@ -68,7 +68,7 @@ impl Tasks {
         }
     }
 
-    /// The token that asks the tasks to end. Whoever spawns a task hands it on.
+    /// The token that asks the tasks to end. The caller of [`Self::spawn`] passes it to the task.
     pub fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn asked_to_stop_it_waits_for_every_task() {
+    async fn a_stop_waits_for_every_task() {
         let mut tasks = tasks();
         let stop = tasks.stop();
         tasks.spawn("one", obeys(stop.clone()));

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a kind, and a small API server in memory that its requests go to.
+//! Test doubles of this crate: a kind, and a small in-memory API server for its requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -72,7 +72,7 @@ pub(crate) fn scrape(registry: &Registry) -> String {
     text
 }
 
-/// Waits for a condition, at most a minute; under a paused clock that costs no time.
+/// Waits for a condition, at most a minute; under a paused clock the wait takes no real time.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
@@ -122,7 +122,7 @@ struct State {
     last_version: u64,
     requests: Vec<Recorded>,
     watchers: Vec<(String, UnboundedSender<Result<String, Infallible>>)>,
-    /// What watchers are not told yet, while they are kept in the dark.
+    /// The events that watchers have not received yet, while events are held back.
     held: Option<Vec<(String, String)>>,
     faults: BTreeMap<String, Fault>,
     version: Value,
@@ -179,7 +179,7 @@ impl FakeServer {
         };
     }
 
-    /// Keeps watchers in the dark, or tells them all that they have missed.
+    /// Holds back the events of all watches, or delivers all events that were held back.
     pub(crate) fn hold_watches(&self, hold: bool) {
         let mut state = self.state.lock().unwrap();
         let missed = std::mem::replace(&mut state.held, hold.then(Vec::new));
@@ -188,8 +188,8 @@ impl FakeServer {
         }
     }
 
-    /// Ends all watches as a server does that has forgotten what came after their versions (410), and with them the
-    /// news that were held back.
+    /// Ends all watches with the error 410, as a server does that no longer has the events after the watched versions.
+    /// The events that were held back are lost.
     pub(crate) fn expire_watches(&self) {
         let mut state = self.state.lock().unwrap();
         state.held = None;
@@ -251,7 +251,7 @@ impl FakeServer {
         self.state.lock().unwrap().store(&format!("{LEASES}/{name}"), lease);
     }
 
-    /// Changes a stored object, schema or not.
+    /// Changes a stored object without validation by its schema.
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock().unwrap();
         let mut object = state.objects[path].clone();
@@ -382,7 +382,7 @@ impl State {
     }
 }
 
-/// Whether an object is in a collection, that of its namespace or that of all.
+/// Whether an object belongs to the collection of its namespace, or to that of all namespaces.
 fn in_collection(path: &str, collection: &str) -> bool {
     let Some((own, _)) = path.rsplit_once('/') else {
         return false;

@@ -24,7 +24,7 @@ impl Display for KubernetesVersion {
     }
 }
 
-/// Why the manager does not start.
+/// The reasons for which the manager does not start.
 #[derive(Debug, Error)]
 pub enum VersionError {
     /// The server is too old.
@@ -33,7 +33,7 @@ pub enum VersionError {
         /// The server's version.
         server: KubernetesVersion,
     },
-    /// The server's answer makes no sense.
+    /// The server's answer is not a version.
     #[error("the management cluster gives its version as {text:?}, which is no Kubernetes version")]
     Malformed {
         /// `major.minor` as answered.
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_is_none_is_refused() {
+    async fn an_unreadable_version_is_refused() {
         assert!(matches!(check("one", "").await, Err(VersionError::Malformed { .. })));
     }
 }

@@ -1,8 +1,8 @@
 //! Tracks the writes of this process, so that no reconcile uses a cached object that is older than the last write to
 //! it.
 //!
-//! A cache trails the server by milliseconds, under load by seconds. A reconcile that does not see its own last status
-//! would, for example, not find the launch it recorded.
+//! A cache is behind the server by milliseconds, under load by seconds. A reconcile that does not see its own last
+//! status would, for example, not find the launch that the status records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub struct WriteTracker {
     awaited: Arc<Mutex<HashMap<String, Awaited>>>,
 }
 
-/// Whether a cached object shows everything that is known to have been written to it.
+/// Whether a cached object shows all recorded writes to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It does.
+    /// The object shows all recorded writes.
     Fresh,
-    /// It is older than a write, for which the cache has been behind for this long.
+    /// The object is older than a write, and the cache has been behind for this long.
     Stale(Duration),
 }
 
@@ -33,8 +33,8 @@ struct Awaited {
     since: Instant,
 }
 
-/// Kubernetes (since 1.35 by its documentation, before that by its implementation) counts resource versions up as
-/// integers. A server whose versions are none leaves only the comparison for equality.
+/// Kubernetes (since 1.35 by its documentation, before that by its implementation) uses integers that grow as resource
+/// versions. Versions of a server that are not integers can only be compared for equality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
     AtLeast(u128),
@@ -74,7 +74,7 @@ impl WriteTracker {
         });
     }
 
-    /// Compares a cached object with what was recorded; a version that the cache has shown is forgotten.
+    /// Compares a cached object with the recorded writes; a version that the cache has shown is forgotten.
     pub fn freshness<K: Resource>(&self, cached: &K) -> Freshness {
         let metadata = cached.meta();
         let (Some(uid), Some(version)) = (&metadata.uid, &metadata.resource_version) else {

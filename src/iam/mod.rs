@@ -1,4 +1,4 @@
-//! `capa-rs iam`: the least IAM policies, made from the table of what the provider calls.
+//! `capa-rs iam`: the minimal IAM policies, generated from the table of the provider's AWS actions.
 
 mod document;
 mod nodes;
@@ -21,21 +21,21 @@ use crate::markdown;
                         aws iam create-policy --policy-name capa-rs --policy-document file://controller.json"
 )]
 pub(crate) struct Flags {
-    /// Whose policy.
+    /// Subject of the policy.
     #[arg(value_enum, default_value_t = Subject::Controller)]
     subject: Subject,
 
-    /// Part of AWS that the ARNs in the policy belong to.
+    /// AWS partition of the ARNs in the policy.
     #[arg(long, value_enum, default_value_t = Partition::Aws)]
     partition: Partition,
 
-    /// Role in the instance profile of machines, as an ARN; may be given several times, `*` stands for anything.
-    /// Default: the roles that clusterawsadm makes.
+    /// Role in the instance profile of machines, as an ARN; may be given several times; `*` is a wildcard. Default: the
+    /// roles that clusterawsadm creates.
     #[arg(long, value_name = "ARN")]
     pass_role: Vec<String>,
 
-    /// Role of an AWSClusterRoleIdentity, as an ARN; may be given several times. Without any, the controller may assume
-    /// none.
+    /// Role of an AWSClusterRoleIdentity, as an ARN; may be given several times. Without this flag, the policy lets the
+    /// controller assume no roles.
     #[arg(long, value_name = "ARN")]
     assume_role: Vec<String>,
 
@@ -43,16 +43,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ARN")]
     kms_key: Vec<String>,
 
-    /// What to print.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Output::Json)]
     output: Output,
 
-    /// Write the generated parts of this Markdown file anew instead of printing.
+    /// Update the generated parts of this Markdown file instead of printing.
     #[arg(long, value_name = "FILE", hide = true)]
     update: Option<PathBuf>,
 }
 
-/// Who gets a policy.
+/// The subject of a policy.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Subject {
     /// The manager, and roles that it assumes.
@@ -67,7 +67,7 @@ enum Subject {
 enum Output {
     /// A policy document, ready for `aws iam create-policy`.
     Json,
-    /// The permissions alone, one a line.
+    /// Only the permissions, one per line.
     Actions,
 }
 

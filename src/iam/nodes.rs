@@ -1,8 +1,9 @@
-//! The IAM permissions that programs on nodes get from their instance profile. The provider itself needs none of them.
+//! The IAM permissions that programs on nodes get from their instance profile. The provider does not need these
+//! permissions.
 
 use super::policy::{Conditions, Partition, Policy, Statement, when};
 
-/// What one program needs.
+/// The IAM permissions of one program on nodes.
 pub(super) struct Need {
     /// Id of the statement.
     pub(super) name: &'static str,
@@ -14,14 +15,15 @@ pub(super) struct Need {
     pub(super) why: &'static str,
 }
 
-/// Which nodes.
+/// The nodes that need the permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nodes {
     All,
     ControlPlane,
 }
 
-/// All needs. The cloud controller manager and the volume driver are taken to run on control plane nodes.
+/// The permissions of all programs. The table assumes that the cloud controller manager and the volume driver run on
+/// control plane nodes.
 pub(super) const NEEDS: &[Need] = &[
     Need {
         name: "NodeIdentity",
@@ -171,7 +173,7 @@ pub(super) const NEEDS: &[Need] = &[
     },
 ];
 
-/// The policy for these nodes; control plane nodes also need the permissions of all nodes.
+/// The policy for these nodes. Control plane nodes also need the permissions of all nodes.
 pub(super) fn policy(nodes: Nodes, partition: Partition) -> Policy {
     let needed = NEEDS
         .iter()
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_can_mark_or_end_a_machine() {
+    fn nodes_can_neither_tag_nor_terminate_machines() {
         for (action, on) in actions(Nodes::ControlPlane) {
             let about_instances = on.iter().any(|on| on == "*" || on.contains(":instance/"));
             assert!(action != "ec2:CreateTags" || !about_instances, "{action} on {on:?}");

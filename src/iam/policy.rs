@@ -1,4 +1,4 @@
-//! Policies as IAM reads them, and the controller's, made from the table of actions.
+//! IAM policy documents, and the controller's policy, which is generated from the table of actions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// A part of AWS with accounts of its own.
+/// An AWS partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Partition {
     /// The regions outside China and GovCloud.
@@ -19,7 +19,7 @@ pub(crate) enum Partition {
 }
 
 impl Partition {
-    /// Its name in ARNs.
+    /// The name of the partition in ARNs.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Aws => "aws",
@@ -28,7 +28,7 @@ impl Partition {
         }
     }
 
-    /// Suffix of the names of service endpoints.
+    /// The domain of service endpoints.
     const fn domain(self) -> &'static str {
         match self {
             Self::Aws | Self::AwsUsGov => "amazonaws.com",
@@ -36,13 +36,13 @@ impl Partition {
         }
     }
 
-    /// An ARN from its part behind the partition.
+    /// The ARN with `rest` after the partition.
     pub(super) fn arn(self, rest: &str) -> String {
         format!("arn:{}:{rest}", self.name())
     }
 }
 
-/// The resources that only the user can name, as ARNs.
+/// The ARNs of the resources that the user passes in flags.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) partition: Partition,
@@ -87,7 +87,7 @@ impl Given {
     }
 }
 
-/// Values by operator and key.
+/// Values of conditions by operator and key.
 pub(super) type Conditions = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
 /// One condition.
@@ -103,7 +103,7 @@ pub(super) struct Policy {
     pub(super) statement: Vec<Statement>,
 }
 
-/// A statement that allows something.
+/// A statement of a policy with the effect Allow.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Statement {
@@ -136,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// The policy of the controller: one statement for each grant of the table that there is a resource for.
+    /// The policy of the controller: one statement for each grant of the table with at least one resource.
     pub(super) fn of_controller(given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
         for (action, grant) in ACTIONS
@@ -160,7 +160,7 @@ impl Policy {
         Self::new(statements)
     }
 
-    /// As JSON that `aws iam create-policy` takes.
+    /// The policy as JSON for `aws iam create-policy`.
     pub(super) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_reads_is_allowed_on_everything() {
+    fn only_reads_are_allowed_on_all_resources() {
         let policy = full(Partition::Aws);
         for statement in &policy.statement {
             let reads = statement.action.iter().all(|action| action.contains(":Describe"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_named_is_not_allowed() {
+    fn roles_and_keys_that_are_not_named_are_not_allowed() {
         let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
         let text = json_of(&policy).to_string();
         assert!(!text.contains("sts:") && !text.contains("kms:"), "{text}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_managed_policy_holds_all_of_it() {
+    fn the_policy_fits_into_a_managed_policy() {
         let text = json_of(&full(Partition::AwsUsGov)).to_string();
         assert!(text.len() < LONGEST, "{} characters", text.len());
     }

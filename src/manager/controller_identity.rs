@@ -13,7 +13,8 @@ use kube::api::PostParams;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Longest delay between two tries: every cluster without an `identityRef` waits for this identity.
+/// Maximum delay between two attempts. The delay is short, because every cluster without an `identityRef` waits for
+/// this identity.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
 /// Creates AWSClusterControllerIdentity/default for all namespaces if it does not exist, as CAPA does behind the same
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_else_has_created_is_left_alone() {
+    async fn an_identity_created_by_another_is_left_alone() {
         let (tries, elapsed) = tries(vec![refused(409, "AlreadyExists"), Ok(())]).await;
         assert_eq!((tries, elapsed), (1, Duration::ZERO));
     }

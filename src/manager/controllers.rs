@@ -50,7 +50,7 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
     }
 }
 
-/// What the controllers need.
+/// The dependencies of the controllers.
 pub(super) struct Wiring {
     pub(super) runtime: Runtime,
     pub(super) caches: Caches,
@@ -221,8 +221,8 @@ impl Wiring {
         }
     }
 
-    /// A changed identity or namespace triggers the objects that wait for one; other objects use it at their next
-    /// reconcile.
+    /// A changed identity or namespace triggers the objects that wait for an identity; other objects use the change at
+    /// their next reconcile.
     fn clusters_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
         move |_| {

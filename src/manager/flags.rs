@@ -13,16 +13,16 @@ use capa_runtime::logging::LogFormat;
 use clap::Args;
 use tracing::warn;
 
-/// Namespace of the manager where nothing else says so.
+/// Namespace of the manager if `POD_NAMESPACE` is not set.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
 
-/// The Lease of CAPA, shared with it: in one namespace the two never run at once.
+/// The name of CAPA's Lease. With the same Lease in one namespace, CAPA and this provider never run at the same time.
 const LEASE_NAME: &str = "controller-leader-elect-capa";
 
 /// Flags of `capa-rs manager`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Flags {
-    /// Kubeconfig of the management cluster. Default: the pod's service account, else the usual kubeconfig.
+    /// Kubeconfig of the management cluster. Default: the service account of the pod, or else the default kubeconfig.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -46,27 +46,29 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) leader_elect_resource_name: String,
 
-    /// How long other managers wait after the leader's last renewal.
+    /// Time that other managers wait after the leader's last renewal of the Lease.
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(crate) leader_elect_lease_duration: GoDuration,
 
-    /// How long the leader tries to renew the Lease before it gives up.
+    /// Time for which the leader tries to renew the Lease before it gives up leadership.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) leader_elect_renew_deadline: GoDuration,
 
-    /// Time between two tries to take or renew the Lease.
+    /// Time between two attempts to acquire or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(crate) leader_elect_retry_period: GoDuration,
 
-    /// AWSClusters reconciled at once, at most half of them of one identity and region; and as many AWSMachineTemplates.
+    /// Number of AWSClusters that are reconciled concurrently, at most half of them with one identity and region; the
+    /// same number applies to AWSMachineTemplates.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(crate) awscluster_concurrency: u16,
 
-    /// AWSMachines reconciled at once, at most half of them of one Cluster, or of one AWS account and region.
+    /// Number of AWSMachines that are reconciled concurrently, at most half of them of one Cluster, or of one AWS
+    /// account and region.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) awsmachine_concurrency: u16,
 
-    /// Longest time between two passes over an object; at least 1s.
+    /// Maximum time between two reconciles of an object; at least 1s.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = period)]
     pub(crate) sync_period: GoDuration,
 
@@ -74,16 +76,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
 
-    /// Part of AWS's published request rates that is used, 0.001 to 1. RunInstances and TerminateInstances use all of
-    /// theirs.
+    /// Share of AWS's published request rates that the manager uses, 0.001 to 1. The share does not apply to
+    /// RunInstances and TerminateInstances, for which the manager uses the full rates.
     #[arg(long, value_name = "SHARE", default_value = "0.5")]
     pub(crate) aws_rate_share: Share,
 
-    /// The part for single accounts, as `<account id>=<share>[,…]`.
+    /// Shares for individual accounts, as `<account id>=<share>[,…]`.
     #[arg(long, value_name = "SHARES", default_value = "")]
     pub(crate) aws_account_rate_share: AccountShares,
 
-    /// Endpoints in place of AWS's own, as `region:service=url[,service=url][;region:…]`.
+    /// Endpoints that replace AWS's endpoints, as `region:service=url[,service=url][;region:…]`.
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
@@ -96,23 +98,24 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub(crate) health_addr: String,
 
-    /// Address of /metrics, served with TLS to users who may get nonResourceURL /metrics; 0 serves none.
+    /// Address of /metrics. The manager serves metrics with TLS to users with the permission to get the nonResourceURL
+    /// /metrics. 0 turns metrics off.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     pub(crate) diagnostics_address: String,
 
-    /// Oldest version of TLS for metrics: VersionTLS12 or VersionTLS13.
+    /// Minimum TLS version for metrics: VersionTLS12 or VersionTLS13.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
     pub(crate) tls_min_version: TlsVersion,
 
-    /// Serve metrics over plain HTTP to everybody who reaches the address.
+    /// Serve metrics over plain HTTP to every client that reaches the address.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub(crate) insecure_diagnostics: bool,
 
-    /// Form of the log: text or json.
+    /// Format of the log: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) logging_format: LogFormat,
 
-    /// How much is logged: 0 to 9.
+    /// Verbosity of the log: 0 to 9.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     pub(crate) verbosity: u8,
 
@@ -132,12 +135,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) webhook_key_name: Option<String>,
 
-    /// Divides every period and age of AWS access. For tests over real servers.
+    /// Divisor of every period and age of AWS access, for tests with real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
     pub(crate) timing_divisor: u32,
 }
 
-/// The manager's own namespace, as the Deployment tells it.
+/// The manager's own namespace, from the environment variable that the Deployment sets.
 pub(crate) fn own_namespace() -> String {
     std::env::var("POD_NAMESPACE")
         .ok()
@@ -166,7 +169,7 @@ impl Flags {
         }
     }
 
-    /// How much of AWS's published request rates is used.
+    /// The shares of AWS's published request rates.
     pub(crate) fn rate_shares(&self) -> Shares {
         Shares {
             default: self.aws_rate_share,
@@ -174,7 +177,7 @@ impl Flags {
         }
     }
 
-    /// Whether `AWSClusterControllerIdentity/default` is created where it is absent.
+    /// Whether the manager creates `AWSClusterControllerIdentity/default` if it is absent.
     pub(crate) fn creates_controller_identity(&self) -> bool {
         self.feature_gates
             .0
@@ -183,7 +186,7 @@ impl Flags {
             .unwrap_or(true)
     }
 
-    /// Says which flags and gates have no effect.
+    /// Logs the flags and feature gates that have no effect.
     pub(super) fn warn_about_ignored(&self) {
         for (name, value) in [
             ("--webhook-port", &self.webhook_port),
@@ -204,8 +207,8 @@ impl Flags {
 
 const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
 
-/// Feature gates by name, as Go's flags are written: `One=true,Other=false`. Of several values of one gate the last
-/// counts.
+/// Feature gates by name, in the syntax of Go's flags: `One=true,Other=false`. Of several values of one gate the last
+/// value applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 
@@ -218,7 +221,7 @@ impl FromStr for FeatureGates {
     }
 }
 
-/// One `name=value`, the value in the words that Go's ParseBool reads.
+/// One `name=value`. The value is in the syntax of Go's ParseBool.
 fn gate(text: &str) -> Result<(String, bool), String> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(format!(
@@ -233,7 +236,7 @@ fn gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.trim().to_owned(), on))
 }
 
-/// A duration as Go's flags are written: `90s`, `10m`, `1h30m`, `250ms`.
+/// A duration in the syntax of Go's flags: `90s`, `10m`, `1h30m`, `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GoDuration(Duration);
 
@@ -254,7 +257,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// A period of work that is repeated for ever: next to nothing would mean without pause.
+/// A period of repeated work, with a minimum, because a period near zero would mean work without a pause.
 fn period(text: &str) -> Result<GoDuration, String> {
     let duration: GoDuration = text.parse()?;
     if duration.0 < Duration::from_secs(1) {
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_none_is_refused_by_the_name_of_its_flag() {
+    fn an_invalid_share_is_refused_by_the_name_of_its_flag() {
         let table = [
             ("--aws-rate-share", "0"),
             ("--aws-rate-share", "1.5"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_that_name_that_is_no_more_makes_room() {
+    fn a_deleted_owner_of_the_same_name_is_replaced() {
         let written = owners(owned_by(secret(&[("team-a", "0")]), &identity("1")));
         assert_eq!(written, [("team-a".into(), "1".into())]);
     }

@@ -94,11 +94,11 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     };
     let leading = lead(election, controllers, tasks.stop());
     tasks.spawn("controllers", leading);
-    let stores = clouds.clone();
+    let informers = clouds.clone();
     let stopped = tasks.stop();
-    tasks.spawn("instance stores", async move {
+    tasks.spawn("instance informers", async move {
         tokio::select! {
-            died = stores.informer_died() => Err(died),
+            died = informers.informer_died() => Err(died),
             () = stopped.cancelled() => Ok(()),
         }
     });

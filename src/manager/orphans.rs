@@ -1,4 +1,4 @@
-//! Scans the instance stores periodically for orphaned instances and incomplete listings.
+//! Scans the instance informers periodically for orphaned instances and incomplete listings.
 
 use std::convert::Infallible;
 use std::time::Duration;

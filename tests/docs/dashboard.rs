@@ -156,7 +156,7 @@ fn every_metric_of_the_alerts_is_served() {
 }
 
 #[test]
-fn names_in_expressions_are_told_from_functions() {
+fn metric_names_are_distinguished_from_functions() {
     let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let names = |metrics: &[&str], labels: &[&str]| Names {
         metrics: set(metrics),

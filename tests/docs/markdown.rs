@@ -107,7 +107,7 @@ fn anchors_are_those_that_github_makes() {
 }
 
 #[test]
-fn blocks_are_told_apart_by_language() {
+fn blocks_are_distinguished_by_language() {
     let text = "```yaml\na: 1\n```\n\n```sh\nls\n```\n";
     assert_eq!(blocks(text, "yaml"), [(1, "a: 1\n".to_owned())]);
 }

@@ -7,40 +7,40 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 pub enum ConditionType {
-    /// The object does what it is there for.
+    /// The object is operational.
     Ready,
-    /// Reconciling is suspended; True is bad news.
+    /// Reconciling is suspended. True is the abnormal status.
     Paused,
-    /// The credentials to work with are known, allowed and accepted.
+    /// The credentials are known, allowed and accepted by AWS.
     IdentityReady,
-    /// The network to work in is known and complete.
+    /// The network is known and complete.
     NetworkReady,
-    /// The network a machine runs in is still what its sources say. Outside `Ready`.
+    /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.
     NetworkUpToDate,
-    /// No blocking preflight rule fails. Outside `Ready`.
+    /// No blocking preflight rule fails. The condition does not count for `Ready`.
     PreflightPassed,
-    /// The API server's endpoint is known.
+    /// The endpoint of the API server is known.
     ControlPlaneEndpointReady,
-    /// Bootstrap data is there in a form that can be handed to the instance.
+    /// Bootstrap data exists in a form that the instance can receive.
     BootstrapDataReady,
-    /// The instance runs.
+    /// The instance is running.
     InstanceReady,
-    /// What is shown of the instance is not old. Outside `Ready`.
+    /// The status shows the current state of the instance. Outside `Ready`.
     InstanceUpToDate,
     /// The control plane instance is registered in its load balancer targets.
     ControlPlaneTargetsReady,
-    /// Capacity of a machine template is known.
+    /// The capacity of a machine template is known.
     CapacityReady,
 }
 
 impl ConditionType {
-    /// The type as it stands in objects.
+    /// The type in the form of the API.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Whether `Ready` may only be True while this condition is. A cluster's `ControlPlaneEndpointReady` is set by
-    /// others late in its life, and the rest are news, not faults.
+    /// Whether `Ready` may be True only while this condition is True. Other controllers set a cluster's
+    /// `ControlPlaneEndpointReady` late in the cluster's life, and the remaining conditions are informative.
     pub const fn counts_for_ready(self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Conditions: their types and reasons, and how a new list of them follows from the old one. Time is passed in.
+//! Conditions: their types and reasons, and the merge of new conditions into an earlier list. The time is an argument.
 
 mod condition_type;
 mod reason;
@@ -18,11 +18,11 @@ pub const MESSAGE_LIMIT: usize = 4096;
 /// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition is met.
     True,
-    /// It does not hold.
+    /// The condition is not met.
     False,
-    /// Not known.
+    /// The status of the condition is not known.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ impl ConditionType {
         }
     }
 
-    /// A condition of this type whose state is not known.
+    /// A condition of this type whose status is not known.
     pub fn is_unknown(self, reason: Reason, message: impl Into<String>) -> ConditionUpdate {
         ConditionUpdate {
             condition: self,
@@ -58,21 +58,22 @@ impl ConditionType {
     }
 }
 
-/// What one pass has to say about one condition.
+/// The update of one condition by one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
-    /// Which condition.
+    /// The type of the condition.
     pub condition: ConditionType,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
-    /// Why.
+    /// The reason for the status.
     pub reason: Reason,
-    /// For people: what is wrong with which object, and what to do. Stable from pass to pass; empty where all is well.
+    /// The message for people: the failing object, the error, and the corrective action. Stable from pass to pass;
+    /// empty where there is no error.
     pub message: String,
 }
 
 impl ConditionUpdate {
-    /// The same with a message.
+    /// The same update with a message.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self {
@@ -107,8 +108,8 @@ pub fn set(conditions: &mut Vec<Condition>, update: ConditionUpdate, generation:
     sort(conditions);
 }
 
-/// The whole list that follows from what a pass has to say. Types it says nothing about are gone; of several updates
-/// of one type the last counts.
+/// The new list of conditions after a pass. Types without an update are removed; of several updates of one type the
+/// last one counts.
 pub fn merge(
     previous: &[Condition],
     updates: impl IntoIterator<Item = ConditionUpdate>,
@@ -130,12 +131,12 @@ pub fn remove(conditions: &mut Vec<Condition>, condition: ConditionType) {
     conditions.retain(|entry| entry.type_ != condition.as_str());
 }
 
-/// The condition of that type.
+/// The condition of this type; `None` if the list does not contain it.
 pub fn find(conditions: &[Condition], condition: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|entry| entry.type_ == condition.as_str())
 }
 
-/// Whether the condition is there and True.
+/// Whether the list contains the condition with the status True.
 pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
     find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
 }
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_does_not_depend_on_who_speaks_first() {
+    fn the_order_of_conditions_is_that_of_the_types() {
         let updates = || {
             [
                 ConditionType::NetworkReady.is_true(Reason::Ready),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_ones_of_the_api() {
+    fn types_and_reasons_have_the_names_of_the_api() {
         assert_eq!(
             ConditionType::ControlPlaneTargetsReady.as_str(),
             "ControlPlaneTargetsReady"

@@ -7,83 +7,83 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 pub enum Reason {
-    /// All is well; the reason of a condition that is True, where no other is named.
+    /// There is no error. The default reason of a condition with the status True.
     Ready,
     /// Reconciling is suspended.
     Paused,
     /// Reconciling is not suspended.
     NotPaused,
-    /// AWS is throttling; it is tried again by itself.
+    /// AWS throttles the call; the provider retries it by itself.
     Throttled,
-    /// AWS refused the call for lack of rights.
+    /// AWS refused the call because of missing permissions.
     Unauthorized,
     /// An AWS quota is used up.
     QuotaExceeded,
-    /// The spec asks for something impossible.
+    /// The spec requests something impossible.
     InvalidSpec,
-    /// The spec asks for something that has no effect yet.
+    /// The spec requests something that has no effect yet.
     UnsupportedField,
-    /// The thing exists and is not ours.
+    /// The resource exists and does not belong to this provider.
     NotOwned,
-    /// Two things claim the same place.
+    /// Two objects claim the same resource.
     Conflict,
-    /// Reality differs from what was recorded or asked for.
+    /// The actual state differs from the recorded or desired state.
     Drifted,
-    /// It failed; the message says how.
+    /// The operation failed; the message contains the error.
     Failed,
-    /// Deletion waits for something that the message names.
+    /// The deletion waits for the object that the message names.
     DeletionBlocked,
     /// No Cluster owns the object yet.
     WaitingForOwnerCluster,
     /// The cluster's infrastructure is not provisioned yet.
     WaitingForClusterInfrastructure,
-    /// There is no bootstrap data yet.
+    /// The bootstrap data does not exist yet.
     WaitingForBootstrapData,
-    /// Nobody has given an endpoint yet.
+    /// No user or controller has set an endpoint yet.
     WaitingForEndpoint,
-    /// The instance does not run yet.
+    /// The instance is not running yet.
     WaitingForRunning,
     /// The managed mode is not offered yet.
     NotManagedYet,
-    /// The thing does not exist.
+    /// The resource does not exist.
     NotFound,
     /// The identity does not allow the namespace.
     NotAllowed,
     /// An identity further up the chain of roles does not allow the namespace.
     SourceNotAllowed,
-    /// AWS did not accept the credentials, or there are none.
+    /// AWS did not accept the credentials, or no credentials exist.
     CredentialsFailed,
     /// The credentials belong to another AWS account than before.
     AccountMismatch,
-    /// Nothing is declared, and nothing has to be.
+    /// The spec declares nothing, and nothing is required.
     NothingDeclared,
     /// The API server does not know the kind.
     NoKindMatch,
     /// The API server does not let the manager read the object.
     Forbidden,
-    /// The object is there and not ready.
+    /// The object exists and is not ready.
     NotReady,
-    /// A field that is needed is absent.
+    /// A required field is absent.
     MissingField,
-    /// A field has another type than it should.
+    /// A field has a wrong type.
     WrongType,
     /// A source offers a field that only trusted sources may give.
     AuthorityNotAllowed,
     /// No subnet fits the machine.
     NoSubnetInFailureDomain,
-    /// No security group results.
+    /// No security group applies to the machine.
     NoSecurityGroup,
-    /// Bootstrap data is larger than its way to the instance allows.
+    /// The bootstrap data exceeds the limit of its way to the instance.
     TooLarge,
     /// Bootstrap data has a format that is not supported.
     UnsupportedFormat,
-    /// The storage that the spec asks for is not offered.
+    /// The spec requests a storage for bootstrap data that this provider does not support.
     StorageNotSupported,
-    /// The launch is under way.
+    /// The launch is in progress.
     Launching,
-    /// A launch was asked for, and whether it took place is being found out.
+    /// A launch was requested, and the provider is finding out whether it took place.
     LaunchUnconfirmed,
-    /// AWS has no capacity of that instance type there.
+    /// AWS has no capacity of the instance type in the zone.
     InsufficientCapacity,
     /// The instance is starting.
     Pending,
@@ -91,18 +91,18 @@ pub enum Reason {
     Stopped,
     /// The instance is terminated.
     Terminated,
-    /// The instance is being taken out of its load balancer targets.
+    /// The instance is being deregistered from its load balancer targets.
     Draining,
     /// The instance is being terminated.
     Terminating,
-    /// Registration in load balancer targets is under way.
+    /// The registration in load balancer targets is in progress.
     Registering,
-    /// Deregistration from load balancer targets is under way.
+    /// The deregistration from load balancer targets is in progress.
     Deregistering,
 }
 
 impl Reason {
-    /// The reason as it stands in objects and events.
+    /// The reason in the form of the API.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

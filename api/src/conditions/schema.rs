@@ -1,8 +1,8 @@
-//! How a list of conditions stands in a CRD.
+//! The schema of a list of conditions in a CRD.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Schema of a list of conditions: Kubernetes' own shape, one entry a type, at most 32.
+/// Schema of a list of conditions in the form of Kubernetes: one entry per type, at most 32.
 pub fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -10,42 +10,42 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
-            "description": "One aspect of the object's state.",
+            "description": "A condition of the object.",
             "type": "object",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {
-                    "description": "Aspect that the condition is about, for example Ready.",
+                    "description": "Type of the condition, for example Ready.",
                     "type": "string",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
                 },
                 "status": {
-                    "description": "Whether it holds: True, False or Unknown.",
+                    "description": "Status of the condition: True, False or Unknown.",
                     "type": "string",
                     "enum": ["True", "False", "Unknown"],
                 },
                 "reason": {
-                    "description": "One word for programs that says why the status is what it is.",
+                    "description": "Machine-readable reason for the status, in one word.",
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
                 "message": {
-                    "description": "Explanation for people: which object, what is wrong, what to do. Empty when all \
-                                    is well.",
+                    "description": "Human-readable explanation: the affected object, the problem and the corrective \
+                                    action. Empty if there is no problem.",
                     "type": "string",
                     "maxLength": 32768,
                 },
                 "lastTransitionTime": {
-                    "description": "When the status last changed from one value to another.",
+                    "description": "Time at which the status last changed from one value to another.",
                     "type": "string",
                     "format": "date-time",
                 },
                 "observedGeneration": {
-                    "description": "Generation of the object (`metadata.generation`) that the condition speaks of; \
-                                    older than the object's means out of date.",
+                    "description": "Generation of the object (`metadata.generation`) to which the condition applies. A \
+                                    condition of an older generation is out of date.",
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,

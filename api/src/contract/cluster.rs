@@ -1,4 +1,4 @@
-//! Cluster, as far as this provider reads it.
+//! The fields of a Cluster that this provider reads.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::lenient;
     status = "ClusterStatus",
     schema = "disabled",
     derive = "PartialEq",
-    doc = "A Kubernetes cluster as Cluster API describes it."
+    doc = "A Cluster of Cluster API."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
@@ -28,7 +28,7 @@ pub struct ClusterSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub paused: Option<bool>,
-    /// The object that provides the cluster's infrastructure; absent for clusters whose machines bring their own.
+    /// The object that provides the cluster's infrastructure. Absent for clusters without an infrastructure object.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -55,7 +55,7 @@ pub struct ClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// What has once been reached; never taken back.
+    /// The milestones that the cluster has reached. A reached milestone is never reverted.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -90,7 +90,7 @@ impl Cluster {
         self.spec.paused == Some(true)
     }
 
-    /// Whether core has seen the infrastructure provisioned.
+    /// Whether Cluster API core has reported the infrastructure as provisioned.
     pub fn infrastructure_provisioned(&self) -> bool {
         self.initialization()
             .and_then(|reached| reached.infrastructure_provisioned)

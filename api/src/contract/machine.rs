@@ -1,4 +1,4 @@
-//! Machine, as far as this provider reads it.
+//! The fields of a Machine that this provider reads.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -17,14 +17,14 @@ use crate::lenient;
     status = "MachineStatus",
     schema = "disabled",
     derive = "PartialEq",
-    doc = "A machine of a cluster as Cluster API describes it."
+    doc = "A Machine of Cluster API."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {
     /// Name of the Cluster that the machine belongs to.
     #[serde(default, deserialize_with = "lenient::field")]
     pub cluster_name: String,
-    /// How the machine becomes a node.
+    /// The bootstrap configuration of the machine.
     #[serde(default, deserialize_with = "lenient::field")]
     pub bootstrap: Bootstrap,
     /// The object that provides the machine's infrastructure.
@@ -34,7 +34,7 @@ pub struct MachineSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub infrastructure_ref: Option<ContractReference>,
-    /// Failure domain that the machine is asked to be placed in.
+    /// Failure domain in which the machine is to be placed.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -48,7 +48,7 @@ pub struct MachineSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub version: Option<String>,
-    /// Id of the machine at its provider, once known.
+    /// Provider id of the machine, once known.
     #[serde(
         default,
         rename = "providerID",
@@ -62,7 +62,7 @@ pub struct MachineSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
-    /// Name of the Secret with the bootstrap data, once it is there.
+    /// Name of the Secret with the bootstrap data, once the Secret exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
 }
@@ -71,7 +71,7 @@ pub struct Bootstrap {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// The node that the machine has become.
+    /// Reference to the node of the machine.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -88,7 +88,7 @@ pub struct NodeReference {
 }
 
 impl Machine {
-    /// Name of the bootstrap data's Secret; an empty name counts as absent.
+    /// Name of the Secret with the bootstrap data. An empty name counts as absent.
     pub fn bootstrap_secret_name(&self) -> Option<&str> {
         self.spec
             .bootstrap
@@ -97,7 +97,7 @@ impl Machine {
             .filter(|name| !name.is_empty())
     }
 
-    /// Failure domain that the machine is asked to be placed in; an empty name counts as absent.
+    /// Failure domain in which the machine is to be placed. An empty name counts as absent.
     pub fn requested_failure_domain(&self) -> Option<&str> {
         self.spec.failure_domain.as_deref().filter(|name| !name.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Cluster API's own kinds, as far as this provider reads them. An absent or ill-typed field reads as absent.
+//! The fields of Cluster API's own kinds that this provider reads. An absent or ill-typed field reads as absent.
 
 mod cluster;
 mod machine;
@@ -24,16 +24,16 @@ pub struct ContractReference {
 /// Host and port of an API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub struct ApiEndpoint {
-    /// DNS name or IP address; empty where it is not known yet.
+    /// DNS name or IP address. Empty: not known yet.
     #[serde(default)]
     pub host: String,
-    /// Port; 0 where it is not known yet.
+    /// Port. 0: not known yet.
     #[serde(default)]
     pub port: i32,
 }
 
 impl ApiEndpoint {
-    /// Whether both halves are known.
+    /// Whether both the host and the port are set.
     pub fn is_set(&self) -> bool {
         !self.host.is_empty() && self.port != 0
     }

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of all kinds, as they are installed.
+//! The CustomResourceDefinitions of all kinds.
 
 mod structural;
 
@@ -24,7 +24,7 @@ pub enum CrdError {
     NotOpenApi {
         /// Name of the CRD.
         name: String,
-        /// What does not fit.
+        /// The error of the conversion.
         #[source]
         source: serde_json::Error,
     },
@@ -36,7 +36,7 @@ pub enum CrdError {
     Serialize {
         /// Name of the CRD.
         name: String,
-        /// What does not fit.
+        /// The error of the conversion.
         #[source]
         source: serde_json::Error,
     },
@@ -57,7 +57,7 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     ])
 }
 
-/// A definition as it is written to a file: whole numbers as whole numbers, where the typed form has floats.
+/// A definition in the form of its file: whole numbers stay integers, where the typed form has floats.
 pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
     let mut value = serde_json::to_value(crd).map_err(|source| CrdError::Serialize {
         name: crd.metadata.name.clone().unwrap_or_default(),
@@ -84,7 +84,7 @@ where
     for version in &mut crd.spec.versions {
         version.schema = Some(validation.clone());
     }
-    // The API server would fill it in; said here, because the definitions are also read without one.
+    // The API server would set this default; the definitions are also read without an API server.
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     let common = [
         (meta::CONTRACT_LABEL, meta::VERSION),
@@ -95,7 +95,7 @@ where
         .chain(labels)
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     crd.metadata.labels.get_or_insert_default().extend(all);
-    // Said aloud, because an apply over another provider's CRD would otherwise keep its conversion webhook.
+    // Set explicitly, because an apply over another provider's CRD would otherwise keep that CRD's conversion webhook.
     crd.spec.conversion = Some(CustomResourceConversion {
         strategy: "None".to_owned(),
         webhook: None,

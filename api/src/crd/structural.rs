@@ -1,4 +1,4 @@
-//! From the JSON schema of a Rust type to the structural schema that a CRD may have.
+//! The conversion of a Rust type's JSON schema into the structural schema of a CRD.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 /// Structural schema of a kind.
 ///
-/// kube makes one as well, but shows the description of an enum in place of the optional field's, and marks every
-/// optional field as nullable.
+/// kube generates a structural schema as well, but shows the description of an enum in place of the optional field's,
+/// and marks every optional field as nullable.
 pub(super) fn schema_of<K: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| {
@@ -33,7 +33,7 @@ pub(super) fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// The integer that the float is; bounds in schemas are far below where floats lose precision.
+/// The integer that equals the float; bounds in schemas are far below the floats that lose precision.
 fn whole(float: f64) -> Option<i64> {
     format!("{float}").parse().ok()
 }
@@ -49,7 +49,7 @@ fn structural(schema: &mut Schema) {
     join_lines(object);
 }
 
-/// `type: [T, null]` is how an optional field of a plain type looks; absent fields need no null.
+/// `type: [T, null]` is the schema of an optional field of a plain type; absent fields need no null.
 fn drop_null_type(object: &mut Map<String, Value>) {
     let Some(Value::Array(types)) = object.get("type") else {
         return;
@@ -60,7 +60,8 @@ fn drop_null_type(object: &mut Map<String, Value>) {
     }
 }
 
-/// `anyOf: [X, null]` is how an optional field of another type looks. What the field says of itself wins over X.
+/// `anyOf: [X, null]` is the schema of an optional field of another type. The field's own description replaces that of
+/// X.
 fn drop_null_alternative(object: &mut Map<String, Value>) {
     let Some(Value::Array(alternatives)) = object.get("anyOf") else {
         return;
@@ -76,7 +77,7 @@ fn drop_null_alternative(object: &mut Map<String, Value>) {
     }
 }
 
-/// `oneOf: [{const: A}, {enum: [B, C]}]` is how an enum with documented variants looks; a CRD wants one list.
+/// `oneOf: [{const: A}, {enum: [B, C]}]` is the schema of an enum with documented variants; a CRD needs one list.
 fn merge_constants(object: &mut Map<String, Value>) {
     let Some(Value::Array(alternatives)) = object.get("oneOf") else {
         return;
@@ -94,7 +95,7 @@ fn constants(alternative: &Value) -> Option<Vec<Value>> {
     single.or_else(|| alternative.get("enum")?.as_array().cloned())
 }
 
-/// Lines of a doc comment are broken where the source is; readers of `kubectl explain` want paragraphs.
+/// Joins the lines of doc comments, which break where the source does: `kubectl explain` shows paragraphs.
 fn join_lines(object: &mut Map<String, Value>) {
     if let Some(Value::String(description)) = object.get_mut("description") {
         let paragraphs: Vec<String> = description

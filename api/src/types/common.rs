@@ -12,7 +12,7 @@ pub type Tags = BTreeMap<String, String>;
 
 /// Schema of a map of AWS tags: at most 50 (AWS's limit for a resource), values of at most 256 characters.
 ///
-/// The bounds are also what keeps the validation rules that look at tags inside the API server's cost budget.
+/// The bounds also keep the cost of the validation rules on tags within the API server's budget.
 pub fn tags_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -21,9 +21,10 @@ pub fn tags_schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of the tags that a user asks for: besides the bounds of [`tags_schema`], what AWS accepts as a key or value.
+/// Schema of the tags that a user requests: the bounds of [`tags_schema`], and the characters that AWS accepts in a key
+/// or value.
 ///
-/// Not for tags that are read from AWS into a spec, where AWS's own are among them.
+/// Do not use this schema for tags that are read from AWS into a spec, because AWS's own tags are among them.
 pub fn additional_tags_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = tags_schema(generator);
     schema.insert(
@@ -46,27 +47,27 @@ pub fn additional_tags_schema(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// One filter of a describe call to EC2; an object matches when it matches any of the values.
+/// One filter of a describe call to EC2. An object matches the filter if it matches any of the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
     /// Name of the filter as EC2 spells it: `vpc-id`, `availability-zone`, `tag:Name`, `tag-key`.
     #[schemars(length(max = 255))]
     pub name: String,
-    /// Values of the filter, of which one must match. `*` and `?` are wildcards. At most 20.
+    /// Values of the filter, one of which must match. `*` and `?` are wildcards. At most 20.
     #[schemars(length(max = 20), inner(length(max = 255)))]
     pub values: Vec<String>,
 }
 
-/// Names an AWS object: by `id`, by `filters` that are looked up, or by both.
+/// Reference to an AWS object: by `id`, by `filters` for a lookup, or by both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceReference {
-    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. Beside `filters` it is one
-    /// more: the object must match both.
+    /// Id of the object, for example `subnet-0123456789abcdef0` or `sg-0123456789abcdef0`. With `filters` as well, the
+    /// object must match the id and the filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Filters that the object must match, all of them. At most 20.
+    /// Filters, all of which the object must match. At most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub filters: Vec<Filter>,
@@ -98,7 +99,7 @@ pub enum IdentityKind {
     AWSClusterStaticIdentity,
 }
 
-/// Names the identity whose AWS credentials are used.
+/// Reference to the identity that provides the AWS credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityReference {
@@ -111,10 +112,10 @@ pub struct IdentityReference {
 }
 
 impl IdentityReference {
-    /// Name of the only AWSClusterControllerIdentity there can be.
+    /// The only valid name of an AWSClusterControllerIdentity.
     pub const CONTROLLER_IDENTITY_NAME: &str = "default";
 
-    /// The identity that is used where nothing names one: `AWSClusterControllerIdentity/default`.
+    /// The default identity: `AWSClusterControllerIdentity/default`.
     pub fn controller_default() -> Self {
         Self {
             kind: IdentityKind::AWSClusterControllerIdentity,
@@ -127,35 +128,35 @@ impl IdentityReference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Volume {
-    /// Device under which the volume is attached, for example `/dev/sdb`. Required for every volume but the root
-    /// volume, where it defaults to the root device of the image.
+    /// Device name under which the volume is attached, for example `/dev/sdb`. Required for every volume except the
+    /// root volume. Default for the root volume: the root device of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_name: Option<String>,
     /// Size in GiB, at least 8. A root volume must not be smaller than the snapshot of its image.
     #[schemars(range(min = 8))]
     pub size: i64,
-    /// Volume type as EC2 names it: `gp3`, `gp2`, `io2`, `io1`, `st1`, `sc1`. Absent: what EC2 chooses, `gp2` or the
-    /// type that the image names.
+    /// Volume type as EC2 names it: `gp3`, `gp2`, `io2`, `io1`, `st1`, `sc1`. Absent: EC2's default, which is the type
+    /// in the image or `gp2`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub volume_type: Option<String>,
-    /// Provisioned operations per second. Required for `io1` and `io2`, optional for `gp3`, refused by EC2 for the
-    /// others.
+    /// Provisioned I/O operations per second. Required for `io1` and `io2`, optional for `gp3`, refused by EC2 for
+    /// other types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<i64>,
     /// Provisioned throughput in MiB/s, 125 to 2000; for `gp3` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<i64>,
-    /// Whether the volume is encrypted. Absent: as the image and the account's default say. A volume with
+    /// Whether the volume is encrypted. Absent: the image and the default of the AWS account decide. A volume with
     /// `encryptionKey` is always encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encrypted: Option<bool>,
-    /// KMS key for the encryption: id, ARN or alias. Absent: the account's default EBS key, if the volume is encrypted.
+    /// KMS key of the encryption: id, ARN or alias. Absent: the account's default EBS key, if the volume is encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<String>,
 }
 
 impl Volume {
-    /// Whether to ask EC2 for encryption: naming a key implies it; `None` leaves the choice to image and account.
+    /// Whether to request encryption from EC2. A key implies encryption. `None`: the image and the AWS account decide.
     pub fn effective_encrypted(&self) -> Option<bool> {
         match self.encryption_key.as_deref() {
             Some(key) if !key.is_empty() => Some(true),
@@ -164,7 +165,7 @@ impl Volume {
     }
 }
 
-/// A load balancer target that control plane instances are registered in: a target group, or a Classic Load Balancer.
+/// A load balancer target in which control plane instances are registered: a target group, or a Classic Load Balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -176,8 +177,8 @@ impl Volume {
 ]))]
 pub struct ControlPlaneTarget {
     /// ARN of the target group (target type `instance` or `ip`) of a Network or Application Load Balancer, in the
-    /// region and account of the machine. The load balancer and its listeners are the user's; only targets are
-    /// registered and deregistered.
+    /// region and account of the machine. You bring the load balancer and its listeners; the provider only registers
+    /// and deregisters targets.
     #[serde(default, rename = "targetGroupARN", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub target_group_arn: Option<String>,
@@ -185,13 +186,13 @@ pub struct ControlPlaneTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// Name of a Classic Load Balancer; its listeners already say the instance port.
+    /// Name of a Classic Load Balancer. Its listeners determine the instance port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub classic_load_balancer_name: Option<String>,
 }
 
-/// Where to look for a machine image by name when no image id is given.
+/// Lookup of a machine image by name, for machines without an image id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageLookup {
@@ -203,7 +204,7 @@ pub struct ImageLookup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub org: Option<String>,
-    /// Operating system that stands for `{{.BaseOS}}` in the format, for example `ubuntu-24.04`.
+    /// Operating system that replaces `{{.BaseOS}}` in the format, for example `ubuntu-24.04`.
     #[serde(default, rename = "baseOS", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub base_os: Option<String>,
@@ -213,13 +214,13 @@ pub struct ImageLookup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ElasticIpPool {
-    /// Id of the public IPv4 pool, for example `ipv4pool-ec2-0123456789abcdef0`. Belongs together with
+    /// Id of the public IPv4 pool, for example `ipv4pool-ec2-0123456789abcdef0`. Set it together with
     /// `publicIpv4PoolFallbackOrder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 30))]
     pub public_ipv4_pool: Option<String>,
-    /// What happens when the pool has no free address: `amazon-pool` takes one of Amazon's, `none` fails with a
-    /// condition that says so.
+    /// Behaviour if the pool has no free address. `amazon-pool`: use one of Amazon's addresses. `none`: fail, and
+    /// report the failure in a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "self in ['none','amazon-pool']",
@@ -228,24 +229,24 @@ pub struct ElasticIpPool {
     pub public_ipv4_pool_fallback_order: Option<ElasticIpPoolFallback>,
 }
 
-/// Where a public IPv4 address comes from when its pool has none left.
+/// Source of a public IPv4 address if the pool has no free address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ElasticIpPoolFallback {
-    /// From Amazon's addresses.
+    /// Amazon's addresses.
     AmazonPool,
-    /// From nowhere: the allocation fails.
+    /// No other source: the allocation fails.
     None,
 }
 
-/// What the private host name of an instance is made of.
+/// Form of the private host name of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum HostnameType {
-    /// The private IPv4 address.
+    /// The host name contains the private IPv4 address.
     IpName,
-    /// The instance id.
+    /// The host name contains the instance id.
     ResourceName,
 }
 
@@ -267,30 +268,31 @@ pub enum HostnameType {
     IntoStaticStr,
 )]
 pub enum MachineRole {
-    /// Runs the Kubernetes control plane.
+    /// The machine runs the Kubernetes control plane.
     ControlPlane,
-    /// Runs workloads.
+    /// The machine runs workloads.
     Worker,
 }
 
-/// Labels and annotations that objects made from a template get.
+/// Labels and annotations of objects that are created from a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
-    /// Labels that Cluster API puts on every object made from the template, next to its own.
+    /// Labels that Cluster API adds to every object of the template, besides Cluster API's own labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Tags,
-    /// Annotations that Cluster API puts on every object made from the template, next to its own.
+    /// Annotations that Cluster API adds to every object of the template, besides Cluster API's own annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: Tags,
 }
 
-/// Milestones that Cluster API reads; once reached they stay.
+/// Milestones that Cluster API reads. A reached milestone is never reverted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct Initialization {
-    /// Whether the infrastructure has once been completely there; true stays true, later trouble shows in conditions.
+    /// Whether the infrastructure has been fully provisioned once. True is never reverted; conditions report later
+    /// problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,
 }
@@ -298,7 +300,7 @@ pub struct Initialization {
 /// Address of a machine or host as Cluster API lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 pub struct MachineAddress {
-    /// What the address is: Hostname, ExternalIP, InternalIP, ExternalDNS or InternalDNS.
+    /// Type of the address: Hostname, ExternalIP, InternalIP, ExternalDNS or InternalDNS.
     #[serde(rename = "type")]
     pub address_type: MachineAddressType,
     /// The IP address or DNS name itself, for example `10.0.2.17`.
@@ -306,7 +308,7 @@ pub struct MachineAddress {
     pub address: String,
 }
 
-/// The five kinds of addresses that Cluster API knows.
+/// The types of addresses in Cluster API.
 #[derive(
     Clone,
     Copy,

@@ -1,4 +1,5 @@
-//! The three identities: cluster-scoped objects that say with which AWS credentials a namespace's clusters work.
+//! The three kinds of identities: cluster-scoped objects that select the AWS credentials for the clusters of a
+//! namespace.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::IdentityReference;
 use crate::selector;
 
-/// Seconds that credentials of an assumed role are valid where `durationSeconds` is absent.
+/// Validity of the credentials of an assumed role in seconds if `durationSeconds` is absent.
 pub const DEFAULT_ROLE_DURATION_SECONDS: i32 = 900;
 
 /// Namespaces whose objects may use an identity.
@@ -21,8 +22,8 @@ pub struct AllowedNamespaces {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub list: Option<Vec<String>>,
-    /// Selects allowed namespaces by their labels, next to those in `list`. A selector without requirements selects
-    /// none.
+    /// Label selector of allowed namespaces, in addition to `list`. A selector without requirements selects no
+    /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub selector: Option<LabelSelector>,
@@ -31,7 +32,8 @@ pub struct AllowedNamespaces {
 impl AllowedNamespaces {
     /// Whether objects of the namespace may use the identity.
     ///
-    /// Without `list` and `selector` every namespace may; otherwise the namespace must be in the list or be selected.
+    /// Without `list` and `selector` the identity allows every namespace. Otherwise the namespace must be in the list
+    /// or match the selector.
     pub fn allows(&self, namespace: &str, namespace_labels: &BTreeMap<String, String>) -> bool {
         let listed = self
             .list
@@ -48,7 +50,7 @@ impl AllowedNamespaces {
     }
 }
 
-/// Whether objects of the namespace may use an identity with this `allowedNamespaces`: absent means nobody may.
+/// Whether objects of the namespace may use an identity with this `allowedNamespaces`. Absent: no namespace is allowed.
 pub fn namespace_allowed(
     allowed: Option<&AllowedNamespaces>,
     namespace: &str,
@@ -67,13 +69,14 @@ pub fn namespace_allowed(
     shortname = "awsci",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "Lets namespaces use the manager's own AWS credentials. There is one, named `default`; an AWSCluster or \
-           AWSMachine that names no identity uses it."
+    doc = "Permission for namespaces to use the manager's own AWS credentials. The only valid name is `default`. An \
+           AWSCluster or AWSMachine without an identity in its spec uses this identity."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterControllerIdentitySpec {
-    /// Namespaces whose clusters and machines may use the manager's own credentials: absent nobody, `{}` all, else
-    /// those that `list` or `selector` name. Immutable: to change it, delete the object and create it anew.
+    /// Namespaces whose clusters and machines may use the manager's own credentials. Absent: no namespaces. `{}`: all
+    /// namespaces. Otherwise: the namespaces of `list` and `selector`. Immutable: to change the field, delete the
+    /// object and create it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
@@ -89,50 +92,53 @@ pub struct AWSClusterControllerIdentitySpec {
     shortname = "awsri",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "An IAM role that clusters and machines of the allowed namespaces work as. The manager assumes it through \
+    doc = "An IAM role for clusters and machines of the allowed namespaces. The manager assumes the role through \
            STS with the credentials of another identity."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterRoleIdentitySpec {
-    /// Namespaces whose clusters and machines may work as this role: absent nobody, `{}` all, else those that `list`
-    /// or `selector` name. Checked at every hop of a chain of roles.
+    /// Namespaces whose clusters and machines may use this role. Absent: no namespaces. `{}`: all namespaces.
+    /// Otherwise: the namespaces of `list` and `selector`. The provider checks the namespace for every role of a chain
+    /// of roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
     /// ARN of the role, for example `arn:aws:iam::111122223333:role/cluster-api`.
     #[serde(rename = "roleARN")]
     pub role_arn: String,
-    /// Session name that CloudTrail shows for calls made as the role. Absent: `capa-rs-<namespace>-<cluster>`.
+    /// Name of the role session, which CloudTrail shows. Absent: `capa-rs-<namespace>-<cluster>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
-    /// Seconds that the role's credentials are valid, 900 to 43200 and no more than the role itself allows; they are
-    /// renewed before they end. Absent: 900. Roles assumed through another role are limited to 3600 by AWS.
+    /// Validity of the role's credentials in seconds, 900 to 43200 and at most the maximum session duration of the
+    /// role. The manager renews the credentials before they expire. Absent: 900. AWS limits a role that is assumed
+    /// through another role to 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 900, max = 43200))]
     pub duration_seconds: Option<i32>,
-    /// IAM policy as JSON text that narrows what the session may do: the role's rights and this policy's both apply.
+    /// IAM session policy as JSON text. The session has only the permissions that both the role and this policy allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_policy: Option<String>,
-    /// ARNs of managed IAM policies that narrow what the session may do, as `inlinePolicy` does.
+    /// ARNs of managed IAM policies that restrict the permissions of the session, in the same way as `inlinePolicy`.
     #[serde(default, rename = "policyARNs", skip_serializing_if = "Vec::is_empty")]
     pub policy_arns: Vec<String>,
-    /// External id that the role's trust policy asks for, usually when the role is in somebody else's account.
+    /// External id that the role's trust policy requires, usually for a role in another organisation's AWS account.
     #[serde(default, rename = "externalID", skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// Identity whose credentials assume the role, for example `{kind: AWSClusterControllerIdentity, name: default}`; a
-    /// role again makes a chain, of at most five. Required when the object is created; may be changed, but not removed.
-    /// An object that is stored without it is assumed by AWSClusterControllerIdentity `default`.
+    /// Identity with whose credentials the manager assumes the role, for example `{kind: AWSClusterControllerIdentity,
+    /// name: default}`. A source of kind AWSClusterRoleIdentity makes a chain of roles, at most five. Required when the
+    /// object is created. The field can be changed, but not removed. For a stored object without the field, the source
+    /// is AWSClusterControllerIdentity `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_identity_ref: Option<IdentityReference>,
 }
 
 impl AWSClusterRoleIdentitySpec {
-    /// Seconds the credentials are valid.
+    /// Effective validity of the credentials in seconds.
     pub fn effective_duration_seconds(&self) -> i32 {
         self.duration_seconds.unwrap_or(DEFAULT_ROLE_DURATION_SECONDS)
     }
 
-    /// The identity that assumes the role.
+    /// The identity with whose credentials the manager assumes the role.
     pub fn effective_source(&self) -> IdentityReference {
         self.source_identity_ref
             .clone()
@@ -150,19 +156,20 @@ impl AWSClusterRoleIdentitySpec {
     shortname = "awssi",
     category = "cluster-api",
     derive = "PartialEq",
-    doc = "A long-lived AWS access key that clusters and machines of the allowed namespaces work with. Prefer a role \
-           where you can."
+    doc = "A long-lived AWS access key for clusters and machines of the allowed namespaces. Prefer an \
+           AWSClusterRoleIdentity."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterStaticIdentitySpec {
-    /// Namespaces whose clusters and machines may use this access key: absent nobody, `{}` all, else those that
-    /// `list` or `selector` name.
+    /// Namespaces whose clusters and machines may use this access key. Absent: no namespaces. `{}`: all namespaces.
+    /// Otherwise: the namespaces of `list` and `selector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub allowed_namespaces: Option<AllowedNamespaces>,
     /// Name of a Secret in the manager's namespace with the keys `AccessKeyID`, `SecretAccessKey` and, for temporary
     /// credentials, `SessionToken`. A changed Secret takes effect at the next reconcile. The identity becomes an owner
-    /// of it: `clusterctl move` takes both along, and it is deleted with its last identity. Immutable.
+    /// of the Secret: `clusterctl move` moves both objects, and the Secret is deleted with the last identity that owns
+    /// it. Immutable.
     pub secret_ref: String,
 }
 

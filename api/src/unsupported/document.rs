@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::explain::plain;
 use super::{Field, When, fields};
 
-/// All fields of a kind that share one consequence.
+/// The fields of a kind with the same consequence.
 struct Group {
     first: &'static Field,
     names: Vec<String>,

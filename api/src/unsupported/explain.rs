@@ -1,4 +1,4 @@
-//! What `kubectl explain` says of a field without effect: a sentence behind the field's own description.
+//! The text of `kubectl explain` about a field without effect: a sentence after the field's own description.
 
 use serde_json::Value;
 

@@ -3,44 +3,44 @@
 use super::{Consequence, Field, When};
 use crate::conditions::{ConditionType, Reason};
 
-/// What a launch would have to be told, and is not.
+/// A launch does not support the field yet.
 const NOT_LAUNCHED: Consequence = Consequence {
     condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
     what: "a machine that sets it is not launched",
 };
-/// Images are given by id.
+/// Images are selected by id only.
 const NOT_LOOKED_UP: Consequence = Consequence {
     condition: None,
     what: "no image is looked up",
 };
-/// Bootstrap data goes inline.
+/// Bootstrap data is passed inline only.
 const NOT_STORED: Consequence = Consequence {
     condition: Some((ConditionType::BootstrapDataReady, Reason::StorageNotSupported)),
     what: "bootstrap data is kept in no AWS service, and a machine that asks for it waits",
 };
-/// Only cloud-init is spoken.
+/// The only supported format of bootstrap data is cloud-init.
 const NO_IGNITION: Consequence = Consequence {
     condition: Some((ConditionType::BootstrapDataReady, Reason::UnsupportedFormat)),
     what: "a machine that sets it waits and is not launched",
 };
-/// An AWSCluster goes on without it and says so.
+/// The AWSCluster is reconciled without the field, and a condition names the field.
 const fn goes_on(what: &'static str) -> Consequence {
     Consequence {
         condition: Some((ConditionType::PreflightPassed, Reason::UnsupportedField)),
         what,
     }
 }
-/// An instance keeps what it was launched with.
+/// An instance keeps the value of its launch.
 const KEPT: Consequence = Consequence {
     condition: None,
     what: "the instance keeps what it was launched with",
 };
-/// The same, where the groups on record show it.
+/// An instance keeps the value of its launch, and a condition shows a difference from the recorded groups.
 const DRIFTED: Consequence = Consequence {
     condition: Some((ConditionType::NetworkUpToDate, Reason::Drifted)),
     what: "the instance keeps the groups it was launched with, and changed ids show",
 };
-/// An AWSCluster that is not unmanaged does nothing at all.
+/// An AWSCluster that is not unmanaged is not reconciled at all.
 const NOT_MANAGED: Consequence = Consequence {
     condition: Some((ConditionType::Ready, Reason::NotManagedYet)),
     what: "the managed mode, to which it belongs, is not there",

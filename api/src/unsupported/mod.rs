@@ -1,7 +1,7 @@
-//! Spec fields that have no effect yet: one table, from which the admission policy, the sentences of `kubectl explain`,
-//! docs/fields-without-effect.md and the conditions of stored objects are made.
+//! The spec fields that have no effect yet: one table, from which the admission policy, the sentences of `kubectl
+//! explain`, docs/fields-without-effect.md and the conditions of stored objects are generated.
 //!
-//! A field leaves the table in the change that gives it its effect.
+//! A field leaves the table in the change that implements its effect.
 
 mod document;
 mod explain;
@@ -20,48 +20,48 @@ pub use explain::NoSuchField;
 pub(crate) use explain::explain;
 pub use policy::{binding, policy};
 
-/// A field without effect yet, or a block of which no field has any.
+/// A field without effect yet, or a block that contains only such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Kind that has it. What is said of it holds for the kind's template too, below `spec.template.spec`.
+    /// The kind with the field. The row also applies to the kind's template, below `spec.template.spec`.
     pub kind: &'static str,
     /// Path below `spec`; `[]` is an item of a list.
     pub path: &'static str,
-    /// Values that ask for what happens anyway, as JSON. A schema default is always among them: the API server fills it
-    /// in before anybody can tell that the user did not write it.
+    /// The values, as JSON, that request what happens anyway. A schema default is always among them: the API server
+    /// sets it before admission, so that it cannot be told from a value of the user.
     pub neutral: &'static [&'static str],
-    /// When it has no effect.
+    /// The condition under which the field has no effect.
     pub when: When,
-    /// What happens to an object that has it nevertheless.
+    /// The consequence for an object that has the field.
     pub consequence: Consequence,
-    /// What the user does instead.
+    /// The alternative for the user.
     pub instead: &'static str,
 }
 
-/// When a field has no effect.
+/// The condition under which a field has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Wherever it is set to a value that is not neutral: it may not be introduced.
+    /// The field has no effect with any value that is not neutral. The policy refuses to introduce it.
     Set,
-    /// Where it is changed on an object that exists; what it says at creation has its effect. The change is refused. A
-    /// template is not meant: its change is one of machines that are still to be made.
+    /// A change of the field on an existing object has no effect; the value at creation does. The policy refuses the
+    /// change. On a template the change is allowed, because it concerns machines that do not exist yet.
     Changed,
-    /// It belongs to the managed mode of an AWSCluster, which is not there yet: such a cluster says `NotManagedYet`. An
-    /// unmanaged one ignores the field by design and names it; it may be there, for instance because the cluster was
-    /// managed by another provider before.
+    /// The field belongs to the managed mode of an AWSCluster, which is not implemented yet: such a cluster has the
+    /// reason `NotManagedYet`. An unmanaged cluster ignores the field by design and names it in a condition. The field
+    /// is admitted, for instance because another provider managed the cluster before.
     Managed,
 }
 
-/// What happens to a stored object that has a field without effect.
+/// The consequence for a stored object that has a field without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consequence {
-    /// The condition that is False for it, and why; none where the object does not show it.
+    /// The condition that is False because of the field, with its reason; `None` where no condition shows the field.
     pub condition: Option<(ConditionType, Reason)>,
-    /// In words, after "no effect yet:".
+    /// The consequence in words, after "no effect yet:".
     pub what: &'static str,
 }
 
-/// A field without effect that a spec sets to a value that is not neutral.
+/// A field without effect in a spec, with a value that is not neutral.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The row of the table.
@@ -70,7 +70,7 @@ pub struct Found {
 }
 
 impl fmt::Display for Found {
-    /// The path, and the value where another one would be neutral.
+    /// Writes the path, and the value where another value would be neutral.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Value::String(text) if !self.field.neutral.is_empty() => write!(formatter, "{}: {text}", self.field.path),
@@ -85,10 +85,10 @@ pub const fn fields() -> &'static [Field] {
     fields::FIELDS
 }
 
-/// The fields without effect that the spec of a kind sets. Null, empty text and an empty list are not set; an empty
-/// block is.
+/// The fields without effect that the spec of a kind sets. Null, an empty text and an empty list do not count as set;
+/// an empty block does.
 pub fn found(kind: &str, spec: &impl Serialize) -> Vec<Found> {
-    // A spec is read from JSON and can be written as JSON.
+    // A spec that was read from JSON can be written as JSON.
     let spec = serde_json::to_value(spec).unwrap_or_default();
     let of_kind = fields().iter().filter(|field| field.kind == kind);
     of_kind
@@ -101,13 +101,13 @@ pub fn found(kind: &str, spec: &impl Serialize) -> Vec<Found> {
         .collect()
 }
 
-/// Names of fields, as conditions show them.
+/// The names of fields in the form of conditions.
 pub fn names<'a>(found: impl IntoIterator<Item = &'a Found>) -> String {
     let names: Vec<String> = found.into_iter().map(ToString::to_string).collect();
     names.join(", ")
 }
 
-/// The first value at the path that says something and is not neutral.
+/// The first value at the path that is neither empty nor neutral.
 fn first_set<'a>(value: &'a Value, path: &str, neutral: &[&str]) -> Option<&'a Value> {
     let (segment, rest) = path
         .split_once('.')

@@ -15,7 +15,7 @@ use crate::meta;
 /// Name of the policy and of its binding.
 const NAME: &str = "capa-rs-unsupported-fields";
 
-/// The policy. It names each field that an object introduces, with what to do instead; what was there before stays.
+/// The policy. The refusal names each introduced field with its alternative; fields that the object had before stay.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let spec = ValidatingAdmissionPolicySpec {
         failure_policy: Some("Fail".to_owned()),
@@ -50,7 +50,7 @@ pub fn policy() -> ValidatingAdmissionPolicy {
     }
 }
 
-/// What puts the policy into force, everywhere.
+/// The binding that enforces the policy for all objects.
 pub fn binding() -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         metadata: metadata(),
@@ -69,7 +69,7 @@ fn metadata() -> ObjectMeta {
     }
 }
 
-/// The kinds of the table and their templates, as they are created and changed.
+/// Creations and updates of the kinds of the table and of their templates.
 fn rule() -> NamedRuleWithOperations {
     let resources = kinds().into_iter().map(str::to_lowercase);
     let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
@@ -127,22 +127,22 @@ fn variables() -> Vec<Variable> {
             "before",
             format!("oldObject == null ? dyn({{}}) : ({})", spec_of("oldObject")),
         ),
-        // What says nothing, whatever the field.
+        // The values that count as absent for every field.
         variable("silent", "[dyn(null), dyn(''), dyn([])]".to_owned()),
         variable("introduced", by_kind.collect::<Vec<_>>().join(" + ")),
     ]
 }
 
-/// CEL that yields the field with what to do instead if it is introduced, and nothing if not; `None` for a field that
-/// may be there.
+/// A CEL expression for one field: the field with its alternative if the object introduces it, otherwise an empty text.
+/// `None` for a field that the policy admits.
 fn row(field: &Field) -> Option<String> {
     let silent = |spec: &str| says_nothing(&format!("variables.{spec}"), field.path, field.neutral, 0);
     let introduced = match field.when {
         When::Set => format!("!({}) && {}", silent("after"), silent("before")),
         When::Changed => {
             let value = |spec: &str| format!("variables.{spec}.?{}.orValue(null)", field.path.replace('.', ".?"));
-            // Of machines alone. Templates cannot change, and a topology would never go on if Cluster API's dry run
-            // onto one, by which it finds out that it needs another, were refused.
+            // For machines only. Templates are immutable, and Cluster API compares them in a dry run to find out
+            // whether a topology needs a new one: a refusal would stop the topology.
             let changed = format!("{} != {}", value("after"), value("before"));
             format!("!variables.isTemplate && oldObject != null && {changed}")
         }
@@ -153,7 +153,7 @@ fn row(field: &Field) -> Option<String> {
     Some(format!("{introduced} ? '{names} ({instead})' : ''"))
 }
 
-/// CEL that tells whether the value at a path below `parent` is absent, says nothing, or is neutral.
+/// A CEL expression for whether the value at a path below `parent` is absent, empty or neutral.
 fn says_nothing(parent: &str, path: &str, neutral: &[&str], depth: usize) -> String {
     if let Some((list, rest)) = path.split_once("[].") {
         let item = format!("item{depth}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neutral_value_says_nothing() {
+    fn a_field_without_value_or_with_a_neutral_one_passes() {
         assert_eq!(
             says_nothing("spec", "a", &[r#""x""#, "3"], 0),
             r#"spec.?a.orValue(null) in variables.silent + [dyn("x"), dyn(3)]"#
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_managed_mode_may_be_there() {
+    fn a_field_of_the_managed_mode_is_allowed() {
         let managed = Field {
             when: When::Managed,
             ..FIELD

@@ -7,7 +7,7 @@ use crate::cluster::AWSClusterSpec;
 use crate::crd::{crds, manifest};
 use crate::machine::AWSMachineSpec;
 
-/// The schema of `spec` of the AWSCluster or AWSMachine that a kind is or is a template of.
+/// The schema of `spec` for the AWSCluster or AWSMachine of a kind or of a template.
 fn specs() -> BTreeMap<String, Value> {
     let manifests = crds().unwrap().into_iter().map(|crd| manifest(&crd).unwrap());
     let specs = manifests.map(|crd| {
@@ -53,7 +53,7 @@ fn only_fields_of_the_table_are_described_as_without_effect() {
 }
 
 #[test]
-fn no_row_is_there_twice_or_below_another() {
+fn no_row_is_repeated_or_below_another() {
     for field in fields() {
         let others = fields()
             .iter()
@@ -122,7 +122,7 @@ fn a_field_is_found_by_its_highest_parent_unless_neutral() {
 }
 
 #[test]
-fn what_the_types_fill_in_by_themselves_is_never_found() {
+fn defaults_of_the_types_are_never_found() {
     let machine: AWSMachineSpec = serde_json::from_value(json!({"instanceType": "t3.large"})).unwrap();
     assert_eq!(found("AWSMachine", &machine), []);
     let cluster =

@@ -92,7 +92,7 @@ fn every_field_has_a_test_of_its_effect_or_is_listed_without() {
 }
 
 #[test]
-fn the_tests_that_show_effects_exist_and_speak_of_their_fields() {
+fn tests_of_effects_exist_and_mention_their_fields() {
     let mut wrong = Vec::new();
     for (Place { kind, path }, test) in effects(EFFECTS) {
         let (file, name) = test.split_once("::").expect("file::test");

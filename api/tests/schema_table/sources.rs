@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_speaks_of_a_path_if_it_has_it_as_a_string_and_asserts() {
+    fn a_test_mentions_a_path_as_a_string_and_asserts() {
         let test = |source: &str| {
             let mut test = Test::default();
             test.read(source.parse().unwrap());

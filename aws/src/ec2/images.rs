@@ -8,7 +8,7 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        // A search finds what is current; an image named by its id may be launched as long as it exists.
+        // A search returns current images only; an image named by its id may be launched as long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
         self.caller
             .describe("DescribeImages", query, |permit, token| async move {
@@ -31,7 +31,7 @@ fn image(image: &types::Image) -> Image {
         architecture: image
             .architecture()
             .map(|architecture| architecture.as_str().to_owned()),
-        // EC2 answers `windows`; the SDK's own value is spelled otherwise.
+        // EC2 answers `windows`; the SDK spells its own value differently.
         windows: image
             .platform()
             .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),

@@ -9,7 +9,7 @@ use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// An instance type by its name. Filters know wildcards, so an answer may show others too.
+    /// An instance type by its name. Filters accept wildcards, so an answer may contain other types too.
     pub(crate) async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let shown = self.instance_types(&Query::filter("instance-type", [name])).await?;
         let shown = shown.into_iter().find(|instance_type| instance_type.name == name);

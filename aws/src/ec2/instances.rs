@@ -52,8 +52,8 @@ impl Ec2Calls {
         })
     }
 
-    /// Terminates instances once their turn has come and the process leads; gives their new states as far as the answer
-    /// shows them.
+    /// Terminates instances once their turn has come and the process leads. Returns the new states that the answer
+    /// shows.
     pub(crate) async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
         let turn = CallRequest::terminate(self.caller.flow(), ids);
         let permit = self.caller.limiter().wait(&turn).await;
@@ -69,8 +69,8 @@ impl Ec2Calls {
     }
 }
 
-/// An instance. One whose id or state cannot be read is an error and never left out: what is left out of a listing
-/// would look gone.
+/// Converts an instance. An instance whose id or state cannot be read is an error and is never left out: an instance
+/// that a listing lacks would count as gone.
 pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> Result<Instance, CloudError> {
     let id = instance.instance_id().filter(|id| !id.is_empty());
     let state = instance.state().and_then(|state| state.name()).and_then(state_name);
@@ -104,7 +104,7 @@ fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
     })
 }
 
-/// Per interface, in the order of their devices: names and addresses as Cluster API lists them.
+/// The names and addresses of the interfaces, in the order of their devices and as Cluster API lists them.
 fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
     let mut ordered: Vec<_> = interfaces.iter().collect();
     ordered.sort_by_key(|interface| {

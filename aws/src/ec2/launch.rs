@@ -15,14 +15,15 @@ use super::Ec2Calls;
 use super::instances::instance;
 
 impl Ec2Calls {
-    /// Reserves the turn that [`Ec2Calls::launch`] uses.
+    /// Reserves the turn for [`Ec2Calls::launch`].
     pub(crate) fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
         let turn = CallRequest::launch(self.caller.flow(), machine);
         self.caller.limiter().reserve(&turn)
     }
 
-    /// Launches one instance. The SDK does not repeat this call: after an attempt that got lost, a refusal of the next
-    /// one would read as if nothing had been launched. The holder of the launch record repeats it.
+    /// Launches one instance. The SDK does not retry this call: after an attempt whose answer was lost, a refusal of
+    /// the retry would look as if no attempt had launched an instance. The holder of the launch record retries the
+    /// call.
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.client.run_instances(), request)?;
@@ -62,7 +63,7 @@ fn run_instances(
         .set_user_data((!user_data.is_empty()).then(|| STANDARD.encode(user_data))))
 }
 
-/// Subnet, groups and public address belong to the interface as soon as one of them is set there.
+/// The subnet, the groups and the public address all belong to the interface as soon as one of them is set there.
 fn primary_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecification {
     InstanceNetworkInterfaceSpecification::builder()
         .device_index(0)
@@ -73,7 +74,7 @@ fn primary_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecifi
         .build()
 }
 
-/// Volumes go with their instance: EC2 would keep data volumes.
+/// Volumes are deleted with their instance: by default EC2 would keep data volumes.
 fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError> {
     let disk = EbsBlockDevice::builder()
         .delete_on_termination(true)

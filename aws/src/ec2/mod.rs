@@ -1,4 +1,4 @@
-//! Calls of EC2: one file a resource, each with the call and what its answer means in the words of `cloud`.
+//! Calls of EC2: one file for each resource, with its call and the conversion of the answer to the types of `cloud`.
 
 mod images;
 mod instance_types;
@@ -14,7 +14,7 @@ use capa_cloud::Query;
 
 use crate::sdk::caller::Caller;
 
-/// Things a page. Unpaginated calls draw on a poorer limit of the account.
+/// Items in a page. AWS limits calls without pagination more strictly.
 const PAGE_SIZE: i32 = 1000;
 /// DescribeRouteTables and DescribeInstanceTypes answer at most this many a page.
 const SMALL_PAGE_SIZE: i32 = 100;

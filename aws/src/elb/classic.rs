@@ -11,7 +11,8 @@ use capa_cloud::{CloudError, ErrorClass};
 
 use super::{ElbCalls, USUAL_DELAY};
 
-/// How a classic load balancer describes an instance that drains; its state is that of one in service.
+/// The description of a draining instance of a classic load balancer; the instance's state is that of an instance in
+/// service.
 const CLASSIC_DRAINING: &str = "deregistration currently in progress";
 
 impl ElbCalls {
@@ -84,7 +85,7 @@ fn instances(targets: &[Target]) -> Vec<classic::types::Instance> {
     targets.iter().map(instance).collect()
 }
 
-/// In classic words `OutOfService` has several causes, told apart by the code of the reason.
+/// Converts the state of an instance. `OutOfService` has several causes, which the reason code distinguishes.
 fn instance_health(shown: &classic::types::InstanceState) -> Option<(Target, Health)> {
     let target = Target {
         id: shown.instance_id()?.to_owned(),

@@ -7,7 +7,7 @@ use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
 use super::ElbCalls;
 
 impl ElbCalls {
-    /// Looks a load balancer of the second generation up by name; none where there is none.
+    /// Looks up a load balancer of the second generation by its name; `None` where no such load balancer exists.
     pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let client = &self.client;
         let turn = CallRequest::load_balancer(self.caller.flow(), name);
@@ -37,7 +37,7 @@ impl ElbCalls {
     }
 }
 
-/// The target groups that a listener sends what no rule concerns to, each once.
+/// The target groups of a listener's default actions, without duplicates.
 fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
     let mut arns = Vec::new();
     for action in listener.default_actions() {

@@ -1,4 +1,4 @@
-//! Calls of Elastic Load Balancing, both generations: each call with what its answer means in the words of `cloud`.
+//! Calls of Elastic Load Balancing, both generations, and the conversion of the answers to the types of `cloud`.
 
 mod classic;
 mod load_balancers;
@@ -11,7 +11,7 @@ use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
 
 use crate::sdk::caller::Caller;
 
-/// How long the targets of a group drain that says nothing of it.
+/// The deregistration delay of a group whose attributes do not contain one.
 const USUAL_DELAY: Duration = Duration::from_secs(300);
 
 /// Elastic Load Balancing with one identity in one region.
@@ -35,8 +35,8 @@ impl ElbCalls {
         }
     }
 
-    /// Makes a call about targets, which waits for its turn. The SDK does not repeat writes: after a while they may be
-    /// wrong, because an address may belong to another instance by then, and the session repeats them.
+    /// Makes a call about targets after waiting for its turn. The SDK does not retry writes, because a later attempt
+    /// may be wrong: an address may belong to another instance by then. The session repeats writes.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let permit = self.caller.limiter().wait(&call.rate_request(self.caller.flow())).await;
         if matches!(call.request, GroupRequest::Register(_) | GroupRequest::Deregister(_)) {

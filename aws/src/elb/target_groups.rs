@@ -94,7 +94,7 @@ impl ElbCalls {
     }
 }
 
-/// Without the SDK's own repetitions.
+/// A client configuration without the SDK's own retries.
 fn once() -> elb::config::Builder {
     elb::config::Config::builder().retry_config(RetryConfig::disabled())
 }
@@ -111,7 +111,7 @@ fn descriptions(targets: &[Target]) -> Vec<elb::types::TargetDescription> {
 
 fn state(state: &TargetHealthStateEnum) -> TargetState {
     match state {
-        // Where health checks are turned off it is `unavailable`, and gets traffic all the same.
+        // A target without health checks is `unavailable` and receives traffic all the same.
         TargetHealthStateEnum::Healthy | TargetHealthStateEnum::Unavailable => TargetState::Healthy,
         TargetHealthStateEnum::Initial => TargetState::Initial,
         TargetHealthStateEnum::Draining => TargetState::Draining,

@@ -1,4 +1,5 @@
-//! The one way of every call to AWS: a permit of the request rate, the label of its controller, its error in our words.
+//! The common path of every call to AWS: the permit of the rate limit, the label of the controller, the conversion of
+//! the error.
 
 use std::error::Error;
 use std::future::Future;
@@ -19,7 +20,7 @@ use super::limits::CallLimiter;
 use super::metrics::CONTROLLER;
 use super::pages::{Page, all_pages};
 
-/// Until when this process leads for certain.
+/// The time until which this process leads for certain.
 pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
 /// Makes calls of one identity in one region, on behalf of one controller and for one flow.
@@ -32,8 +33,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// A caller without a controller yet, for the calls that the session of an identity makes by itself. `leads_until`:
-    /// absent where there is no leader election.
+    /// A caller without a controller yet, for the calls that the session of an identity makes without a request of a
+    /// controller. `leads_until` is absent where leader election is off.
     pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, identity: &str) -> Self {
         Self {
             limiter,
@@ -43,7 +44,7 @@ impl Caller {
         }
     }
 
-    /// The same on behalf of another controller.
+    /// The same caller on behalf of another controller.
     pub(crate) fn on_behalf_of(&self, controller: &'static str) -> Self {
         Self {
             controller,
@@ -69,7 +70,7 @@ impl Caller {
         &self.limiter
     }
 
-    /// The one place that every call, and every page of one, passes.
+    /// Makes one call. Every call, and every page of a call, passes here.
     pub(crate) async fn call<T, E>(
         &self,
         permit: Permit,
@@ -133,16 +134,16 @@ impl Caller {
         all_pages(first, next_permit, fetch).await
     }
 
-    /// Waits until this process leads for certain, which is at once unless it has stood still. Where another process
-    /// leads by now, that never comes, and this process ends. Nobody but the leader begins a write that was submitted a
-    /// while ago.
+    /// Waits until this process leads for certain. A process that was not suspended does not wait. Where another
+    /// process leads by now, the wait never ends, and this process exits. Only the leader begins a write that was
+    /// submitted a while ago.
     pub(crate) async fn wait_until_leading(&self) {
         let Some(until) = &self.leads_until else {
             return;
         };
         let leads = |until: &Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         if until.clone().wait_for(leads).await.is_err() {
-            // The task that renewed the lease is gone.
+            // The task that renews the Lease is gone.
             std::future::pending::<()>().await;
         }
     }

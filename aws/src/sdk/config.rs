@@ -1,4 +1,4 @@
-//! SDK clients for an identity in a region. Nothing here makes a call.
+//! The SDK clients for an identity in a region. This module makes no call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::metrics::CallMetrics;
 use super::replacements::{Counted, Replacements};
 use super::retries::ThrottlesAreNotRetried;
 
-/// How our calls are marked in the user agent, and with it in CloudTrail.
+/// The provider's name in the user agent, and thereby in CloudTrail.
 const APP_NAME: &str = "cluster-api-provider-aws-rs";
-/// Tries of one call inside the SDK. Few: the reconciler's own backoff is the real retry. Those after the first take no
-/// turn of our own limits, so a throttle is never among what they answer to ([`ThrottlesAreNotRetried`]).
+/// The attempts of one call inside the SDK. Few, because the reconciler's own backoff retries too. The attempts after
+/// the first bypass the provider's rate limits, so the SDK never retries after throttling ([`ThrottlesAreNotRetried`]).
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub(crate) struct SdkClients {
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
 }
 
-/// What all clients have in common.
+/// The configuration that all clients share.
 pub(crate) struct SdkConfig {
     base: aws_config::SdkConfig,
     endpoints: ServiceEndpoints,
@@ -52,14 +52,14 @@ pub(crate) struct SdkConfig {
 }
 
 impl SdkConfig {
-    /// Reads the SDK's own configuration (environment and profile: endpoints, FIPS, dual-stack). `controller` takes the
-    /// place of the SDK's default chain of credentials.
+    /// Reads the SDK's own configuration (environment and profile: endpoints, FIPS, dual-stack). `controller` replaces
+    /// the SDK's default credential chain.
     pub(crate) async fn load(endpoints: ServiceEndpoints, metrics: CallMetrics, controller: Option<AccessKey>) -> Self {
         let timeouts = TimeoutConfig::builder()
             .operation_attempt_timeout(ATTEMPT_TIMEOUT)
             .operation_timeout(CALL_TIMEOUT)
             .build();
-        // Each client names its region; one given here keeps the SDK from asking the metadata service for it.
+        // Each client names its region; a region set here keeps the SDK from asking the metadata service.
         let base = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .region(Region::from_static("us-east-1"))
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
@@ -90,10 +90,10 @@ impl SdkConfig {
         }
     }
 
-    /// Clients that sign with the credentials of `source`, and how often these have been replaced: all clients share
-    /// one cache of them, so what counts for one counts for the others. `name` keeps their retry quota apart from
-    /// others: the SDK's default is one quota a service and region, whatever the account. An identity belongs to one
-    /// account, so a quota for each never lets one account use up another's.
+    /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements: all
+    /// clients share one credential cache, so the counter applies to all of them. `name` separates their retry quota
+    /// from those of other identities: by default the SDK has one quota for each service and region, whatever the
+    /// account. An identity belongs to one account, so no account uses up the quota of another.
     pub(crate) fn clients(
         &self,
         source: &CredentialSource,
@@ -141,7 +141,7 @@ impl SdkConfig {
             .retry_partition(RetryPartition::custom(format!("elbv2-{region}-{name}")).build())
             .retry_classifier(ThrottlesAreNotRetried)
             .interceptor(self.metrics.interceptor(region));
-        // Both generations answer at one endpoint.
+        // Both generations share one endpoint.
         if let Some(url) = self.endpoints.get(region, "elasticloadbalancing") {
             classic = classic.endpoint_url(url);
             version_2 = version_2.endpoint_url(url);

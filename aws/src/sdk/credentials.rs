@@ -1,4 +1,4 @@
-//! Where credentials come from, as SDK providers.
+//! The sources of credentials, as SDK providers.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,9 +14,9 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::error::from_sts;
 
-/// How long before they expire credentials are fetched anew.
+/// The time before their expiration at which credentials are renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
-/// How long credentials that do not say when they expire are used.
+/// The lifetime of credentials without an expiration time.
 const UNDATED: Duration = Duration::from_secs(900);
 
 /// The manager's own credentials: the SDK's default chain, set up at first use and shared by every client, so that a
@@ -60,7 +60,7 @@ impl ProvideCredentials for ControllerCredentials {
     }
 }
 
-/// What AssumeRole is told about one role.
+/// The AssumeRole parameters of one role.
 pub(crate) struct Role {
     pub(crate) arn: String,
     pub(crate) session_name: String,
@@ -70,11 +70,11 @@ pub(crate) struct Role {
     pub(crate) policy_arns: Vec<String>,
 }
 
-/// Credentials of an assumed role. The SDK's own provider would hide STS's answer behind text, log every refusal, and
-/// make calls that our metrics do not see.
+/// The credentials of an assumed role. The SDK's own provider would hide STS's answer behind text, log every refusal,
+/// and make calls that the provider's metrics do not count.
 pub(crate) struct RoleCredentials {
-    /// Signs with the credentials of the identity that assumes the role, fetched for each session: chains renew by
-    /// themselves.
+    /// The client that signs with the credentials of the assuming identity, which are fetched for each session: a chain
+    /// of roles thereby renews itself.
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) role: Role,
 }
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it is asked; its credentials expire after `lifetime`, or do not say when.
+    /// A source that counts its calls. Its credentials expire after `lifetime`, or have no expiration time.
     #[derive(Debug)]
     struct Source {
         asked: Arc<AtomicUsize>,
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// How often a source is asked by ten callers.
+    /// The number of calls to a source for ten callers.
     async fn asked(lifetime: Option<Duration>) -> usize {
         let asked = Arc::new(AtomicUsize::new(0));
         let source = Source {

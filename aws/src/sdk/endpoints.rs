@@ -22,17 +22,17 @@ pub enum ParseEndpointsError {
     /// A part between commas is no pair.
     #[error("service endpoints of region {region}: {pair:?} is not of the form service=url")]
     Pair {
-        /// The region it stands under.
+        /// The region of the part.
         region: String,
-        /// The part.
+        /// The text between the commas.
         pair: String,
     },
     /// The URL has no scheme or no host.
     #[error("service endpoints of region {region}: {url:?} of {service} is not an http or https URL")]
     Url {
-        /// The region it stands under.
+        /// The region of the URL.
         region: String,
-        /// The service it is for.
+        /// The service of the URL.
         service: String,
         /// The text in place of the URL.
         url: String,

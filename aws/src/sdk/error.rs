@@ -1,4 +1,4 @@
-//! SDK errors in the words of `cloud`.
+//! Converts SDK errors to the errors of `cloud`.
 
 use std::error::Error;
 
@@ -9,7 +9,8 @@ use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::{CloudError, ErrorClass};
 
-/// What an SDK error means. Credentials are fetched inside a call, so their errors come out of it wrapped.
+/// Converts an SDK error. Credentials are fetched inside a call, so their errors appear as wrapped sources of its
+/// error.
 pub(crate) fn from_sdk<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -34,8 +35,8 @@ where
     }
 }
 
-/// What an STS error means for the caller that needs the credentials: each refusal of STS, a malformed policy included,
-/// leaves the caller unauthorized.
+/// Converts an STS error for the caller that needs the credentials: each refusal of STS, including one of a malformed
+/// policy, leaves the caller unauthorized.
 pub(crate) fn from_sts<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -81,7 +82,7 @@ fn connection_failure(error: Option<&ConnectorError>) -> String {
     }
 }
 
-/// The last cause: the others repeat each other.
+/// The innermost cause: the outer errors only repeat it.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(String::new, ToString::to_string)
 }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_decides_and_not_the_status() {
+    fn the_class_follows_the_error_code_and_not_the_status() {
         let error = from_sdk(
             "RunInstances",
             &answered(500, Some("InsufficientInstanceCapacity"), "none left"),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_code_says_nothing() {
+    fn an_answer_without_a_code_counts_as_no_answer() {
         let error = from_sdk("DescribeVpcs", &answered(502, None, "<html>"));
         assert_eq!(
             error,
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_apart_by_its_cause() {
+    fn missing_answers_are_distinguished_by_their_cause() {
         let timeout: Failure = SdkError::timeout_error("late");
         assert_eq!(from_sdk("DescribeVpcs", &timeout).class, ErrorClass::NoAnswer);
         let refused = ConnectorError::io(std::io::Error::other("connection refused").into());
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_credentials_come_out_as_what_sts_said() {
+    fn credential_errors_have_the_code_and_message_of_sts() {
         let refusal = CloudError::answered("AssumeRole", "AccessDenied", "not allowed");
         assert_eq!(from_sdk("DescribeVpcs", &credentials(refusal.clone())), refusal);
         let silence = CloudError::no_answer("AssumeRole", "no answer in time");

@@ -1,4 +1,4 @@
-//! Request rates on real time. Who waits is counted in a metric.
+//! The rate limits on real time. A metric records the waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// `second`: what the rates call a second.
+    /// `second` is the length of one second of the rates; tests shorten it.
     pub(crate) fn new(shares: Shares, second: Duration, waits: ThrottleWaits) -> Self {
         Self {
             rates: Arc::new(RateLimits::new(shares, second)),
@@ -47,32 +47,32 @@ impl CallLimiter {
         &self.rates
     }
 
-    /// Time as the rates are told it.
+    /// The time in the form that the rates take.
     pub(crate) fn now(&self) -> Duration {
         self.limits.origin.elapsed()
     }
 
-    /// As [`RateLimiter::acquire`], now.
+    /// Calls [`RateLimiter::acquire`] with the current time.
     pub(crate) fn acquire(&self, request: &CallRequest) -> Result<Permit, CloudError> {
         self.noted(self.rates.acquire(request, self.now()))
     }
 
-    /// As [`RateLimiter::acquire_lookup`], now.
+    /// Calls [`RateLimiter::acquire_lookup`] with the current time.
     pub(crate) fn acquire_lookup(&self, flow: &Flow, query: &Query) -> Result<Permit, CloudError> {
         self.noted(self.rates.acquire_lookup(flow, query, self.now()))
     }
 
-    /// As [`RateLimiter::reserve`], now.
+    /// Calls [`RateLimiter::reserve`] with the current time.
     pub(crate) fn reserve(&self, request: &CallRequest) -> Result<(), CloudError> {
         self.noted(self.rates.reserve(request, self.now()))
     }
 
-    /// As [`RateLimiter::charge`], now.
+    /// Calls [`RateLimiter::charge`] with the current time.
     pub(crate) fn charge(&self, action: &'static str) -> Permit {
         self.rates.charge(action, self.now())
     }
 
-    /// Waits for a permit. Not for reconciles, which are told when to come back.
+    /// Waits for a permit. Reconciles do not wait here: they are told when to come back.
     pub(crate) async fn wait(&self, request: &CallRequest) -> Permit {
         loop {
             match self.acquire(request) {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     const ACTION: &str = "RunInstances";
-    /// What a new limiter grants at once.
+    /// The calls that a new limiter grants at once.
     const AT_ONCE: usize = 2;
 
     fn limits(second: Duration) -> Arc<Limits> {
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// How many calls pass now.
+    /// The number of calls that pass now.
     fn passing(limiter: &CallLimiter, action: &'static str) -> usize {
         let passes = |name: &usize| {
             let request = request(action, *name);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deferred_call_passes_exactly_when_it_was_told_to() {
+    async fn a_deferred_call_passes_exactly_at_its_time() {
         for second in [Duration::from_secs(1), Duration::from_millis(50)] {
             let limiter = CallLimiter::new(&limits(second), "a", "eu-west-1");
             passing(&limiter, ACTION);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_throttle_slows_down_its_own_account_and_a_refusal_nobody() {
+    async fn throttling_slows_its_account_only_and_a_refusal_none() {
         let limits = real();
         let throttled = CallLimiter::new(&limits, "a", "eu-west-1");
         let other = CallLimiter::new(&limits, "b", "eu-west-1");

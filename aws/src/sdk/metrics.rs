@@ -1,4 +1,4 @@
-//! Metrics of AWS calls, under the names and labels that dashboards for the Go provider know.
+//! Metrics of AWS calls, with the names and labels that dashboards for the Go provider use.
 
 use std::error::Error;
 use std::fmt;
@@ -61,7 +61,7 @@ pub(crate) struct CallMetrics {
     launches: Family<LaunchLabels, Counter>,
 }
 
-/// What came of a launch: `success`, or what kind of error it met.
+/// The result of a launch: `success`, or the class of the error.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LaunchLabels {
     result: &'static str,
@@ -81,7 +81,7 @@ const FAILURES: [(ErrorClass, &str); 8] = [
     (ErrorClass::NoAnswer, "no_answer"),
 ];
 
-/// The label of a launch that was answered with this code; AWS gives none for success.
+/// The label of a launch with this error code; a successful launch has no code.
 fn launch_result(code: &str) -> &'static str {
     if code.is_empty() {
         return SUCCESS;
@@ -136,7 +136,7 @@ struct ActionLabel {
     action: &'static str,
 }
 
-/// How long calls were deferred by our own limits.
+/// The time by which the provider's own rate limits deferred calls.
 #[derive(Clone, Debug)]
 pub(crate) struct ThrottleWaits(Family<ActionLabel, Histogram, fn() -> Histogram>);
 
@@ -152,7 +152,7 @@ impl ThrottleWaits {
         waits
     }
 
-    /// A call was deferred for that long.
+    /// Records that a call was deferred for this time.
     pub(crate) fn observe(&self, action: &'static str, wait: Duration) {
         self.0
             .get_or_create(&ActionLabel { action })
@@ -239,7 +239,7 @@ impl Intercept for CountCalls {
     }
 }
 
-/// AWS's code, `internal` for a failure without one, nothing for success.
+/// AWS's error code, `internal` for a failure without a code, and an empty text for success.
 fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
     let Some(Err(error)) = context.output_or_error() else {
         return String::new();

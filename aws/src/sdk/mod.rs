@@ -1,5 +1,4 @@
-//! What all calls have in common: configuration, credentials, endpoints, retries, request rates, pages, errors,
-//! metrics.
+//! The parts that all calls share: configuration, credentials, endpoints, retries, rate limits, pages, errors, metrics.
 
 pub(crate) mod caller;
 pub(crate) mod config;

@@ -8,12 +8,12 @@ use capa_cloud::session::Permit;
 /// A page of an answer.
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
-    /// The token of the next page; none, or an empty one, on the last.
+    /// The token of the next page; absent or empty on the last page.
     pub(crate) next: Option<String>,
 }
 
-/// All pages of an answer. `next_permit` gives the permit of each page after the first. A page that comes twice is an
-/// error: the list would not be whole.
+/// All pages of an answer. `next_permit` returns the permit of each page after the first. A repeated page is an error,
+/// because the list would be incomplete.
 pub(crate) async fn all_pages<T, P, F>(
     first: Permit,
     next_permit: impl Fn() -> P,
@@ -52,7 +52,7 @@ mod tests {
         Permit::unlimited("DescribeInstances")
     }
 
-    /// The page of this token, each with one item, up to the third. `fails_at`: the page that is not answered.
+    /// The page of this token, each with one item, up to the third. The page `fails_at` gets no answer.
     fn page(token: Option<String>, fails_at: usize) -> Ready<Result<Page<usize>, CloudError>> {
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
         let shown = Page {

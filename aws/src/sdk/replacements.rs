@@ -1,20 +1,20 @@
-//! Notices when credentials are replaced by others, which may belong to another account.
+//! Counts the replacements of credentials. The new credentials may belong to another account.
 
 use std::sync::Arc;
 
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
 use parking_lot::Mutex;
 
-/// How often credentials have been replaced. They are told apart by their access key id, which belongs to one account
+/// The number of replacements of the credentials. The access key id tells credentials apart: it belongs to one account
 /// for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
-    /// The id handed out last, and how many times it was another one than before.
+    /// The last access key id, and the number of its changes.
     handed_out: Mutex<(Option<String>, u64)>,
 }
 
 impl Replacements {
-    /// How many times so far. A call that is signed with new credentials is made after this has grown.
+    /// The number of replacements so far. It grows before the first call that is signed with the new credentials.
     pub(crate) fn count(&self) -> u64 {
         self.handed_out.lock().1
     }
@@ -24,14 +24,15 @@ impl Replacements {
         if last.as_deref() == Some(access_key_id) {
             return;
         }
-        // The first ones replace none.
+        // The first credentials replace none.
         if last.replace(access_key_id.to_owned()).is_some() {
             *count += 1;
         }
     }
 }
 
-/// Credentials whose replacements are counted. Goes below the SDK's cache, so that it is asked only for new ones.
+/// Credentials whose replacements are counted. The counter sits below the SDK's cache, which asks it for new
+/// credentials only.
 #[derive(Debug)]
 pub(crate) struct Counted {
     source: SharedCredentialsProvider,

@@ -1,4 +1,4 @@
-//! The table of actions against what is really sent.
+//! The table of actions, compared with the calls that are really sent.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_a_launch_needs_beside_itself_is_what_launches_ask_for() {
+async fn a_launch_uses_every_feature_that_needs_an_action() {
     let fake = Fake::start(serve).await;
     let machines = fake.pool().await.machines(&super::fake::identity("A"), REGION);
     machines.launch(&machine("one"), &request()).await.unwrap();
@@ -97,7 +97,7 @@ async fn what_a_launch_needs_beside_itself_is_what_launches_ask_for() {
 }
 
 #[test]
-fn a_row_stands_once_and_grants_of_one_name_are_one() {
+fn rows_are_unique_and_grants_of_one_name_are_equal() {
     let rows: BTreeSet<_> = ACTIONS.iter().map(|action| (action.service, action.name)).collect();
     assert_eq!(rows.len(), ACTIONS.len());
     for one in ACTIONS.iter().flat_map(|action| action.grants) {

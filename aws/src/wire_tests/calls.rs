@@ -85,7 +85,7 @@ async fn every_page_is_asked_for_and_filters_are_sent_with_each() {
 }
 
 #[tokio::test]
-async fn a_page_that_repeats_is_an_error_and_no_end() {
+async fn a_repeated_page_token_is_an_error() {
     let fake = Fake::start(|_| subnets(&["subnet-1"], Some("again"))).await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let error = cluster.subnets(&Query::default()).await.unwrap_err();
@@ -190,7 +190,7 @@ async fn a_launch_carries_everything_the_request_says() {
 }
 
 #[tokio::test]
-async fn what_a_request_leaves_open_is_not_sent() {
+async fn unset_fields_of_a_request_are_not_sent() {
     let fake = Fake::start(|_| {
         let item = instance_xml("i-1", InstanceState::Pending);
         answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
@@ -222,7 +222,7 @@ async fn what_a_request_leaves_open_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_launch_is_made_once_and_its_refusal_is_told_by_code() {
+async fn a_refused_launch_is_called_once_and_has_its_code() {
     let fake = Fake::start(|_| ec2_error(500, "InsufficientInstanceCapacity", "no capacity")).await;
     let machines = fake.pool().await.machines(&identity("A"), REGION);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
@@ -252,7 +252,7 @@ async fn numbers_that_ec2_cannot_carry_are_refused_without_a_call() {
 }
 
 #[tokio::test]
-async fn refusals_read_the_same_each_time() {
+async fn equal_refusals_have_equal_messages() {
     let fake = Fake::start(|_| {
         let message = format!(
             "Not authorized. Encoded authorization failure message: {:?}",
@@ -329,7 +329,7 @@ async fn calls_are_counted_under_their_controller_and_code() {
 }
 
 #[tokio::test]
-async fn launches_are_counted_by_what_came_of_them() {
+async fn launches_are_counted_by_their_result() {
     let codes = ["InsufficientInstanceCapacity", "InternalError", "VcpuLimitExceeded"];
     let left = Arc::new(Mutex::new(codes.to_vec()));
     let fake = Fake::start(move |_| match left.lock().pop() {
@@ -344,7 +344,7 @@ async fn launches_are_counted_by_what_came_of_them() {
         let launch = || machines.launch(&machine, &request);
         let mut error = launch().await.unwrap_err();
         while let Some(turn) = error.retry_after {
-            // Deferred: no call was made, and nothing is counted.
+            // The call was deferred: nothing was sent or counted.
             tokio::time::sleep(turn).await;
             error = launch().await.unwrap_err();
         }
@@ -363,7 +363,7 @@ async fn launches_are_counted_by_what_came_of_them() {
     }
 }
 
-/// Collects what is logged.
+/// Collects log output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -386,7 +386,8 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    // For all threads: whether a line is wanted at all is remembered for the process, from whoever reaches it first.
+    // The subscriber is set for all threads: tracing caches the interest in a log statement for the whole process, from
+    // the first thread that reaches the statement.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let fake = Fake::start(|call| match call.action.as_str() {
         "AssumeRole" => session(call),

@@ -1,4 +1,4 @@
-//! Where credentials come from.
+//! The sources of credentials.
 
 use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, ErrorClass, Query, ResolvedIdentity};
 
@@ -70,7 +70,7 @@ async fn a_chain_assumes_each_role_with_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_role_that_sts_refuses_is_unauthorized_with_what_sts_said() {
+async fn a_role_that_sts_refuses_is_unauthorized_with_its_message() {
     let fake = Fake::start(|_| {
         sts_error(
             403,
@@ -103,7 +103,7 @@ async fn an_sts_that_cannot_be_reached_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_refused_role_is_asked_for_the_account_only_once_in_a_while() {
+async fn the_account_of_a_refused_role_is_asked_for_rarely() {
     let fake = Fake::start(|_| sts_error(403, "AccessDenied", "no")).await;
     let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
     let cluster = fake.pool().await.cluster(&identity(source), REGION);

@@ -121,7 +121,7 @@ impl Fake {
         pool(options(&self.url, "http://127.0.0.1:1", fast())).await.0
     }
 
-    /// The pool of a process that leads until then.
+    /// The pool of a process that leads until the given time.
     pub(super) async fn pool_leading(&self, until: watch::Receiver<Option<Instant>>) -> SessionPool {
         let options = Options {
             leads_until: Some(until),
@@ -190,7 +190,7 @@ pub(super) fn machine(name: &str) -> MachineKey {
     }
 }
 
-/// Makes a call at the time that our own limits give it, as a reconciler does.
+/// Makes a call at the time that the provider's rate limits give it, as a reconciler does.
 pub(super) async fn at_its_turn<T>(call: impl AsyncFn() -> Result<T, CloudError>) -> Result<T, CloudError> {
     loop {
         match call().await {

@@ -51,7 +51,7 @@ fn serve(shown: &Instances, call: &Call) -> Answer {
     instances(&shown, next.as_deref())
 }
 
-/// Which instances a TerminateInstances call names.
+/// The instances that a TerminateInstances call names.
 fn terminated(call: &Call) -> Vec<String> {
     let ids = (1..).map(|index| call.field(&format!("InstanceId.{index}")).to_owned());
     ids.take_while(|id| !id.is_empty()).collect()

@@ -23,7 +23,7 @@ async fn launches_beyond_the_rate_are_deferred_until_their_turn() {
             None => assert_eq!(error.class, ErrorClass::NotFound),
         }
     }
-    // Two calls at once; whatever else was made came back at two a second meanwhile.
+    // The bucket grants two calls at once; all further calls used the refill of two a second.
     let refilled = usize::try_from(began.elapsed().as_millis() / 500).unwrap();
     let made = fake.calls_of("RunInstances").len();
     assert_eq!(made + deferred.len(), 5);
@@ -102,7 +102,7 @@ async fn the_informers_listing_waits_for_its_turn() {
                 .await
         }
     };
-    // All at once: one after the other they might be no faster than the rate.
+    // The calls start together: one after the other, their own latency could keep them below the rate.
     let began = Instant::now();
     let lookups = futures::future::join_all((0..15).map(lookup)).await;
     assert!(lookups.iter().any(Result::is_err), "ten calls a second are made");

@@ -1,4 +1,4 @@
-//! Credentials that are replaced in the running process, by others of another account.
+//! Credentials of another account that replace those of the running process.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
 
-/// The account that sessions are given for from now on.
+/// The account of new sessions.
 type Given = Arc<Mutex<&'static str>>;
 
-/// STS whose sessions have always run out, so that each call fetches one, and EC2 with an instance in account `1`
-/// alone.
+/// A fake whose STS sessions have always expired, so that each call fetches new credentials, and whose EC2 has an
+/// instance in account `1` only.
 async fn fake(given: &Given) -> Fake {
     let given = given.clone();
     Fake::start(move |call| serve(call, *given.lock())).await
@@ -52,7 +52,7 @@ fn identity() -> ResolvedIdentity {
 }
 
 #[tokio::test]
-async fn an_account_does_not_outlive_the_credentials_it_was_told_to() {
+async fn an_account_id_does_not_outlive_its_credentials() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
     let machines = fake.pool().await.machines(&identity(), REGION);

@@ -44,7 +44,7 @@ fn instance() -> TargetInstance {
     }
 }
 
-/// A target group of addresses and a classic load balancer, which show what is registered as healthy.
+/// A target group of addresses and a classic load balancer, which show the registered target as healthy.
 fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     let member = |content: &str| {
         if registered.load(Ordering::SeqCst) {
@@ -85,7 +85,7 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     elb(&call.action, &answer)
 }
 
-/// Has an instance registered and taken out again.
+/// Registers an instance and deregisters it again.
 pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
@@ -142,7 +142,7 @@ async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
 }
 
 #[tokio::test]
-async fn a_process_that_leads_no_more_begins_no_submitted_write() {
+async fn a_former_leader_begins_no_submitted_write() {
     let until = watch::Sender::new(Some(Instant::now()));
     let (registered, leads) = (Arc::new(AtomicBool::new(true)), until.subscribe());
     let early: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -182,7 +182,7 @@ async fn a_process_that_leads_no_more_begins_no_submitted_write() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_its_code() {
+async fn a_refusal_has_its_code() {
     let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
     let pool = fake.pool().await;
     let machines = pool.machines(&identity("A"), REGION);

@@ -1,4 +1,4 @@
-//! What machine templates ask.
+//! The calls for machine templates.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use capa_cloud::{ErrorClass, MachineClouds, Query, TemplateClouds};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, identity};
 
-/// Takes the value of the filter for a prefix, as a wildcard would be.
+/// Treats the value of the filter as a prefix, as if it were a wildcard.
 fn serve(call: &Call) -> Answer {
     if call.action == "DescribeImages" {
         let windows =
@@ -50,7 +50,7 @@ async fn an_instance_type_shows_all_that_its_nodes_offer() {
 }
 
 #[tokio::test]
-async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
+async fn a_known_type_is_cached_and_a_missing_one_is_not() {
     let fake = Fake::start(serve).await;
     let pool = fake.pool().await;
     let templates = || pool.templates(&identity("A"), REGION);
@@ -59,7 +59,7 @@ async fn a_type_is_asked_for_once_and_what_is_not_there_each_time() {
     }
     assert_eq!(fake.calls().len(), 1);
     for _ in 0..2 {
-        // A wildcard names no type, whatever it matches.
+        // A wildcard is not the name of a type, even if it matches one.
         let error = templates().instance_type("m9.*").await.unwrap_err();
         assert_eq!(error.class, ErrorClass::NotFound);
     }

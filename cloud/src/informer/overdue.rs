@@ -1,23 +1,23 @@
-//! Listings that do not come to an end: what an informer shows grows old then, and its machines say so.
+//! Detects an informer whose listings do not complete. The data of such an informer may be old.
 
 use std::time::Duration;
 
 use super::InstanceInformer;
 use crate::Timing;
 
-/// How many intervals without a complete listing are too many.
+/// Number of intervals without a complete listing after which an informer is overdue.
 const INTERVALS: u32 = 5;
 
-/// Since when an informer lacks a complete listing.
+/// The time since the last complete listing of an informer.
 #[derive(Default)]
 pub(super) struct Overdue {
-    /// When the last one ended, or the first machine came; none while there is no machine.
+    /// The end of the last complete listing, or the arrival of the first machine. `None` while there is no machine.
     since: Option<Duration>,
     is_overdue: bool,
 }
 
 impl Overdue {
-    /// When listings are overdue, if none ends before. Never where they follow each other without a pause.
+    /// The time at which the informer becomes overdue. `None` if the listing interval is zero.
     pub(super) fn due(&self, timing: &Timing) -> Option<Duration> {
         let longest = timing.listing_interval * INTERVALS;
         let since = self.since.filter(|_| !self.is_overdue && !longest.is_zero());
@@ -26,12 +26,12 @@ impl Overdue {
 }
 
 impl InstanceInformer {
-    /// Whether no listing has come to its end for five intervals: it fails, or waits for its turn.
+    /// Whether no listing has completed for five intervals. The listings fail, or wait for their turns.
     pub fn is_overdue(&self) -> bool {
         self.overdue.is_overdue
     }
 
-    /// Notes that time has passed. The machines are woken when listings become overdue.
+    /// Checks whether the informer has become overdue, and wakes its machines then.
     pub(super) fn note_overdue(&mut self, now: Duration) {
         if self.watches.is_empty() {
             self.overdue = Overdue::default();
@@ -44,7 +44,7 @@ impl InstanceInformer {
         }
     }
 
-    /// A listing has come to its end. The machines are woken where that was overdue.
+    /// Records a complete listing, and wakes the machines of an overdue informer.
     pub(super) fn note_listed(&mut self, now: Duration) {
         self.overdue.since = Some(now);
         if std::mem::take(&mut self.overdue.is_overdue) {
@@ -52,7 +52,7 @@ impl InstanceInformer {
         }
     }
 
-    /// Wakes every machine.
+    /// Wakes all machines of the informer.
     pub(super) fn wake_all(&mut self) {
         let machines = self.watches.keys().map(|machine| machine.as_ref().clone());
         self.woken.extend(machines);

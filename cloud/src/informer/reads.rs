@@ -93,7 +93,7 @@ impl InstanceInformer {
             self.next_look = None;
             return;
         }
-        // What AWS refuses for good it refuses in five seconds as well.
+        // AWS would repeat a permanent error.
         let interval = match &self.look_failure {
             Some(failure) if failure.class.is_permanent() => self.timing.listing_interval,
             _ => self.timing.transition_interval,

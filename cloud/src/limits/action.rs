@@ -1,4 +1,4 @@
-//! One action's tokens, and the turns that are promised.
+//! The rate limiter of one API action: its token buckets, and the queue of its callers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,19 +17,19 @@ struct Granted {
     at: Duration,
 }
 
-/// What AWS counts of one action.
+/// The token buckets of one action.
 struct Tokens {
     requests: TokenBucket,
     instances: Option<TokenBucket>,
 }
 
-/// The tokens of one action, and the turns that are promised.
+/// The tokens of one action, and the queue of its callers.
 pub(super) struct ActionLimiter {
     tokens: Tokens,
     queue: Queue,
-    /// Turns that have come, paid for, and not used yet.
+    /// The turns that have come, whose tokens are taken, and that no call has used yet.
     granted: BTreeMap<(Flow, Caller), Granted>,
-    /// The last throttle: those of calls that began before it are the same one.
+    /// The time of the last throttle. Throttles of calls that began before this time count as the same throttle.
     throttled: Option<Duration>,
 }
 
@@ -95,19 +95,19 @@ impl ActionLimiter {
         self.take_back(|(_, known), _| known == caller);
     }
 
-    /// Whether nobody waits for a turn, or has one that is not used.
+    /// Whether no caller waits for a turn, and no granted turn is unused.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.granted.is_empty()
     }
 
-    /// Gives up on those who did not come.
+    /// Removes the callers that did not come back in time.
     fn expire(&mut self, now: Duration) {
         self.queue.expire(now, KEPT);
         self.take_back(|_, turn| turn.at + KEPT < now);
     }
 
-    /// Takes back turns that were granted, and what was paid for them.
+    /// Removes granted turns, and refunds their tokens.
     fn take_back(&mut self, is_void: impl Fn(&(Flow, Caller), &Granted) -> bool) {
         let tokens = &mut self.tokens;
         self.granted.retain(|key, turn| {
@@ -121,11 +121,11 @@ impl ActionLimiter {
 }
 
 impl Tokens {
-    /// How long until there is enough for everybody ahead and a call with so many instances.
+    /// The time until the tokens suffice for all callers ahead and for a call that names this many instances.
     fn wait(&mut self, ahead: Cost, instances: u64, now: Duration) -> Duration {
         let requests = self.requests.wait_for(ahead.requests + 1, now);
         let instances = self.instances.as_mut().map(|meter| {
-            // More than the bucket ever holds is granted when it is full.
+            // A call for more instances than the bucket can hold is granted when the bucket is full.
             let instances = instances.min(meter.capacity());
             meter.wait_for(ahead.instances + instances, now)
         });

@@ -1,11 +1,13 @@
-//! How often AWS may be called: the rates of one account in one region, and whose turn it is.
+//! The rate limits of AWS calls for one account in one region, and the order of the callers.
 //!
-//! Pure: time is passed in, counted from any fixed origin, and nothing waits. A call that finds no token is told when
-//! its turn comes; the turn is kept for the caller until shortly after that time. EC2 counts each action by itself, so
-//! each action has a bucket of its own, filled at our share of what AWS publishes ([`quota()`]).
+//! This module does no I/O: the time is an argument, counted from any fixed origin, and nothing waits. A call that
+//! finds no token is told when its turn comes; the turn is kept for the caller until shortly after that time. EC2
+//! limits each action separately, so each action has its own bucket, filled at our share of the limit that AWS
+//! publishes ([`quota()`]).
 //!
-//! Turns go round between tenants ([`Flow`]): one that has a thousand machines does not hold up one that has a single
-//! machine. So the time that a caller was told may move: one that comes then and is told another time comes again.
+//! The queue of an action is fair: within a priority, turns are given round robin to tenants ([`Flow`]). A tenant with
+//! a thousand callers delays a tenant with one caller by one turn. The turn of a caller may therefore move to a later
+//! time after the caller was told. Such a caller is told the new time when it comes.
 
 mod action;
 mod queue;
@@ -24,16 +26,16 @@ pub use share::{AccountShares, ParseShareError, Share, Shares};
 
 use crate::{ClusterKey, MachineKey, Query};
 
-/// What a call is for, the most urgent first. It matters between calls of one action.
+/// The purpose of a call, the most urgent first. The priority orders calls of the same action only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Ends an instance that costs money.
+    /// The call ends an instance that costs money.
     Terminate,
-    /// Brings an instance up, or is looked up before that.
+    /// The call launches an instance, or looks up something that a launch needs.
     Launch,
-    /// Reads what may be read a little later as well.
+    /// The call reads something that can wait.
     Describe,
-    /// Writes tags.
+    /// The call writes tags.
     Tag,
 }
 
@@ -48,23 +50,24 @@ impl Priority {
     }
 }
 
-/// What a call is made for. Turns go round between namespaces and sessions, and within a namespace between its clusters.
+/// The object that a call serves. Within a priority, turns are given round robin to namespaces and sessions, and within
+/// a namespace round robin to its clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
-    /// An object of a cluster.
+    /// A cluster.
     Cluster(ClusterKey),
-    /// What a session does by itself for all of its machines; by the key of its identity.
+    /// The informer of a session, which serves all machines of the session. The key of its identity.
     Session(String),
 }
 
-/// Who calls: a turn is kept for it by this, within its flow.
+/// The caller of an action. A turn is kept under this key and the flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caller {
     /// A machine.
     Machine(MachineKey),
-    /// All callers of the flow with this query.
+    /// All callers of the flow that need the answer to this query.
     Query(Query),
-    /// A task of its own, by name.
+    /// A background task, by its name.
     Task(String),
 }
 
@@ -73,11 +76,11 @@ pub enum Caller {
 pub struct CallRequest {
     /// The API action, for example `RunInstances`.
     pub action: &'static str,
-    /// What for.
+    /// The object that the call serves.
     pub flow: Flow,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// How urgent it is.
+    /// The priority.
     pub priority: Priority,
     /// How many instances the call names or asks for, where AWS counts them; 1 for a launch.
     pub instances: u64,
@@ -168,13 +171,13 @@ impl Limiter {
         self.bucket(turn.action, now).acquire(turn, now)
     }
 
-    /// Counts a call that goes on with an earlier one, such as the next page: it is not held up halfway, those that
-    /// come after it are.
+    /// Takes the token of a call that continues an earlier one, such as the next page. The call itself does not wait;
+    /// later calls wait longer.
     pub fn charge(&mut self, action: &'static str, now: Duration) {
         self.bucket(action, now).charge(0, now);
     }
 
-    /// Gives up the turns of somebody who will not come.
+    /// Removes a caller that will not come back, and returns the tokens of its unused turns.
     pub fn forget(&mut self, caller: &Caller) {
         for bucket in self.buckets.values_mut() {
             bucket.forget(caller);

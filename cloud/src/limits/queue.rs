@@ -1,8 +1,8 @@
-//! Who waits for an action, and in which order their turns come. Pure.
+//! The queue of the callers of one API action.
 //!
-//! Turns go round: within a priority one caller of each tenant has its turn after the other, and among the callers of a
-//! tenant one of each of its clusters. Nothing of the order is fixed when a caller asks, so a tenant that comes waits
-//! for one turn of each of the others, however many callers these have waiting.
+//! Within a priority the queue is round robin: each tenant has one turn per round, and the clusters of a tenant share
+//! its turns round robin. The order is computed at each request and not fixed when a caller joins. So a new tenant
+//! waits for at most one turn of each other tenant, whatever the number of their callers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::{CallRequest, Caller, Flow, Priority};
 
-/// How much longer a tenant must have waited for a turn of its own to go before one with a call of the next higher
+/// The additional waiting time after which a tenant's caller precedes another tenant's caller of the next higher
 /// priority.
 const AGING: Duration = Duration::from_secs(30);
 
-/// Whom turns go round between.
+/// The unit of the outer round robin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tenant {
     Namespace(String),
@@ -30,36 +30,36 @@ impl Tenant {
     }
 }
 
-/// What calls cost.
+/// The tokens that calls need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// How many calls there are.
+    /// Number of calls.
     pub(super) requests: u64,
-    /// How many instances they name or ask for.
+    /// Number of instances that the calls name or request.
     pub(super) instances: u64,
 }
 
 struct Waiting {
     caller: Caller,
     instances: u64,
-    /// When the caller asked first.
+    /// The time of the caller's first request.
     asked: Duration,
-    /// When the caller was told to come.
+    /// The time that the caller was told to come at.
     turn: Duration,
 }
 
-/// The callers of one flow. The one that asked first is the first.
+/// The callers of one flow, in the order of their first requests.
 struct Line {
-    /// The least among the lines of a tenant has the tenant's next turn.
+    /// The line with the lowest place has the next turn of its tenant.
     place: u64,
     callers: VecDeque<Waiting>,
 }
 
 /// The callers of one tenant.
 struct Lines {
-    /// The least among the tenants has the next turn.
+    /// The tenant with the lowest place has the next turn.
     place: u64,
-    /// When the tenant had its last turn, or began to wait.
+    /// The time of the tenant's last turn, or of its first request.
     since: Duration,
     by_flow: BTreeMap<Flow, Line>,
 }
@@ -67,16 +67,16 @@ struct Lines {
 /// The callers of one priority.
 type Class = BTreeMap<Tenant, Lines>;
 
-/// Everybody who waits for one action. What nobody waits for any more is not kept.
+/// All waiting callers of one action. Tenants and flows without a waiting caller are removed.
 #[derive(Default)]
 pub(super) struct Queue {
     classes: BTreeMap<Priority, Class>,
-    /// The last place that was given.
+    /// The last place that was assigned.
     places: u64,
 }
 
 impl Queue {
-    /// Takes a caller in, if it does not wait already.
+    /// Adds a caller, unless it waits already.
     pub(super) fn join(&mut self, request: &CallRequest, now: Duration) {
         let (for_tenant, for_line) = (self.places + 1, self.places + 2);
         self.places += 2;
@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Notes when a caller was told to come.
+    /// Records the time that a caller was told to come at.
     pub(super) fn told(&mut self, request: &CallRequest, turn: Duration) {
         let class = self.classes.get_mut(&request.priority);
         let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// A caller has its turn: the next ones of its tenant and of its flow come after everybody else's next.
+    /// Removes a caller whose turn has come. Its tenant and its flow move to the end of the round.
     pub(super) fn served(&mut self, request: &CallRequest, now: Duration) {
         let (for_tenant, for_line) = (self.places + 1, self.places + 2);
         self.places += 2;
@@ -126,22 +126,22 @@ impl Queue {
         self.drop_empty();
     }
 
-    /// Takes a caller out that will not come.
+    /// Removes a caller that will not come.
     pub(super) fn forget(&mut self, caller: &Caller) {
         self.retain(|waiting| waiting.caller != *caller);
     }
 
-    /// Takes everybody out who did not come until `kept` after the turn that it was told.
+    /// Removes the callers that did not come within `kept` after the time that they were told.
     pub(super) fn expire(&mut self, now: Duration, kept: Duration) {
         self.retain(|waiting| now <= waiting.turn + kept);
     }
 
-    /// What is to be paid for before the turn of a caller that waits. `wait` is how long it takes until there is enough
-    /// for so much, and for a call with so many instances after that.
+    /// The tokens that the callers ahead of a waiting caller need. `wait` gives the time until the tokens suffice for a
+    /// cost, and after it for a call with this number of instances.
     ///
-    /// Of the next callers of each priority the one goes first whose tenant has waited the longest for a turn, where
-    /// each step down in priority counts as [`AGING`] less. Only a tenant's next caller ages: a tenant with many callers
-    /// is not more urgent than one with a single caller.
+    /// The first callers of all priorities compete by the time since the last turn of their tenants, where a priority
+    /// has a handicap of [`AGING`] for each rank. Only the first caller of a tenant ages. So a tenant with many callers
+    /// is not more urgent than a tenant with one caller.
     pub(super) fn ahead(
         &self,
         request: &CallRequest,
@@ -173,7 +173,7 @@ impl Queue {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no caller waits.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.classes.is_empty()
@@ -198,19 +198,19 @@ impl Queue {
     }
 }
 
-/// A turn that is to come.
+/// A future turn.
 struct Turn<'a> {
     tenant: &'a Tenant,
     flow: &'a Flow,
     waiting: &'a Waiting,
 }
 
-/// The turns of one priority that are to come.
+/// The future turns of one priority.
 struct Turns<'a> {
     priority: Priority,
-    /// The next one is the last.
+    /// The turns in reverse order: the next turn is the last element.
     coming: Vec<Turn<'a>>,
-    /// When tenants had their last turn, or will have had it by then.
+    /// The time of the last turn of each tenant, past or future.
     since: BTreeMap<&'a Tenant, Duration>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// When the next turn of this priority is due in relation to those of others.
+    /// The rank of the next turn of this priority among the next turns of all priorities.
     fn due(&self) -> Option<(Duration, u32)> {
         let next = self.coming.last()?;
         let since = self.since.get(next.tenant).copied().unwrap_or_default();
@@ -243,7 +243,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// The callers of a flow, each with the round that is its turn and the place of the flow in every round.
+/// The callers of a flow, each with the number of its round and the place of the flow in the round.
 fn by_rounds<'a>((flow, line): (&'a Flow, &'a Line)) -> impl Iterator<Item = ((usize, u64), &'a Flow, &'a Waiting)> {
     let callers = line.callers.iter().enumerate();
     callers.map(move |(round, waiting)| ((round, line.place), flow, waiting))

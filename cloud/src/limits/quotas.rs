@@ -1,4 +1,4 @@
-//! What AWS publishes about the rates it accepts.
+//! The request rates that AWS publishes.
 
 /// A token bucket as AWS describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +9,14 @@ pub struct Rate {
     pub refill: u32,
 }
 
-/// What AWS accepts of one action, for each account and region.
+/// The published limits of one action, for each account and region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// One token a request.
     pub requests: Rate,
     /// One token for each instance that a request names or asks for, where AWS counts those as well.
     pub instances: Option<Rate>,
-    /// Whether all of it is ours to use, because hardly anybody else in an account calls the action.
+    /// Whether this provider may use the whole limit, because other clients of an account hardly call the action.
     pub ours: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How much of what AWS accepts is ours to use.
+//! The share of the published AWS rates that this provider uses.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Everything.
+    /// The whole published rates.
     pub const WHOLE: Self = Self { thousandths: 1000 };
 
     /// In thousandths.
@@ -21,7 +21,7 @@ impl Share {
     }
 }
 
-/// Half of the published rates: the account's other users keep theirs.
+/// Half of the published rates. The other half is left to the account's other clients.
 impl Default for Share {
     fn default() -> Self {
         Self { thousandths: 500 }
@@ -85,9 +85,9 @@ impl FromStr for AccountShares {
 /// The share of every account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Where no other is given.
+    /// The share of accounts that [`Self::accounts`] does not name.
     pub default: Share,
-    /// By account.
+    /// The shares of single accounts.
     pub accounts: AccountShares,
 }
 

@@ -1,18 +1,18 @@
-//! Tokens that come back with time: AWS's bucket, as far as it is ours.
+//! A token bucket at our share of AWS's published rate.
 
 use std::time::Duration;
 
 use super::quotas::Rate;
 use super::share::Share;
 
-/// A token in the unit that meters count in: with rates in thousandths of a token a second, every nanosecond brings a
-/// whole number of these, so nothing is ever rounded and a turn that was promised comes at that very nanosecond.
+/// One token in the unit of the bucket's level. Rates are in thousandths of a token a second, so every nanosecond adds
+/// a whole number of units: nothing is rounded, and a promised turn comes at exactly that nanosecond.
 const TOKEN: i128 = 1_000_000_000_000;
 
 /// How long a meter must be left alone by throttles to recover a tenth of its rate.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The least part of its rate that throttles leave, an eighth: enough to find out soon that AWS accepts more.
+/// Throttles reduce the rate to an eighth at least: enough to find out soon that AWS accepts more.
 const LEAST: i128 = 8;
 
 /// One bucket of tokens. Its rate is halved by a throttle and recovers a tenth of the whole each quiet minute.
@@ -53,7 +53,7 @@ impl TokenBucket {
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Takes tokens, whether or not there are as many: a debt is paid off before anything else is granted.
+    /// Takes tokens, even below zero: a debt is paid off before the next call is granted.
     pub(super) fn charge(&mut self, tokens: u64, now: Duration) {
         self.advance(now);
         self.level -= i128::from(tokens) * TOKEN;
@@ -64,7 +64,7 @@ impl TokenBucket {
         self.level = (self.level + i128::from(tokens) * TOKEN).min(self.capacity);
     }
 
-    /// AWS said that its bucket is empty: ours is then too, and fills half as fast.
+    /// Records that AWS's bucket is empty: this bucket becomes empty too, and its rate is halved.
     pub(super) fn throttled(&mut self, now: Duration) {
         self.advance(now);
         self.level = self.level.min(0);

@@ -1,27 +1,28 @@
-//! Whose credentials a call is made with, resolved from the Kubernetes objects.
+//! The identity of an AWS call, resolved from Kubernetes objects.
 
 use secrecy::SecretString;
 
 use super::ClusterKey;
 
-/// An identity after its objects and Secrets were read and every hop was allowed.
+/// An identity after its objects and Secrets were read and the namespace was checked for every role of the chain.
 #[derive(Clone, Debug)]
 pub struct ResolvedIdentity {
-    /// Distinguishes clients: made of the UIDs and resourceVersions of the whole chain and its Secret, so that a
-    /// rotated Secret or a changed role is a new client at the next reconcile.
+    /// Key of the session. The key contains the UIDs and resourceVersions of the whole chain and its Secret, so that a
+    /// rotated Secret or a changed role leads to a new session at the next reconcile.
     pub key: String,
-    /// Where the credentials come from.
+    /// The source of the credentials.
     pub source: CredentialSource,
-    /// The Cluster that the calls are made for. It does not distinguish clients: calls keep to its turns.
+    /// The Cluster that the calls serve. The calls use the turns of this Cluster in the request rates. Clusters with the
+    /// same `key` share a client.
     pub cluster: ClusterKey,
 }
 
-/// Where credentials come from. `Debug` shows no secret.
+/// The source of credentials. `Debug` output contains no secret.
 #[derive(Clone, Debug)]
 pub enum CredentialSource {
-    /// The manager's own: environment, web identity, pod identity, instance profile.
+    /// The manager's own credentials: environment, web identity, pod identity or instance profile.
     Controller,
-    /// A long-lived access key out of a Secret.
+    /// A long-lived access key from a Secret.
     Static {
         /// Access key id.
         access_key_id: String,
@@ -34,17 +35,17 @@ pub enum CredentialSource {
     Role {
         /// The role's ARN.
         role_arn: String,
-        /// Names the session in CloudTrail.
+        /// Name of the session in CloudTrail.
         session_name: String,
-        /// Shared secret that the role's trust policy may ask for.
+        /// External id that the role's trust policy may require.
         external_id: Option<String>,
         /// Lifetime of a session in seconds (900 to 43200); AWS's default is one hour.
         duration_seconds: Option<i32>,
-        /// Session policy in JSON that narrows the role.
+        /// Session policy in JSON that restricts the permissions of the role.
         inline_policy: Option<String>,
-        /// ARNs of managed policies that narrow the role.
+        /// ARNs of managed policies that restrict the permissions of the role.
         policy_arns: Vec<String>,
-        /// Who assumes it.
+        /// The source of the credentials that assume the role.
         source: Box<Self>,
     },
 }

@@ -1,4 +1,4 @@
-//! A launch as data: everything RunInstances is told, and its fingerprint.
+//! A launch as data: all parameters of RunInstances, and their hash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// User data as the instance receives it, before the transport encoding. Never shown: it carries join tokens and CA
-/// keys.
+/// User data as the instance receives it, before the transport encoding. User data is never shown, because it contains
+/// join tokens and CA keys.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct UserData(Vec<u8>);
@@ -17,7 +17,7 @@ impl UserData {
     /// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>).
     pub const MAX_BYTES: usize = 16 * 1024;
 
-    /// Wraps bytes.
+    /// User data with these bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -43,42 +43,42 @@ pub struct LaunchVolume {
     pub size: i64,
     /// EBS volume type, for example `gp3`; EC2's default when absent.
     pub volume_type: Option<String>,
-    /// Provisioned operations a second.
+    /// Provisioned I/O operations per second.
     pub iops: Option<i64>,
     /// Provisioned throughput in MiB/s (gp3).
     pub throughput: Option<i64>,
-    /// Whether it is encrypted; the account's default when absent.
+    /// Whether the volume is encrypted; the account's default when absent.
     pub encrypted: Option<bool>,
     /// KMS key for the encryption.
     pub encryption_key: Option<String>,
 }
 
-/// How the instance metadata service answers.
+/// Options of the instance metadata service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetadataOptions {
     /// `enabled` or `disabled`.
     pub http_endpoint: String,
     /// `required` (IMDSv2) or `optional`.
     pub http_tokens: String,
-    /// Hops an answer may travel, 1 to 64.
+    /// Maximum number of network hops of an answer, 1 to 64.
     pub http_put_response_hop_limit: i32,
     /// IPv6 endpoint: `enabled` or `disabled`.
     pub http_protocol_ipv6: String,
-    /// Whether tags are readable from inside: `enabled` or `disabled`.
+    /// Whether the instance can read its tags: `enabled` or `disabled`.
     pub instance_metadata_tags: String,
 }
 
-/// Everything one RunInstances call is told. Always exactly one instance.
+/// All parameters of one RunInstances call for exactly one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchRequest {
-    /// Makes the call idempotent within one zone for at least a day.
+    /// Idempotency token of the call, valid within one zone for at least a day.
     #[serde(skip)]
     pub client_token: String,
     /// AMI.
     pub image_id: String,
     /// Instance type.
     pub instance_type: String,
-    /// Subnet; it decides the zone.
+    /// Subnet, which determines the zone.
     pub subnet_id: String,
     /// Security groups of the primary interface. Never empty: EC2 would take the VPC's default group.
     pub security_group_ids: Vec<String>,
@@ -92,7 +92,7 @@ pub struct LaunchRequest {
     pub root_volume: Option<LaunchVolume>,
     /// Further volumes.
     pub data_volumes: Vec<LaunchVolume>,
-    /// Metadata service.
+    /// Options of the instance metadata service of this launch.
     pub metadata_options: MetadataOptions,
     /// Tags of the instance, its volumes and its interface.
     pub tags: BTreeMap<String, String>,
@@ -101,10 +101,11 @@ pub struct LaunchRequest {
 }
 
 impl LaunchRequest {
-    /// A fingerprint of every parameter but the token: 16 hex digits that differ when a call would differ. EC2 refuses
-    /// a known token with other parameters, so a retry first compares this with the recorded one.
+    /// A hash of all parameters except the token, as 16 hexadecimal digits. EC2 refuses a known token with other
+    /// parameters, so a retry first compares this hash with the recorded hash.
     pub fn parameters_hash(&self) -> String {
-        // Debug output would hide the user data, so the JSON form it is. A struct of strings always serializes.
+        // The hash is over JSON, because Debug output omits the user data. The serialization of a struct of strings
+        // cannot fail.
         let canonical = serde_json::to_vec(self).unwrap_or_default();
         let digest = Sha256::digest(&canonical);
         let first = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));

@@ -1,4 +1,4 @@
-//! AWS things in our own words: only what decisions need.
+//! Types for AWS resources, with only the fields that decisions need.
 
 mod identity;
 pub(crate) mod launch;
@@ -13,21 +13,21 @@ pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 
-/// Which things a describe asks for: all filters must match. Ids are asked for by filter too, because one unknown id
-/// parameter makes EC2 refuse the whole call, while a filter leaves it out of the answer.
+/// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
+/// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Query {
-    /// Filter name and the values of which one must match.
+    /// Names of filters with their values, one of which must match.
     pub filters: Vec<(String, Vec<String>)>,
 }
 
 impl Query {
-    /// Things whose `name` is one of `values`.
+    /// A query with the filter `name`, which matches any of `values`.
     pub fn filter<V: Into<String>>(name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
         Self::default().and(name, values)
     }
 
-    /// Narrows this query by one more filter.
+    /// This query with one more filter.
     #[must_use]
     pub fn and<V: Into<String>>(mut self, name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
         self.filters
@@ -41,9 +41,9 @@ impl Query {
 pub struct Vpc {
     /// `vpc-…`
     pub id: String,
-    /// IPv4 blocks that are associated.
+    /// Associated IPv4 CIDR blocks.
     pub cidr_blocks: Vec<String>,
-    /// IPv6 blocks that are associated.
+    /// Associated IPv6 CIDR blocks.
     pub ipv6_cidr_blocks: Vec<String>,
 }
 
@@ -52,11 +52,11 @@ pub struct Vpc {
 pub struct Subnet {
     /// `subnet-…`
     pub id: String,
-    /// The VPC it lies in.
+    /// Id of the subnet's VPC.
     pub vpc_id: String,
     /// Name of its zone, for example `eu-west-1a`.
     pub availability_zone: String,
-    /// Whether it has an IPv6 block.
+    /// Whether the subnet has an IPv6 CIDR block.
     pub ipv6: bool,
 }
 
@@ -69,27 +69,27 @@ pub struct SecurityGroup {
     pub vpc_id: String,
 }
 
-/// A route table, reduced to what makes a subnet public.
+/// A route table, reduced to the fields that determine whether a subnet is public.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTable {
     /// `rtb-…`
     pub id: String,
     /// The VPC it belongs to.
     pub vpc_id: String,
-    /// Whether it serves the subnets that have no table of their own.
+    /// Whether this is the main route table, which serves subnets without an associated route table.
     pub main: bool,
-    /// Subnets associated with it explicitly.
+    /// Ids of explicitly associated subnets.
     pub subnet_ids: Vec<String>,
-    /// Whether its default route leads to an internet gateway.
+    /// Whether the default route leads to an internet gateway.
     pub internet_gateway_route: bool,
 }
 
-/// A load balancer of the second generation, reduced to where it sends what it takes in.
+/// A load balancer of the second generation, reduced to its listeners and target groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLoadBalancer {
     /// `network`, `application` or `gateway`.
     pub kind: String,
-    /// ARNs of the target groups behind each listener, by its port.
+    /// ARNs of the target groups of each listener, by the port of the listener.
     pub listeners: BTreeMap<i32, Vec<String>>,
 }
 
@@ -100,69 +100,70 @@ pub struct Image {
     pub id: String,
     /// Device of the root volume, for example `/dev/xvda`.
     pub root_device_name: Option<String>,
-    /// Processor architecture as EC2 spells it, `x86_64` or `arm64` for instance.
+    /// Processor architecture in EC2's spelling, for example `x86_64` or `arm64`.
     pub architecture: Option<String>,
-    /// Whether it is a Windows image.
+    /// Whether the image is a Windows image.
     pub windows: bool,
 }
 
-/// An instance type, reduced to what a node of it offers.
+/// An instance type, reduced to the capacity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceType {
-    /// `t3.large`
+    /// Name of the type, for example `t3.large`.
     pub name: String,
-    /// Processors, as the operating system counts them.
+    /// Number of virtual processors.
     pub processors: i32,
     /// Memory in MiB.
     pub memory: i64,
-    /// Processor architectures as EC2 spells them, `x86_64` or `arm64` for instance; old types have `i386` besides.
+    /// Processor architectures in EC2's spelling, for example `x86_64` or `arm64`. Old types also have `i386`.
     pub architectures: Vec<String>,
-    /// GPUs by their maker as EC2 spells it, `NVIDIA` for instance.
+    /// Number of GPUs by manufacturer in EC2's spelling, for example `NVIDIA`.
     pub gpus: BTreeMap<String, i32>,
-    /// AWS's own accelerators, Inferentia and Trainium.
+    /// Number of AWS's own accelerators, Inferentia and Trainium.
     pub neuron_devices: i32,
 }
 
-/// Why EC2 put an instance into its state.
+/// EC2's reason for the state of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateReason {
-    /// For example `Server.InsufficientInstanceCapacity` or `Client.InvalidSnapshot.NotFound`.
+    /// Code of the reason, for example `Server.InsufficientInstanceCapacity` or `Client.InvalidSnapshot.NotFound`.
     pub code: String,
-    /// EC2's text.
+    /// EC2's message.
     pub message: String,
 }
 
-/// An EC2 instance, reduced to what a machine shows and decides by.
+/// An EC2 instance, reduced to the fields that decisions and the status of a machine need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// `i-…`
     pub id: String,
-    /// Its state.
+    /// State of the instance.
     pub state: InstanceState,
-    /// Why it is in that state, where EC2 says so.
+    /// Reason for the state, if EC2 gives one.
     pub state_reason: Option<StateReason>,
-    /// Zone it runs in.
+    /// Zone of the instance.
     pub availability_zone: String,
-    /// Subnet of its primary interface.
+    /// Subnet of the primary network interface.
     pub subnet_id: Option<String>,
-    /// The token it was launched with.
+    /// Client token of the launch.
     pub client_token: Option<String>,
-    /// When EC2 accepted the launch.
+    /// Time at which EC2 accepted the launch.
     pub launch_time: Option<Timestamp>,
-    /// Its addresses, in a stable order.
+    /// Addresses of the instance, in a stable order.
     pub addresses: Vec<MachineAddress>,
-    /// Those of its tags that say whose it is ([`identifying_tag`]).
+    /// The tags that identify the owner of the instance ([`identifying_tag`]).
     pub tags: BTreeMap<String, String>,
 }
 
-/// What an instance informer knows of an instance.
+/// The observation of an instance by an instance informer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// Nothing yet: no listing has ended since the informer was asked.
+    /// Unknown: no listing has completed since the machine first asked for the instance.
     Unknown,
-    /// AWS shows it.
+    /// AWS shows the instance.
     Seen(Arc<Instance>),
-    /// A complete listing and a lookup of its own, both begun after the informer was asked for it, did not show it.
+    /// Neither a complete listing nor a lookup by id shows the instance. Both began after the machine first asked for
+    /// the instance.
     Absent,
 }
 
@@ -180,17 +181,18 @@ pub struct MachineKey {
 pub struct ClusterKey {
     /// Namespace of the Cluster.
     pub namespace: String,
-    /// Name of the Cluster; empty for an object whose Cluster is not known.
+    /// Name of the Cluster. The name is empty for an object whose Cluster is unknown.
     pub name: String,
 }
 
-/// Whether a tag says whose an instance is. The others are not kept: an informer holds every instance of a fleet.
+/// Whether a tag identifies the owner of an instance. Other tags are dropped to save memory, because an informer stores
+/// every instance of a fleet.
 pub fn identifying_tag(key: &str) -> bool {
     key == meta::MACHINE_NAME_TAG || key.starts_with(meta::OWN_TAG_PREFIX)
 }
 
-/// The type of a zone by its name: `availability-zone` when it is the region and one letter, else an edge zone
-/// (`wavelength-zone`, `local-zone`). The naming is AWS's
+/// The type of a zone by its name: `availability-zone` if the name is the region and one letter, else an edge zone
+/// (`wavelength-zone`, `local-zone`). AWS defines these names
 /// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
 pub fn zone_type(region: &str, zone: &str) -> &'static str {
     match zone.strip_prefix(region) {
@@ -205,14 +207,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edge_zones_are_told_by_their_names() {
+    fn edge_zones_are_recognized_by_their_names() {
         assert_eq!(zone_type("eu-west-1", "eu-west-1b"), "availability-zone");
         assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), "local-zone");
         assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), "wavelength-zone");
     }
 
     #[test]
-    fn only_tags_that_say_whose_an_instance_is_are_kept() {
+    fn only_tags_that_identify_the_owner_are_kept() {
         assert!(identifying_tag("MachineName"));
         assert!(identifying_tag("sigs.k8s.io/cluster-api-provider-aws/cluster/dev"));
         assert!(!identifying_tag("cost-centre"));

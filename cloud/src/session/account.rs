@@ -1,4 +1,4 @@
-//! The account that the credentials of a session belong to: how long an answer counts, and when AWS is asked again.
+//! The AWS account of a session's credentials: how long an answer is valid, and when the session calls AWS again.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use crate::{CloudError, Timing};
 
 use super::moment::Moment;
 
-/// How often AWS is asked for the account on behalf of one caller, while the credentials are replaced each time.
+/// Maximum number of calls for the account on behalf of one caller. A call is repeated if the credentials were replaced
+/// meanwhile.
 const TRIES: u32 = 3;
 
 const OPERATION: &str = "GetCallerIdentity";
@@ -14,9 +15,11 @@ const OPERATION: &str = "GetCallerIdentity";
 /// The last answer to GetCallerIdentity, for all callers of a session.
 #[derive(Clone, Debug)]
 pub struct AccountCache {
-    /// How long an account is believed. Not for ever: whether the credentials are still accepted shows here.
+    /// Validity of a successful answer. The validity is limited, because the call also shows whether AWS still accepts
+    /// the credentials.
     believed: Duration,
-    /// How long after a failed call AWS is not asked again. Refusals double it, up to the cap.
+    /// Time after a failed call during which the session does not repeat the call. Each refusal doubles it, up to the
+    /// cap.
     retry: Duration,
     retry_cap: Duration,
     last: Option<Last>,
@@ -34,7 +37,7 @@ struct Last {
 }
 
 impl AccountCache {
-    /// No answer yet.
+    /// A cache without an answer.
     pub fn new(timing: &Timing) -> Self {
         Self {
             believed: timing.launch_lookup_age,
@@ -44,14 +47,14 @@ impl AccountCache {
         }
     }
 
-    /// The answer, at `now`, to a call that began at `asked`.
+    /// Records the answer, at `now`, to a call that began at `asked`.
     pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
         let before = self
             .last
             .as_ref()
             .filter(|last| last.asked.replacements == asked.replacements);
         if answer.is_err() && before.is_some_and(|last| asked.now <= last.answered) {
-            // Several callers have waited for the same call.
+            // Another caller has recorded the answer to the same call.
             return;
         }
         let before = before.map_or(0, |last| last.refusals);
@@ -73,24 +76,25 @@ impl AccountCache {
         });
     }
 
-    /// The last answer, while it is young enough and the credentials are those that it was given to.
+    /// The last answer, if it is still valid and the credentials have not been replaced since the call.
     fn known(&self, at: Moment) -> Option<&Result<String, CloudError>> {
         let last = self.last.as_ref()?;
         (last.asked.replacements == at.replacements && at.now < last.until).then_some(&last.answer)
     }
 }
 
-/// What a caller who wants to know the account does next.
+/// The next step of a caller that queries the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountStep {
-    /// Calls GetCallerIdentity and tells [`AccountQuery::answered`].
+    /// The caller calls GetCallerIdentity and passes the answer to [`AccountQuery::answered`].
     Ask,
-    /// Has the answer: the account, and how often the credentials had been replaced when AWS was asked for it.
+    /// The query has ended with the account, and with the number of times that the credentials had been replaced before
+    /// the call.
     Done(Result<(String, u64), CloudError>),
 }
 
-/// One caller's way to the account. An answer never outlives the credentials that it was given to: a call that is
-/// signed with others does not count for their account.
+/// The account query of one caller. An answer is valid only for the credentials that signed the call, because other
+/// credentials may belong to another account.
 #[derive(Debug, Default)]
 pub struct AccountQuery {
     tries: u32,
@@ -98,7 +102,7 @@ pub struct AccountQuery {
 }
 
 impl AccountQuery {
-    /// The first step, and the next one after an answer that does not count.
+    /// The first step of the query. The step is repeated after an invalid answer.
     pub fn begin(&mut self, cache: &AccountCache, at: Moment) -> AccountStep {
         if self.tries == TRIES {
             return AccountStep::Done(Err(CloudError::credentials_replaced(OPERATION)));
@@ -111,7 +115,7 @@ impl AccountQuery {
         }
     }
 
-    /// The step after the call has been answered.
+    /// The step after an answer to the call.
     pub fn answered(
         &mut self,
         answer: Result<String, CloudError>,

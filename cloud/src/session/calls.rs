@@ -1,4 +1,4 @@
-//! The calls that a session makes by itself. No reconcile waits for them.
+//! The calls that a session makes in the background. No reconcile waits for these calls.
 
 use async_trait::async_trait;
 use capa_api::meta::ROLE_TAG;
@@ -21,30 +21,30 @@ pub enum SessionCall {
 /// A call with its answer.
 #[derive(Debug)]
 pub enum EndedCall {
-    /// All pages.
+    /// A read of instances with all pages of its answer.
     Read(InstanceRead, Result<Vec<Instance>, CloudError>),
-    /// The new states, as far as the answer shows them.
+    /// A termination with the new states of the instances that the answer contains.
     Terminate(TerminationBatch, Result<Vec<(String, InstanceState)>, CloudError>),
-    /// As the call defines it.
+    /// A call about load balancer targets with its answer.
     Targets(GroupCall, Result<GroupAnswer, CloudError>),
 }
 
-/// A change that is worth a line in the log.
+/// A change that is written to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionReport {
-    /// About instances.
+    /// A change of instances.
     Instances(InformerReport),
-    /// About load balancer targets.
+    /// A change of load balancer targets.
     Targets(GroupReport),
 }
 
-/// How the calls of a session are made. Each waits for its turn within the request rate, and writes begin only while
-/// the process leads.
+/// Transport of the background calls of a session. Each call waits for its turn within the request rate, and writes
+/// begin only while the process is the leader.
 #[async_trait]
 pub trait InformerCalls: Send + Sync {
     /// Instances by query, all pages.
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// Terminates instances; gives their new states as far as the answer shows them.
+    /// Terminates instances and returns the new states that the answer contains.
     async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError>;
     /// Makes a call about load balancer targets.
     async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError>;

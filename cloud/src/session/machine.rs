@@ -1,4 +1,4 @@
-//! A session as one pass over a machine uses it.
+//! The use of a session by one pass of a machine's reconcile.
 
 use std::time::Duration;
 
@@ -16,19 +16,20 @@ use super::moment::Moment;
 use super::rates::RateLimiter;
 use super::state::SessionState;
 
-/// What a session needs of the program that drives it: its state behind a lock, the time, and calls. Calls keep the
-/// request rate: one whose turn has not come fails with [`CloudError::deferred`].
+/// The services that a session needs of its program: access to its state under a lock, the time, and AWS calls. Calls
+/// observe the request rate: a call before its turn fails with [`CloudError::deferred`].
 #[async_trait]
 pub trait SessionDriver: Send + Sync {
-    /// Acts on the state now. Afterwards the driver sees to calls that have become due and to machines to wake.
+    /// Runs `act` on the state at the current moment. Afterwards the driver makes the calls that have become due, and
+    /// wakes machines.
     fn act<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T
     where
         Self: Sized;
 
-    /// Notes in the [`Owners`](super::Owners) that this session follows the machine.
+    /// Records in the [`Owners`](super::Owners) that this session follows the machine.
     fn claim(&self, machine: &MachineKey);
 
-    /// The request rates that the session keeps.
+    /// The request rates of the session.
     fn rates(&self) -> &RateLimiter;
 
     /// GetCallerIdentity.
@@ -53,11 +54,12 @@ pub trait SessionDriver: Send + Sync {
     async fn run_instance(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
 }
 
-/// The account of the credentials of a session, and how often these had been replaced when AWS was asked for it. From
-/// here on the session keeps the request rates of that account.
+/// The account of a session's credentials, and the number of times that the credentials had been replaced before the
+/// call. After this function the session uses the request rates of the account.
 ///
 /// # Errors
-/// What AWS said, or [`CloudError::credentials_replaced`] where the credentials are replaced faster than AWS answers.
+/// The error of AWS, or [`CloudError::credentials_replaced`] if the credentials are replaced faster than AWS
+/// answers.
 pub async fn confirmed_account(driver: &impl SessionDriver) -> Result<(String, u64), CloudError> {
     let mut query = AccountQuery::default();
     let mut step = driver.act(|state, at| query.begin(&state.account, at));
@@ -76,15 +78,15 @@ pub async fn confirmed_account(driver: &impl SessionDriver) -> Result<(String, u
     }
 }
 
-/// The one implementation of [`MachineCloud`], made anew for each pass.
+/// The only implementation of [`MachineCloud`]. Each pass creates a new value.
 pub struct MachineSession<D> {
     driver: D,
-    /// How often the credentials had been replaced when the pass was told their account.
+    /// Number of times that the credentials had been replaced when the pass obtained their account.
     confirmed_at: Mutex<Option<u64>>,
 }
 
 impl<D: SessionDriver> MachineSession<D> {
-    /// A session for one pass.
+    /// The session of one pass.
     pub fn new(driver: D) -> Self {
         Self {
             driver,
@@ -92,7 +94,7 @@ impl<D: SessionDriver> MachineSession<D> {
         }
     }
 
-    /// Fails once the credentials are others than those whose account the pass was told.
+    /// Fails if the credentials have been replaced since the pass obtained their account.
     fn check_credentials(&self, operation: &'static str) -> Result<(), CloudError> {
         let confirmed_at = *self.confirmed_at.lock();
         let current = self.driver.act(|_, at| at.replacements);
@@ -127,7 +129,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let began = self.driver.act(|state, _| state.lookup_began());
         let found = self.driver.find_instances(query).await?;
-        // After the call: the call itself may have fetched new credentials.
+        // The check comes after the call, because the call itself may have fetched new credentials.
         self.check_credentials("DescribeInstances")?;
         self.driver.act(|state, _| state.lookup_ended(began, &found));
         Ok(found)
@@ -179,8 +181,8 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.act(want)
     }
 
-    /// The claim makes a session that the machine has left end its interest too. Without it that session would go on
-    /// to register the instance again whenever its target is lost.
+    /// The claim also ends the interest of the session that followed the machine before. Without the claim, the former
+    /// session would register the instance again whenever the target loses it.
     fn forget_targets(&self, machine: &MachineKey) {
         self.driver.claim(machine);
         self.driver.act(|state, _| state.forget_targets(machine));

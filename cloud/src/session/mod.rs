@@ -1,10 +1,10 @@
-//! The session layer: what one identity in one region does to AWS on behalf of machines.
+//! The session layer: the AWS access of one identity in one region on behalf of machines.
 //!
-//! Everything that decides is here, without time, calls or tasks of its own: the account check ([`AccountQuery`]), the
-//! state of a session ([`SessionState`]), which session follows a machine ([`Owners`]), and whose request rates a
-//! session keeps ([`RateLimiter`]). [`MachineSession`] is the one implementation of
-//! [`MachineCloud`](crate::MachineCloud) over it. Three programs drive it, each by its own [`SessionDriver`]: the crate
-//! `aws` (SDK, real time), the simulation (a scheduler), and the double of the controllers' tests (answers at once).
+//! This module contains all decisions, and has no clock, calls or tasks: the account check ([`AccountQuery`]), the
+//! state of a session ([`SessionState`]), the session that follows each machine ([`Owners`]), and the request rates of
+//! a session ([`RateLimiter`]). [`MachineSession`] implements [`MachineCloud`](crate::MachineCloud) on top of these
+//! types. Three programs use the session layer, each with its own [`SessionDriver`]: the crate `aws` (SDK, real time),
+//! the simulation (a scheduler), and the double of the controllers' tests (immediate answers).
 
 mod account;
 mod calls;

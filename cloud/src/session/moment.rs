@@ -1,4 +1,4 @@
-//! Time as a session counts it.
+//! The time of a session.
 
 use std::time::Duration;
 
@@ -7,6 +7,6 @@ use std::time::Duration;
 pub struct Moment {
     /// Time since an origin that stays the same for the session.
     pub now: Duration,
-    /// How often the credentials have been replaced by others until now.
+    /// Number of times that the credentials have been replaced so far.
     pub replacements: u64,
 }

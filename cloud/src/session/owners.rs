@@ -1,11 +1,11 @@
-//! Which session follows a machine.
+//! The session that follows each machine.
 
 use std::collections::HashMap;
 
 use crate::MachineKey;
 
-/// Which session follows each machine. A machine whose identity or region changed moves to the session of the new one;
-/// the old session, left by its last machine, makes no further call. `S` names a session.
+/// The session that follows each machine. After a change of its identity or region, a machine moves to another session;
+/// a session without machines makes no further calls. `S` is the name of a session.
 #[derive(Debug)]
 pub struct Owners<S> {
     by_machine: HashMap<MachineKey, S>,
@@ -20,7 +20,7 @@ impl<S> Default for Owners<S> {
 }
 
 impl<S: PartialEq> Owners<S> {
-    /// From now on this session follows the machine. Gives the session that has to forget the machine, if any.
+    /// Makes this session follow the machine. Returns the former session, which must forget the machine, if any.
     #[must_use]
     pub fn claim(&mut self, machine: &MachineKey, session: S) -> Option<S> {
         if self.by_machine.get(machine) == Some(&session) {
@@ -29,7 +29,7 @@ impl<S: PartialEq> Owners<S> {
         self.by_machine.insert(machine.clone(), session)
     }
 
-    /// Nobody follows the machine any more. Gives the session that has to forget it, if any.
+    /// Ends the following of the machine. Returns the session that must forget the machine, if any.
     #[must_use]
     pub fn release(&mut self, machine: &MachineKey) -> Option<S> {
         self.by_machine.remove(machine)

@@ -1,4 +1,4 @@
-//! Whose request rates a session keeps: one limiter for each account and region, shared by all sessions of the account.
+//! The request rates of sessions: one limiter for each account and region, shared by all sessions of the account.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -11,19 +11,20 @@ use crate::{CloudError, ErrorClass, Query};
 
 type SharedLimiter = Arc<Mutex<Limiter>>;
 
-/// Whose rates a limiter keeps, and where: an account, or an identity whose account is not known yet; and the region.
+/// The scope of a limiter: an account, or an identity if its account is not known yet; and the region.
 type Scope = (String, String);
 
-/// All limiters of a process. One that no session uses any more is dropped: the next one starts carefully.
+/// All limiters of a process. A limiter without sessions is dropped; the buckets of a later limiter start with one
+/// second of refill.
 pub struct RateLimits {
     shares: Shares,
-    /// What the rates call a second.
+    /// The duration that counts as a second in the rates.
     second: Duration,
     limiters: Mutex<HashMap<Scope, Weak<Mutex<Limiter>>>>,
 }
 
 impl RateLimits {
-    /// `second`: the rates are so many calls in this time.
+    /// `second` is the duration that counts as a second in the rates.
     pub fn new(shares: Shares, second: Duration) -> Self {
         Self {
             shares,
@@ -48,25 +49,25 @@ impl RateLimits {
         limiter
     }
 
-    /// Real time as limiters count it.
+    /// Converts real time to the time of the limiters.
     fn limiter_time(&self, now: Duration) -> Duration {
         scaled(now, Duration::from_secs(1), self.second)
     }
 
-    /// A time of the limiters in real time, and never before it is over.
+    /// Converts a wait of the limiters to real time. The result is never shorter than the wait.
     fn real_time(&self, wait: Duration) -> Duration {
         scaled(wait, self.second, Duration::from_secs(1)) + Duration::from_nanos(1)
     }
 }
 
-/// `time`, where `to` passes in place of `from`.
+/// `time` multiplied by `to` / `from`.
 fn scaled(time: Duration, to: Duration, from: Duration) -> Duration {
     let nanoseconds = time.as_nanos().saturating_mul(to.as_nanos()) / from.as_nanos().max(1);
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
-/// The request rates of one session. Until the account of its credentials is known they are the identity's own. Time is
-/// passed in, counted from an origin that all sessions of the process share.
+/// The request rates of one session. Until the account of the credentials is known, the identity has its own rates. The
+/// caller passes the time, counted from an origin that all sessions of the process share.
 pub struct RateLimiter {
     limits: Arc<RateLimits>,
     identity: String,
@@ -88,7 +89,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// For an action without a rate of ours.
+    /// The permit for an action without a rate limit.
     pub fn unlimited(action: &'static str) -> Self {
         Self {
             action,
@@ -97,7 +98,7 @@ impl Permit {
         }
     }
 
-    /// The call has failed: a throttle slows down the calls that follow.
+    /// Records that the call failed. A throttle slows down later calls.
     pub fn failed(self, error: &CloudError, now: Duration) {
         if error.class == ErrorClass::Throttled
             && let Some((limits, limiter)) = self.limiter
@@ -124,7 +125,7 @@ impl RateLimiter {
         }
     }
 
-    /// From here on the rates are those of this account.
+    /// Makes the session use the rates of this account.
     pub fn belongs_to(&self, account: &str) {
         let mut current = self.current.lock();
         if current.account.as_deref() != Some(account) {
@@ -136,7 +137,7 @@ impl RateLimiter {
     /// The permit to make a call now.
     ///
     /// # Errors
-    /// [`CloudError::deferred`], which says when the turn of the call comes.
+    /// [`CloudError::deferred`], which contains the time until the turn of the call.
     pub fn acquire(&self, request: &CallRequest, now: Duration) -> Result<Permit, CloudError> {
         let limiter = self.limiter();
         let time = self.limits.limiter_time(now);
@@ -150,11 +151,11 @@ impl RateLimiter {
     /// The permit for the lookup of an instance before a launch or a deletion.
     ///
     /// # Errors
-    /// [`CloudError::deferred`], which says when the turn of the lookup comes.
+    /// [`CloudError::deferred`], which contains the time until the turn of the lookup.
     pub fn acquire_lookup(&self, flow: &Flow, query: &Query, now: Duration) -> Result<Permit, CloudError> {
         let request = CallRequest::lookup(flow, query);
-        // The lookup by token follows the one by tags in the same pass: deferred between the two the pass would begin
-        // anew, for ever.
+        // The lookup by token follows the lookup by tags in the same pass. If the second lookup were deferred, the pass
+        // would start again with the first lookup, without an end.
         if query.filters.iter().any(|(name, _)| name == "client-token") {
             return Ok(self.charge(request.action, now));
         }
@@ -164,7 +165,7 @@ impl RateLimiter {
     /// Reserves a turn that [`RateLimiter::acquire`] will use.
     ///
     /// # Errors
-    /// [`CloudError::deferred`], which says when the turn comes.
+    /// [`CloudError::deferred`], which contains the time until the turn.
     pub fn reserve(&self, request: &CallRequest, now: Duration) -> Result<(), CloudError> {
         let reserved = self.limiter().lock().reserve(request, self.limits.limiter_time(now));
         reserved.map_err(|wait| CloudError::deferred(request.action, self.limits.real_time(wait)))
@@ -178,7 +179,7 @@ impl RateLimiter {
         self.permit(action, limiter, time)
     }
 
-    /// Gives up the turns of a caller that will not come.
+    /// Releases the turns of a caller that makes no more calls.
     pub fn forget(&self, caller: &Caller) {
         self.limiter().lock().forget(caller);
     }

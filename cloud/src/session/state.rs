@@ -11,7 +11,7 @@ use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
 use super::moment::Moment;
 
-/// A session by the key of its identity and its region.
+/// The key of a session: the key of its identity, and its region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// [`ResolvedIdentity::key`](crate::ResolvedIdentity::key).
@@ -20,7 +20,7 @@ pub struct SessionKey {
     pub region: String,
 }
 
-/// What one session knows: the account of its credentials, and what its informer has seen of instances and targets.
+/// The state of one session: the account of its credentials, and its informer of instances and targets.
 pub struct SessionState {
     /// The account of the credentials.
     pub account: AccountCache,
@@ -28,7 +28,7 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// The state of an unused session. It wants no call until a machine uses it.
+    /// The state of an unused session. No call is due until a machine uses the session.
     pub fn new(timing: Timing) -> Self {
         Self {
             account: AccountCache::new(&timing),
@@ -36,12 +36,12 @@ impl SessionState {
         }
     }
 
-    /// The informer, to be read.
+    /// The informer, read-only.
     pub fn informer(&self) -> &InstanceInformer {
         &self.informer
     }
 
-    /// The next call that is due. Call it until it gives none.
+    /// The next call that is due. Call this function until it returns `None`.
     pub fn next_call(&mut self, now: Duration) -> Option<SessionCall> {
         if let Some(read) = self.informer.next_read(now) {
             return Some(SessionCall::Read(read));
@@ -52,7 +52,7 @@ impl SessionState {
         self.informer.next_target_call(now).map(SessionCall::Targets)
     }
 
-    /// The answer to such a call, and what is to be logged of it.
+    /// Records the answer to a call of [`SessionState::next_call`], and returns the changes to log.
     pub fn call_ended(&mut self, ended: EndedCall, now: Duration) -> Vec<SessionReport> {
         match ended {
             EndedCall::Read(read, answer) => {
@@ -70,7 +70,8 @@ impl SessionState {
         }
     }
 
-    /// When [`SessionState::next_call`] will have a call if nothing happens before; a time in the past means now.
+    /// The time at which [`SessionState::next_call`] returns the next call, unless an event makes one due earlier. A
+    /// time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
         self.informer.next_due()
     }
@@ -93,12 +94,12 @@ impl SessionState {
         self.informer.lookup_began()
     }
 
-    /// What a lookup found also enters the informer, so that an adopted instance is known at once.
+    /// Adds the instances of a lookup to the informer, so that an adopted instance is known at once.
     pub(super) fn lookup_ended(&mut self, began: Epoch, found: &[Instance]) {
         self.informer.lookup_ended(began, found);
     }
 
-    /// What is known of an instance. From the first call on the machine is woken whenever that changes.
+    /// The observation of an instance. After the first call, the machine is woken whenever the observation changes.
     pub fn observe(&mut self, machine: &MachineKey, id: &str, at: Moment) -> Observation {
         self.informer.credentials_replaced(at.replacements);
         self.informer.watch(machine, id)

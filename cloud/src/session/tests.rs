@@ -41,7 +41,7 @@ fn replaced_meanwhile() -> AccountStep {
 }
 
 #[test]
-fn an_account_counts_ten_minutes_and_a_failure_five_seconds() {
+fn an_account_is_valid_ten_minutes_a_failure_five_seconds() {
     let known = AccountStep::Done(Ok((ACCOUNT.to_owned(), 0)));
     let failed = AccountStep::Done(refused().map(|account| (account, 0)));
     let table = [
@@ -65,7 +65,7 @@ fn the_age_of_an_account_counts_from_the_call() {
     let mut cache = AccountCache::new(&Timing::default());
     let mut query = AccountQuery::default();
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
-    // However old the answer is by now, whoever has waited for it takes it.
+    // A caller that waited for the answer uses it at any age.
     let step = query.answered(Ok(account()), &mut cache, at(600, 0));
     assert_eq!(step, AccountStep::Done(Ok((account(), 0))));
     assert_eq!(AccountQuery::default().begin(&cache, at(600, 0)), AccountStep::Ask);
@@ -121,7 +121,7 @@ fn the_account_is_asked_for_three_times_at_most() {
 }
 
 #[test]
-fn a_machine_has_one_session_and_the_one_before_is_told() {
+fn a_machine_has_one_session_and_a_claim_names_the_former() {
     let mut owners = Owners::default();
     let (one, two) = (machine("one"), machine("two"));
     assert_eq!(owners.claim(&one, "a"), None);
@@ -182,7 +182,7 @@ fn a_lookup_by_token_continues_the_lookup_by_tags() {
     assert!(session.acquire_lookup(&flow, &by_token, Duration::ZERO).is_ok());
 }
 
-/// AWS that answers at once, and the sessions of one process.
+/// A double of AWS with immediate answers, and the sessions of one process.
 #[derive(Clone)]
 struct Double {
     world: Arc<Mutex<Simulated>>,
@@ -194,7 +194,7 @@ struct Simulated {
     at: Moment,
     key: &'static str,
     calls: Vec<&'static str>,
-    /// The key that is in use once the next call of this action has been answered.
+    /// An action, and the access key in use after the next call of the action.
     replaced_by: Option<(&'static str, &'static str)>,
 }
 
@@ -264,7 +264,7 @@ impl Double {
         MachineSession::new(self.driver(identity))
     }
 
-    /// Makes all calls that are due, as time goes by.
+    /// Advances the time and makes all calls that become due.
     fn run(&self, long: Duration) {
         let end = self.world.lock().at.now + long;
         while self.world.lock().at.now < end {
@@ -354,7 +354,7 @@ fn a_target_that_is_lost_is_registered_again() {
     assert_eq!(registrations(&double), 1);
 }
 
-/// A session that the machine has left would otherwise register the instance for ever.
+/// Otherwise the former session of the machine would register the instance again and again.
 #[test]
 fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
     let double = Double::new();
@@ -410,9 +410,9 @@ fn a_lookup_that_replaced_the_credentials_proves_nothing() {
     assert_eq!(found.map_err(|error| error.class), Err(ErrorClass::Throttled));
 }
 
-/// The simulation's own writing of the session lacked this: what another account shows says nothing of our targets.
+/// The answers of another account do not apply to the targets of this account.
 #[test]
-fn replaced_credentials_have_targets_looked_at_anew() {
+fn replaced_credentials_cause_new_reads_of_targets() {
     let double = Double::new();
     let instance = registered(&double, "a");
     let before = double.calls_of("DescribeTargetHealth");
@@ -425,7 +425,7 @@ fn replaced_credentials_have_targets_looked_at_anew() {
 }
 
 #[test]
-fn what_a_lookup_finds_is_known_at_once() {
+fn instances_found_by_a_lookup_are_known_at_once() {
     let double = Double::new();
     let session = double.session("a");
     let id = session

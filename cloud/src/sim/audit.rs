@@ -1,37 +1,37 @@
-//! What calls have changed, for invariants to read.
+//! The changes that calls have made, for invariants.
 
 use jiff::Timestamp;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
     /// Access key that made the call.
     pub access_key: String,
-    /// Account in which it happened.
+    /// Account of the changed instance.
     pub account: String,
-    /// Region in which it happened.
+    /// Region of the changed instance.
     pub region: String,
-    /// Instance that it happened to.
+    /// Id of the changed instance.
     pub instance_id: String,
-    /// What happened.
+    /// The kind of the change.
     pub change: Change,
 }
 
-/// What happened to an instance.
+/// A change of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// RunInstances made it.
+    /// RunInstances launched the instance.
     Launched,
     /// RunInstances was repeated with its token and parameters, without effect.
     LaunchRepeated,
-    /// TerminateInstances ended it.
+    /// TerminateInstances terminated the instance.
     Terminated,
     /// TerminateInstances was repeated, without effect.
     TerminationRepeated,
-    /// StopInstances stopped it.
+    /// StopInstances stopped the instance.
     Stopped,
-    /// StartInstances started it.
+    /// StartInstances started the instance.
     Started,
 }

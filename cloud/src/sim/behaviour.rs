@@ -1,40 +1,41 @@
-//! What EC2's documentation leaves open, for a test to choose.
+//! The behaviour that EC2's documentation does not define and that a test can set.
 
 use std::time::Duration;
 
 use crate::StateReason;
 
-/// How a region behaves. The lengths of an instance's states are taken when the state begins; `staleness` and
-/// `throttling` hold for the call being made.
+/// The behaviour of a region. The durations of an instance's states are read when the state begins; `staleness` and
+/// `throttling` apply to the current call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// How long an instance is `pending`.
+    /// Duration of the state `pending`.
     pub pending: Duration,
-    /// How long it is `stopping`.
+    /// Duration of the state `stopping`.
     pub stopping: Duration,
-    /// How long it is `shutting-down`.
+    /// Duration of the state `shutting-down`.
     pub shutting_down: Duration,
-    /// How long after its end a terminated instance is still shown: "approximately one hour".
+    /// Time for which a terminated instance is still shown: "approximately one hour".
     pub shown_after_termination: Duration,
-    /// How long a fresh instance is unknown to every call but RunInstances itself.
+    /// Time for which a new instance is unknown to every call except RunInstances.
     pub hidden: Duration,
-    /// Describes answer with what was to be seen so long ago.
+    /// Age of the state that describe calls return.
     pub staleness: Duration,
-    /// How long after its launch a client token is remembered. EC2 promises a day at least.
+    /// Time for which a client token is remembered after its launch. EC2 guarantees at least a day.
     pub token_memory: Duration,
-    /// What becomes of a known token once its instance is terminated.
+    /// The answer to a known token after its instance was terminated.
     pub repeated_after_termination: RepeatedAfterTermination,
-    /// Why instances launched from now on die at the end of `pending`, if they do.
+    /// The reason with which new instances are terminated at the end of `pending`. `None`: new instances run.
     pub death_in_pending: Option<StateReason>,
     /// Whether EC2's published request limits are enforced.
     pub throttling: bool,
 }
 
-/// EC2's documentation lets a repeated launch succeed with "updated information", and also has an error code for one
-/// whose instance has been terminated; it does not say which comes when. Callers have to live with both.
+/// EC2's documentation lets a repeated launch succeed with "updated information", and also has an error code for a
+/// launch whose instance has been terminated. The documentation does not say when EC2 gives which answer, so callers
+/// must handle both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepeatedAfterTermination {
-    /// The terminated instance is the answer, for as long as it is shown; then the error.
+    /// The terminated instance while it is shown, and the error afterwards.
     #[default]
     Shown,
     /// The error `IdempotentInstanceTerminated`, from the moment the instance is terminated.

@@ -1,4 +1,4 @@
-//! The calls that an access key makes in a region.
+//! The calls with an access key in a region.
 
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use crate::{
 use super::Ec2;
 use super::region::Region;
 
-/// Takes instances out of the answer to a query.
+/// A function that removes instances from the answer to a query.
 type Omission<'a> = &'a dyn Fn(&Query, &mut Vec<Instance>);
 
-/// Calls with one access key in one region. Every call is told the time, which may not go back.
+/// Calls with one access key in one region. The caller passes the time to every call. The time must not go backwards.
 pub struct Client<'a> {
     ec2: &'a mut Ec2,
     access_key: &'a str,
@@ -23,14 +23,14 @@ pub struct Client<'a> {
     omission: Option<Omission<'a>>,
 }
 
-/// What a call has done to the state of an instance.
+/// The change of an instance's state by a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateChange {
     /// `i-…`
     pub instance_id: String,
-    /// The state before.
+    /// The state before the call.
     pub previous: InstanceState,
-    /// The state since.
+    /// The state after the call.
     pub current: InstanceState,
 }
 
@@ -45,7 +45,7 @@ impl StateChange {
 }
 
 impl Ec2 {
-    /// Calls with an access key in a region. The key need not be valid: then every call is refused.
+    /// Calls with an access key in a region. With an invalid key every call is refused.
     pub fn client<'a>(&'a mut self, access_key: &'a str, region: &'a str) -> Client<'a> {
         Client {
             ec2: self,
@@ -56,17 +56,17 @@ impl Ec2 {
         }
     }
 
-    /// The requests of RunInstances since the last call of this function, whatever became of them, with their access
-    /// keys.
+    /// The requests of RunInstances since the last call of this function, with their access keys. Refused requests are
+    /// included.
     pub fn take_launch_requests(&mut self) -> Vec<(String, LaunchRequest)> {
         std::mem::take(&mut self.launch_requests)
     }
 
-    /// The account that a key acts in.
+    /// The account of a key.
     fn account_of(&self, operation: &'static str, access_key: &str) -> Result<String, CloudError> {
         let key = self.keys.get(access_key).filter(|key| !key.revoked);
         key.map(|key| key.account.clone()).ok_or_else(|| {
-            // EC2 and STS name the same thing differently.
+            // EC2 and STS have different codes for the same error.
             let code = match operation {
                 "GetCallerIdentity" => "InvalidClientTokenId",
                 _ => "AuthFailure",
@@ -77,7 +77,7 @@ impl Ec2 {
 }
 
 impl<'a> Client<'a> {
-    /// The same client, to whom DescribeInstances shows what was to be seen at an earlier time.
+    /// The same client, for which DescribeInstances returns the state at an earlier time.
     #[must_use]
     pub fn as_of(self, seen: Timestamp) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The same client, whose answers of DescribeInstances lack what `omission` takes out.
+    /// The same client. `omission` removes instances from its answers of DescribeInstances.
     #[must_use]
     pub fn omitting(self, omission: &'a dyn Fn(&Query, &mut Vec<Instance>)) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// STS GetCallerIdentity: the account that the key acts in.
+    /// STS GetCallerIdentity: the account of the key.
     pub fn account_id(&self) -> Result<String, CloudError> {
         self.ec2.account_of("GetCallerIdentity", self.access_key)
     }
@@ -114,13 +114,13 @@ impl<'a> Client<'a> {
         region.terminate_instances(now, key, ids)
     }
 
-    /// StopInstances: what a user does by hand.
+    /// StopInstances, for example by a user.
     pub fn stop_instances(&mut self, now: Timestamp, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
         let (region, key) = self.enter(now, "StopInstances", ids.len())?;
         region.stop_instances(now, key, ids)
     }
 
-    /// StartInstances: what a user does by hand.
+    /// StartInstances, for example by a user.
     pub fn start_instances(&mut self, now: Timestamp, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
         let (region, key) = self.enter(now, "StartInstances", ids.len())?;
         region.start_instances(now, key, ids)
@@ -172,25 +172,26 @@ impl<'a> Client<'a> {
         region.infrastructure.describe_images(query)
     }
 
-    /// DescribeLoadBalancers and DescribeListeners of the second generation, by name; none where there is none.
+    /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has
+    /// the name.
     pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
         Ok(region.load_balancers.get(name).cloned())
     }
 
-    /// DescribeLoadBalancers of the classic generation: whether there is one of this name.
+    /// DescribeLoadBalancers of the classic generation: whether a load balancer has this name.
     pub fn classic_load_balancer(&mut self, now: Timestamp, name: &str) -> Result<bool, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
         Ok(region.groups.contains_key(&Group::Classic(name.to_owned())))
     }
 
-    /// A call about load balancer targets, of the action that it names.
+    /// A call about load balancer targets.
     pub fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let (region, _) = self.enter(now, call.action(), 0)?;
         region.group_call(now, call)
     }
 
-    /// What comes before every call: credentials, endpoint, limits.
+    /// The checks before every call: credentials, endpoint, limits.
     fn enter(
         &mut self,
         now: Timestamp,

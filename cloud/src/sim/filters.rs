@@ -1,6 +1,6 @@
-//! Filters of describes, as <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html> has them: all
-//! filters must match, one value of each; values are case-sensitive and may hold `*` and `?`. A filter that is not
-//! known is refused, never ignored.
+//! Filters of describe calls, as in <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: all
+//! filters must match, with one value of each. Values are case-sensitive and may contain `*` and `?`. An unknown filter
+//! is refused, never ignored.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::{CloudError, Query};
 const MAX_FILTERS: usize = 50;
 const MAX_VALUES: usize = 200;
 
-/// Tags of one thing.
+/// Tags of one resource.
 pub(super) type Tags = BTreeMap<String, String>;
 
-/// The things that match all filters. `known` are the filters this kind of thing has besides those by tag; `values_of`
-/// gives what a thing has for one of them.
+/// The resources that match all filters. `known` are the filters of this kind of resource besides the filters by tag;
+/// `values_of` returns the values of a resource for one of these filters.
 pub(super) fn select<'a, T: 'a>(
     operation: &'static str,
     query: &Query,
@@ -33,7 +33,7 @@ pub(super) fn select<'a, T: 'a>(
     Ok(matching.map(|(thing, _)| thing).collect())
 }
 
-/// What a thing has for a filter by tag; nothing for other filters.
+/// The values of a resource for a filter by tag; `None` for other filters.
 fn tag_values(tags: &Tags, filter: &str) -> Option<Vec<String>> {
     match filter.strip_prefix("tag:") {
         Some(key) => Some(tags.get(key).cloned().into_iter().collect()),
@@ -62,14 +62,14 @@ fn check(operation: &'static str, query: &Query, known: &[&str]) -> Result<(), C
     Ok(())
 }
 
-/// Whether a value is like a pattern in which `*` stands for any text, `?` for any one character, and a backslash takes
-/// the meaning from what follows it.
+/// Whether a value matches a pattern. `*` matches any text, `?` any single character, and a backslash escapes the next
+/// character.
 fn is_like(value: &str, pattern: &str) -> bool {
     if !pattern.contains(['*', '?', '\\']) {
         return value == pattern;
     }
     let value: Vec<char> = value.chars().collect();
-    // For each part of the pattern, which beginnings of the value it can have used up.
+    // The lengths of the prefixes of the value that the pattern so far can match.
     let mut reached = vec![false; value.len() + 1];
     if let Some(start) = reached.first_mut() {
         *start = true;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn an_unknown_filter_is_refused() {
         let code = |query: &Query| found(query).unwrap_err().code;
         assert_eq!(
             code(&Query::filter("thing-name", ["x"])).as_deref(),

@@ -1,4 +1,4 @@
-//! VPCs, subnets, groups, route tables, images and key pairs: set up by hand, described by calls.
+//! VPCs, subnets, security groups, route tables, images and key pairs, which tests create and describe calls return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::{CloudError, Image, Query, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use super::filters::{Tags, select};
 
-/// What stands in a region, by id.
+/// The infrastructure of a region, by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Infrastructure {
     vpcs: BTreeMap<String, Vpc>,
@@ -24,7 +24,7 @@ struct NamedGroup {
     name: String,
 }
 
-/// What has no tag.
+/// The tags of an untagged resource.
 static NO_TAGS: Tags = Tags::new();
 
 impl Infrastructure {

@@ -1,4 +1,4 @@
-//! An instance and its whole life.
+//! A simulated instance with all its states over time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,76 +11,76 @@ use crate::{Instance, LaunchRequest, StateReason, Subnet, identifying_tag};
 
 use super::time::after;
 
-/// A stretch of an instance's life.
+/// A state of an instance with its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// When it begins; it lasts until the next begins.
+    /// The time at which the state begins. The state lasts until the next one begins.
     pub from: Timestamp,
     /// The state.
     pub state: InstanceState,
-    /// Why, where EC2 says so.
+    /// The reason for the state, if EC2 gives one.
     pub reason: Option<StateReason>,
 }
 
-/// An instance that was launched at some time, kept for ever. Calls see it only while EC2 would show it.
+/// A launched instance. The simulated EC2 never drops it, but calls return it only while EC2 would show it.
 #[derive(Clone, Debug)]
 pub struct LaunchedInstance {
     /// `i-…`
     pub id: String,
-    /// Account it belongs to.
+    /// Account of the instance.
     pub account: String,
-    /// Region it is in.
+    /// Region of the instance.
     pub region: String,
-    /// The subnet it was launched into; its zone is the instance's.
+    /// The subnet of the instance, which determines the zone.
     pub subnet: Subnet,
-    /// What RunInstances was told, its token included.
+    /// The parameters of RunInstances, including the token.
     pub request: LaunchRequest,
-    /// Its tags as they are now.
+    /// The current tags.
     pub tags: BTreeMap<String, String>,
-    /// When RunInstances made it.
+    /// The time of RunInstances.
     pub launched_at: Timestamp,
-    /// Access key of that call.
+    /// Access key of RunInstances.
     pub launched_by: String,
-    /// From when on other calls than RunInstances know it.
+    /// The time from which calls other than RunInstances know the instance.
     pub visible_from: Timestamp,
-    /// Its states in order; the last may begin in the future.
+    /// The states in order. The last state may begin in the future.
     pub(super) phases: Vec<Phase>,
     pub(super) protected: bool,
-    /// Counts the instances of the region; its address is made from it.
+    /// Number of the instance in its region, from which its address is derived.
     pub(super) number: u32,
     pub(super) shown_after_termination: Duration,
 }
 
 impl LaunchedInstance {
-    /// Its states in order; those that begin in the future come unless a call changes that.
+    /// The states in order. A call can replace states that begin in the future.
     pub fn phases(&self) -> &[Phase] {
         &self.phases
     }
 
-    /// The stretch of its life at a time; the first for times before its launch.
+    /// The phase at a time. For times before the launch: the first phase.
     pub fn phase(&self, at: Timestamp) -> Option<&Phase> {
         let begun = self.phases.iter().rev().find(|phase| phase.from <= at);
         begun.or_else(|| self.phases.first())
     }
 
-    /// Its state at a time.
+    /// The state at a time.
     pub fn state(&self, at: Timestamp) -> InstanceState {
         self.phase(at).map_or(InstanceState::Pending, |phase| phase.state)
     }
 
-    /// Whether it exists at a time and is not on its way out: `pending`, `running`, `stopping` or `stopped`.
+    /// Whether the instance is `pending`, `running`, `stopping` or `stopped` at a time.
     pub fn is_live(&self, at: Timestamp) -> bool {
         let ends = matches!(self.state(at), InstanceState::ShuttingDown | InstanceState::Terminated);
         self.launched_at <= at && !ends
     }
 
-    /// Whether it has been `running` by that time.
+    /// Whether the instance has been `running` by a time.
     pub fn has_run(&self, at: Timestamp) -> bool {
         let begun = self.phases.iter().take_while(|phase| phase.from <= at);
         begun.into_iter().any(|phase| phase.state == InstanceState::Running)
     }
 
-    /// When it becomes `terminated`, if that is decided.
+    /// The time at which the instance becomes `terminated`, if its termination has been requested or scheduled.
     pub fn terminated_at(&self) -> Option<Timestamp> {
         let last = self
             .phases
@@ -89,24 +89,24 @@ impl LaunchedInstance {
         last.map(|phase| phase.from)
     }
 
-    /// Whether calls other than RunInstances know it.
+    /// Whether calls other than RunInstances know the instance.
     pub(super) fn is_known(&self, at: Timestamp) -> bool {
         let gone = self.terminated_at().map(|end| after(end, self.shown_after_termination));
         self.launched_at <= at && self.visible_from <= at && gone.is_none_or(|gone| at < gone)
     }
 
-    /// Whether EC2 has forgotten it for good.
+    /// Whether EC2 no longer shows the instance.
     pub(super) fn is_forgotten(&self, at: Timestamp) -> bool {
         self.visible_from <= at && !self.is_known(at)
     }
 
-    /// Puts other states in the place of those that have not begun.
+    /// Replaces the states that have not begun.
     pub(super) fn turn(&mut self, at: Timestamp, phases: impl IntoIterator<Item = Phase>) {
         self.phases.retain(|phase| phase.from <= at);
         self.phases.extend(phases);
     }
 
-    /// What a call shows of it.
+    /// The instance in the answer of a call.
     pub(super) fn shown(&self, at: Timestamp) -> Instance {
         let phase = self.phase(at);
         let identifying = self.tags.iter().filter(|(key, _)| identifying_tag(key));
@@ -125,7 +125,7 @@ impl LaunchedInstance {
         }
     }
 
-    /// What it has for a filter of DescribeInstances.
+    /// The values of the instance for a filter of DescribeInstances.
     pub(super) fn filter_values(&self, at: Timestamp, filter: &str) -> Vec<String> {
         let state = self.state(at);
         let attached = |values: Vec<String>| if self.has_interface(at) { values } else { Vec::new() };
@@ -149,7 +149,7 @@ impl LaunchedInstance {
         self.state(at) != InstanceState::Terminated
     }
 
-    /// Its address in the network, which no other instance ever has.
+    /// The private address, which is unique in the region.
     pub(super) fn private_address(&self) -> String {
         let [_, high, middle, low] = self.number.to_be_bytes();
         format!("10.{high}.{middle}.{low}")
@@ -175,7 +175,7 @@ impl LaunchedInstance {
 }
 
 impl Phase {
-    /// A stretch without a reason.
+    /// A phase without a reason.
     pub(super) fn new(from: Timestamp, state: InstanceState) -> Self {
         Self {
             from,
@@ -184,7 +184,7 @@ impl Phase {
         }
     }
 
-    /// A stretch with a reason.
+    /// A phase with a reason.
     pub(super) fn because(from: Timestamp, state: InstanceState, code: &str, message: &str) -> Self {
         let reason = StateReason {
             code: code.to_owned(),
@@ -198,7 +198,7 @@ impl Phase {
     }
 }
 
-/// The filters of DescribeInstances that are known here, besides those by tag.
+/// The known filters of DescribeInstances, besides the filters by tag.
 pub(super) const FILTERS: [&str; 11] = [
     "instance-id",
     "client-token",

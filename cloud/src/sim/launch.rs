@@ -1,7 +1,7 @@
 //! RunInstances. Its tokens follow <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a
 //! request that names a subnet is idempotent in the subnet's zone, so that the same token in another zone launches a
-//! second instance; a repetition with other parameters is refused. A launch that was refused uses no token up. Whether
-//! the order of a list is a difference is not documented; here it is.
+//! second instance; a repetition with other parameters is refused. A refused launch does not use up its token. The
+//! documentation does not say whether a different order of a list is a different parameter; here it is.
 
 use jiff::Timestamp;
 
@@ -41,7 +41,7 @@ impl Region {
         Ok(self.launch(now, access_key, request, subnet))
     }
 
-    /// The instance that a token launched in a zone, while EC2 remembers the token.
+    /// The id of the instance that was launched with a token in a zone, while EC2 remembers the token.
     fn remembered(&self, now: Timestamp, zone: &str, token: &str) -> Option<String> {
         let id = self.tokens.get(&(zone.to_owned(), token.to_owned()))?;
         let instance = self.instances.get(id)?;
@@ -120,7 +120,7 @@ impl Region {
             let place = (instance.subnet.availability_zone.clone(), request.client_token.clone());
             self.tokens.insert(place, id.clone());
         }
-        // An answer is made before the state after `pending` can begin, however short that is.
+        // The answer shows `pending`, however short that state is.
         let answer = Instance {
             state: InstanceState::Pending,
             state_reason: None,
@@ -165,8 +165,8 @@ impl Region {
         }
     }
 
-    /// An instance that runs under an id of the caller's choice, as if it had just been launched by somebody else. There
-    /// is none where the subnet does not exist.
+    /// Adds a running instance with an id of the caller's choice, as if another user had just launched it. Does nothing
+    /// if the subnet does not exist.
     pub fn add_instance(&mut self, now: Timestamp, id: &str, request: &LaunchRequest) -> &mut Self {
         if let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() {
             let instance = LaunchedInstance {
@@ -180,7 +180,7 @@ impl Region {
     }
 }
 
-/// What EC2 refuses without looking at the region.
+/// Checks the request for errors that do not depend on the region.
 fn check_form(request: &LaunchRequest) -> Result<(), CloudError> {
     let refuse = |code: &str, message: &str| Err(CloudError::answered(OPERATION, code, message));
     if request.client_token.len() > TOKEN_LENGTH || !request.client_token.is_ascii() {

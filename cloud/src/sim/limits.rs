@@ -7,30 +7,30 @@ use jiff::Timestamp;
 
 use crate::CloudError;
 
-/// Tokens are counted in millionths: a refill of one a second is then one millionth a microsecond.
+/// Tokens are counted in millionths: a refill of one token per second is one millionth per microsecond.
 const TOKEN: i128 = 1_000_000;
 
 /// The buckets of one account and region.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Buckets {
-    requests: BTreeMap<&'static str, Bucket>,
-    resources: BTreeMap<&'static str, Bucket>,
+pub(super) struct TokenBuckets {
+    requests: BTreeMap<&'static str, TokenBucket>,
+    resources: BTreeMap<&'static str, TokenBucket>,
 }
 
 #[derive(Clone, Debug)]
-struct Bucket {
+struct TokenBucket {
     millionths: i128,
     filled_at: Timestamp,
 }
 
-/// Tokens a bucket holds, and tokens that it is given back a second.
+/// The capacity of a bucket in tokens, and its refill in tokens per second.
 #[derive(Clone, Copy)]
 struct Size {
     capacity: i128,
     refill: i128,
 }
 
-/// The bucket of an action. Every describe here has filters or pages.
+/// The bucket of an action. Every describe call here has filters or pages.
 fn requests_of(action: &str) -> Size {
     let (capacity, refill) = match action {
         "RunInstances" | "StartInstances" => (5, 2),
@@ -41,7 +41,7 @@ fn requests_of(action: &str) -> Size {
     Size { capacity, refill }
 }
 
-/// The bucket of the instances that an action may name, for the few that have one.
+/// The bucket for the instances in the requests of an action, for the few actions that have one.
 fn resources_of(action: &str) -> Option<Size> {
     let refill = match action {
         "RunInstances" | "StartInstances" => 2,
@@ -51,9 +51,9 @@ fn resources_of(action: &str) -> Option<Size> {
     Some(Size { capacity: 1000, refill })
 }
 
-impl Buckets {
-    /// Takes the tokens of a call over so many instances, or refuses it and takes none.
-    pub(super) fn take(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
+impl TokenBuckets {
+    /// Takes the tokens of a call for a number of instances, or refuses the call and takes no tokens.
+    pub(super) fn acquire(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
         let request = filled(&mut self.requests, action, requests_of(action), now);
         let mut resource = resources_of(action).map(|size| filled(&mut self.resources, action, size, now));
         let wanted = i128::try_from(instances).unwrap_or(i128::MAX).saturating_mul(TOKEN);
@@ -73,13 +73,13 @@ impl Buckets {
 }
 
 fn filled<'a>(
-    buckets: &'a mut BTreeMap<&'static str, Bucket>,
+    buckets: &'a mut BTreeMap<&'static str, TokenBucket>,
     action: &'static str,
     size: Size,
     now: Timestamp,
-) -> &'a mut Bucket {
+) -> &'a mut TokenBucket {
     let full = size.capacity * TOKEN;
-    let bucket = buckets.entry(action).or_insert(Bucket {
+    let bucket = buckets.entry(action).or_insert(TokenBucket {
         millionths: full,
         filled_at: now,
     });
@@ -98,40 +98,46 @@ mod tests {
 
     const START: Timestamp = Timestamp::UNIX_EPOCH;
 
-    fn taken(buckets: &mut Buckets, now: Timestamp, action: &'static str, instances: usize, tries: usize) -> usize {
+    fn acquired(
+        buckets: &mut TokenBuckets,
+        now: Timestamp,
+        action: &'static str,
+        instances: usize,
+        tries: usize,
+    ) -> usize {
         (0..tries)
-            .filter(|_| buckets.take(now, action, instances).is_ok())
+            .filter(|_| buckets.acquire(now, action, instances).is_ok())
             .count()
     }
 
     #[test]
     fn a_burst_is_followed_by_the_refill() {
-        let mut buckets = Buckets::default();
-        assert_eq!(taken(&mut buckets, START, "RunInstances", 1, 10), 5);
+        let mut buckets = TokenBuckets::default();
+        assert_eq!(acquired(&mut buckets, START, "RunInstances", 1, 10), 5);
         let second = after(START, Duration::from_millis(999));
-        assert_eq!(taken(&mut buckets, second, "RunInstances", 1, 10), 1);
+        assert_eq!(acquired(&mut buckets, second, "RunInstances", 1, 10), 1);
         let third = after(START, Duration::from_secs(1));
-        assert_eq!(taken(&mut buckets, third, "RunInstances", 1, 10), 1);
+        assert_eq!(acquired(&mut buckets, third, "RunInstances", 1, 10), 1);
         let later = after(START, Duration::from_secs(1000));
-        assert_eq!(taken(&mut buckets, later, "RunInstances", 1, 10), 5);
+        assert_eq!(acquired(&mut buckets, later, "RunInstances", 1, 10), 5);
     }
 
     #[test]
     fn actions_do_not_share_a_bucket() {
-        let mut buckets = Buckets::default();
-        assert_eq!(taken(&mut buckets, START, "RunInstances", 1, 10), 5);
-        assert_eq!(taken(&mut buckets, START, "DescribeInstances", 0, 200), 100);
-        assert_eq!(taken(&mut buckets, START, "DescribeSubnets", 0, 200), 100);
-        assert_eq!(taken(&mut buckets, START, "StopInstances", 1, 200), 50);
+        let mut buckets = TokenBuckets::default();
+        assert_eq!(acquired(&mut buckets, START, "RunInstances", 1, 10), 5);
+        assert_eq!(acquired(&mut buckets, START, "DescribeInstances", 0, 200), 100);
+        assert_eq!(acquired(&mut buckets, START, "DescribeSubnets", 0, 200), 100);
+        assert_eq!(acquired(&mut buckets, START, "StopInstances", 1, 200), 50);
     }
 
     #[test]
     fn instances_count_besides_calls_and_a_refused_call_is_free() {
-        let mut buckets = Buckets::default();
-        assert_eq!(taken(&mut buckets, START, "TerminateInstances", 500, 3), 2);
-        let error = buckets.take(START, "TerminateInstances", 1).unwrap_err();
+        let mut buckets = TokenBuckets::default();
+        assert_eq!(acquired(&mut buckets, START, "TerminateInstances", 500, 3), 2);
+        let error = buckets.acquire(START, "TerminateInstances", 1).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("RequestLimitExceeded"));
         let second = after(START, Duration::from_secs(1));
-        assert_eq!(taken(&mut buckets, second, "TerminateInstances", 20, 2), 1);
+        assert_eq!(acquired(&mut buckets, second, "TerminateInstances", 20, 2), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Targets of load balancers, as the API reference of Elastic Load Balancing describes them
-//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target is
-//! checked a while after its registration, and drains for the delay of its group after its deregistration.
+//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): the health
+//! check of a target begins some time after its registration, and the target drains for the delay of its group after
+//! its deregistration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use super::instances::LaunchedInstance;
 use super::region::Region;
 use super::time::after;
 
-/// How long a target is not checked yet.
+/// Time after a registration before the first health check of the target.
 const INITIAL: Duration = Duration::from_secs(20);
 
-/// Something that targets are registered with.
+/// A target group or a Classic Load Balancer.
 #[derive(Clone, Debug)]
 pub struct TargetGroup {
     kind: TargetKind,
@@ -51,20 +52,20 @@ impl TargetGroup {
 }
 
 impl Region {
-    /// A target group, or a classic load balancer, whose targets drain for so long.
+    /// Adds a target group or a Classic Load Balancer, whose targets drain for `delay`.
     pub fn target_group(&mut self, group: Group, kind: TargetKind, delay: Duration) -> &mut Self {
         let targets = BTreeMap::new();
         self.groups.insert(group, TargetGroup { kind, delay, targets });
         self
     }
 
-    /// Has an instance fail the health checks of all groups from now on.
+    /// Makes an instance fail the health checks of all groups from now on.
     pub fn fail_health_checks(&mut self, id: &str) -> &mut Self {
         self.unhealthy.insert(id.to_owned());
         self
     }
 
-    /// The ids of the targets of a group that are registered, or drain.
+    /// The ids of the registered and draining targets of a group.
     pub fn targets_of(&mut self, now: Timestamp, group: &Group) -> Vec<String> {
         self.let_go(now);
         let group = self.groups.get(group);
@@ -72,10 +73,10 @@ impl Region {
         targets.map(|target| target.id.clone()).collect()
     }
 
-    /// The groups that an instance still gets traffic from, each with the time it was deregistered at, if it was, and
-    /// the time it drains for.
+    /// The groups from which an instance still gets traffic, each with the time of the deregistration, if any, and the
+    /// duration of the draining.
     pub fn traffic_of(&mut self, now: Timestamp, id: &str) -> Vec<(Group, Option<Timestamp>, Duration)> {
-        // Not what has ended is let go: it may have ended by the call that is asked about.
+        // Ended instances are not removed here, because the call in question may have ended them.
         let address = self.instances.get(id).map(LaunchedInstance::private_address);
         let of_it = |target: &Target| target.id == id || Some(&target.id) == address.as_ref();
         let mut traffic = Vec::new();
@@ -87,7 +88,7 @@ impl Region {
         traffic
     }
 
-    /// The groups that an instance, or what was its address, is registered with and does not leave.
+    /// The groups in which an instance or its former address is registered and not draining.
     pub fn registered_in(&mut self, now: Timestamp, id: &str) -> Vec<Group> {
         self.let_go(now);
         let traffic = self.traffic_of(now, id).into_iter();
@@ -140,7 +141,7 @@ impl Region {
         })
     }
 
-    /// Forgets what has drained, and the instances that have ended: addresses stay.
+    /// Removes drained targets and the targets of ended instances. Targets by address stay.
     fn let_go(&mut self, now: Timestamp) {
         let instances = &self.instances;
         for group in self.groups.values_mut() {
@@ -152,7 +153,7 @@ impl Region {
         }
     }
 
-    /// Only an instance that runs can be registered.
+    /// Refuses targets other than running instances.
     fn check_targets(&self, now: Timestamp, action: &'static str, targets: &[Target]) -> Result<(), CloudError> {
         let by_id = targets.iter().filter(|target| target.id.starts_with("i-"));
         for target in by_id {

@@ -1,12 +1,14 @@
-//! EC2 in memory, as its documentation describes it: deterministic, synchronous, without a clock or chance of its own.
+//! A simulated EC2 in memory that follows EC2's documentation: deterministic and synchronous, without a clock and
+//! without random numbers.
 //!
-//! An [`Ec2`] holds accounts, an account regions, and a [`Region`] what is in it. Infrastructure is set up straight on
-//! the region; calls are made through a [`Client`], which stands for one access key. Every call is told the time, so
-//! that a test may simulate days in a moment. What EC2 leaves open (how long a fresh instance stays hidden, how long a
-//! state lasts, when there is no capacity) is programmed through [`Behaviour`] and the methods of [`Region`].
+//! An [`Ec2`] contains accounts, an account contains regions, and a [`Region`] contains resources. Tests add
+//! infrastructure directly to the region and make calls through a [`Client`], which represents one access key. The
+//! caller passes the time to every call, so that a test can simulate days in a moment. [`Behaviour`] and the methods of
+//! [`Region`] set the behaviour that EC2 does not define: how long a new instance stays hidden, how long a state lasts,
+//! and when capacity is insufficient.
 //!
-//! A call has its effect and gives its answer in one step. Crashes, lost answers and delays belong to the caller, who
-//! may make a call and throw its answer away.
+//! A call takes effect and returns its answer in one step. The caller simulates crashes, lost answers and delays, for
+//! example by dropping the answer of a call.
 
 mod audit;
 mod behaviour;
@@ -37,7 +39,7 @@ pub use session::{CallDescription, Sessions, SimSession, Transport};
 
 use crate::LaunchRequest;
 
-/// All accounts, and the access keys that act in them.
+/// All accounts with their access keys.
 #[derive(Clone, Debug, Default)]
 pub struct Ec2 {
     accounts: BTreeMap<String, Account>,
@@ -52,12 +54,12 @@ struct Key {
 }
 
 impl Ec2 {
-    /// An EC2 without any account.
+    /// An EC2 without accounts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An account, for example `111122223333`; empty if it was never asked for before.
+    /// An account, for example `111122223333`. The first call creates an empty account.
     pub fn account(&mut self, id: &str) -> &mut Account {
         let serial = self.accounts.len();
         self.accounts.entry(id.to_owned()).or_insert_with(|| Account {
@@ -67,7 +69,7 @@ impl Ec2 {
         })
     }
 
-    /// Makes an access key act in an account, whatever it acted in before.
+    /// Assigns an access key to an account, and removes the former assignment.
     pub fn issue_key(&mut self, access_key: &str, account: &str) {
         let key = Key {
             account: account.to_owned(),
@@ -76,14 +78,14 @@ impl Ec2 {
         self.keys.insert(access_key.to_owned(), key);
     }
 
-    /// Refuses an access key from now on, until it is issued again.
+    /// Revokes an access key until it is issued again.
     pub fn revoke_key(&mut self, access_key: &str) {
         if let Some(key) = self.keys.get_mut(access_key) {
             key.revoked = true;
         }
     }
 
-    /// A region of an account, if there is anything in it.
+    /// A region of an account, if it exists.
     pub fn find_region(&self, account: &str, region: &str) -> Option<&Region> {
         self.accounts.get(account)?.regions.get(region)
     }
@@ -93,12 +95,12 @@ impl Ec2 {
         self.accounts.values().flat_map(|account| account.regions.values())
     }
 
-    /// Every instance that was ever launched, in any account and region, by id.
+    /// All instances that were ever launched, in all accounts and regions, by id.
     pub fn launched(&self) -> impl Iterator<Item = &LaunchedInstance> {
         self.regions().flat_map(Region::launched)
     }
 
-    /// Every change that a call has made, oldest first.
+    /// All changes by calls, oldest first.
     pub fn audit(&self) -> Vec<&AuditEntry> {
         let mut entries: Vec<_> = self.regions().flat_map(Region::audit).collect();
         entries.sort_by_key(|entry| entry.at);
@@ -106,7 +108,7 @@ impl Ec2 {
     }
 }
 
-/// One account: its regions.
+/// One account with its regions.
 #[derive(Clone, Debug)]
 pub struct Account {
     id: String,
@@ -115,7 +117,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// A region, for example `eu-west-1`; empty if it was never asked for before.
+    /// A region, for example `eu-west-1`. The first call creates an empty region.
     pub fn region(&mut self, name: &str) -> &mut Region {
         let number = self.regions.len();
         self.regions.entry(name.to_owned()).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! One region of one account: how it is set up, and what can be read of it without a call.
+//! One region of one account: its set-up, and access to its state without calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
 use super::infrastructure::Infrastructure;
 use super::instances::{LaunchedInstance, Phase};
-use super::limits::Buckets;
+use super::limits::TokenBuckets;
 use super::load_balancing::TargetGroup;
 use super::time::before;
 
@@ -20,22 +20,22 @@ use super::time::before;
 pub struct Region {
     pub(super) account: String,
     pub(super) name: String,
-    /// Distinguishes ids of this region from those of all others.
+    /// Part of the ids of this region, which makes them unique among all regions.
     place: String,
     pub(super) infrastructure: Infrastructure,
     pub(super) behaviour: Behaviour,
-    /// Pairs of instance type and zone that there is no capacity for.
+    /// Pairs of instance type and zone without capacity.
     pub(super) exhausted: BTreeSet<(String, String)>,
     pub(super) quota: Option<usize>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
     pub(super) groups: BTreeMap<Group, TargetGroup>,
     /// Instances that fail their health checks.
     pub(super) unhealthy: BTreeSet<String>,
-    /// Those of the second generation, by name.
+    /// Load balancers of the second generation, by name.
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
-    /// Id of the instance that a token launched last, by zone and token.
+    /// Id of the last instance of a token, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
-    buckets: Buckets,
+    buckets: TokenBuckets,
     audit: Vec<AuditEntry>,
 }
 
@@ -54,28 +54,28 @@ impl Region {
             unhealthy: BTreeSet::new(),
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            buckets: Buckets::default(),
+            buckets: TokenBuckets::default(),
             audit: Vec::new(),
         }
     }
 
-    /// Its name, for example `eu-west-1`.
+    /// The name of the region, for example `eu-west-1`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The account it belongs to.
+    /// The account of the region.
     pub fn account(&self) -> &str {
         &self.account
     }
 
-    /// A VPC, and its main route table `rtb-main-<id>`, which does not lead to the internet.
+    /// Adds a VPC and its main route table `rtb-main-<id>`, which has no route to an internet gateway.
     pub fn vpc(&mut self, id: &str, cidr_block: &str) -> &mut Self {
         self.infrastructure.add_vpc(id, cidr_block);
         self
     }
 
-    /// A subnet without an IPv6 block.
+    /// Adds a subnet without an IPv6 block.
     pub fn subnet(&mut self, id: &str, vpc_id: &str, zone: &str) -> &mut Self {
         self.infrastructure.add_subnet(Subnet {
             id: id.to_owned(),
@@ -86,19 +86,19 @@ impl Region {
         self
     }
 
-    /// A security group.
+    /// Adds a security group.
     pub fn security_group(&mut self, id: &str, vpc_id: &str, name: &str) -> &mut Self {
         self.infrastructure.add_security_group(id, vpc_id, name);
         self
     }
 
-    /// A route table, in the place of one of the same id.
+    /// Adds a route table, or replaces the one with the same id.
     pub fn route_table(&mut self, table: RouteTable) -> &mut Self {
         self.infrastructure.add_route_table(table);
         self
     }
 
-    /// An image.
+    /// Adds an image.
     pub fn image(&mut self, id: &str, root_device_name: &str) -> &mut Self {
         self.infrastructure.add_image(Image {
             id: id.to_owned(),
@@ -109,19 +109,19 @@ impl Region {
         self
     }
 
-    /// A load balancer of the second generation.
+    /// Adds a load balancer of the second generation.
     pub fn load_balancer(&mut self, name: &str, load_balancer: ApiLoadBalancer) -> &mut Self {
         self.load_balancers.insert(name.to_owned(), load_balancer);
         self
     }
 
-    /// A key pair.
+    /// Adds a key pair.
     pub fn key_pair(&mut self, name: &str) -> &mut Self {
         self.infrastructure.add_key_pair(name);
         self
     }
 
-    /// Tags something that stands here, instances included.
+    /// Tags a resource or an instance.
     pub fn tag(&mut self, id: &str, key: &str, value: &str) -> &mut Self {
         match self.instances.get_mut(id) {
             Some(instance) => {
@@ -132,7 +132,7 @@ impl Region {
         self
     }
 
-    /// Takes every tag off an instance.
+    /// Removes all tags of an instance.
     pub fn untag(&mut self, id: &str) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.tags.clear();
@@ -140,7 +140,7 @@ impl Region {
         self
     }
 
-    /// Puts an instance in a state, in which it stays until a call changes it.
+    /// Sets the state of an instance, which lasts until a call changes it.
     pub fn set_state(
         &mut self,
         now: Timestamp,
@@ -155,7 +155,7 @@ impl Region {
         self
     }
 
-    /// Terminates an instance so long ago that EC2 shows it no more.
+    /// Moves the termination of an instance so far into the past that EC2 no longer shows the instance.
     pub fn end_long_ago(&mut self, id: &str) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.phases = vec![Phase::new(Timestamp::MIN, InstanceState::Terminated)];
@@ -169,12 +169,12 @@ impl Region {
         self
     }
 
-    /// How it behaves, to be read or changed.
+    /// The behaviour of the region.
     pub fn behaviour(&mut self) -> &mut Behaviour {
         &mut self.behaviour
     }
 
-    /// From now on there is no capacity for instances of a type in a zone, or there is again.
+    /// Sets whether a zone has capacity for an instance type.
     pub fn set_capacity(&mut self, instance_type: &str, zone: &str, available: bool) -> &mut Self {
         let pair = (instance_type.to_owned(), zone.to_owned());
         if available {
@@ -185,13 +185,13 @@ impl Region {
         self
     }
 
-    /// How many live instances the account may have here; any number where absent.
+    /// Sets the maximum number of live instances in the region. `None`: unlimited.
     pub fn set_quota(&mut self, instances: Option<usize>) -> &mut Self {
         self.quota = instances;
         self
     }
 
-    /// Protects an instance from TerminateInstances, or no more.
+    /// Sets whether an instance is protected from TerminateInstances.
     pub fn protect(&mut self, id: &str, protected: bool) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.protected = protected;
@@ -199,20 +199,20 @@ impl Region {
         self
     }
 
-    /// Every instance that was ever launched here, by id.
+    /// All instances that were ever launched in the region, by id.
     pub fn launched(&self) -> impl Iterator<Item = &LaunchedInstance> {
         self.instances.values()
     }
 
-    /// Every change that a call has made here, oldest first.
+    /// All changes by calls in the region, oldest first.
     pub fn audit(&self) -> &[AuditEntry] {
         &self.audit
     }
 
-    /// Lets a call over so many instances in, or refuses it for EC2's limits.
+    /// Admits a call for a number of instances, or refuses it because of EC2's request limits.
     pub(super) fn admit(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
         if self.behaviour.throttling {
-            self.buckets.take(now, action, instances)
+            self.buckets.acquire(now, action, instances)
         } else {
             Ok(())
         }
@@ -229,7 +229,7 @@ impl Region {
         });
     }
 
-    /// The time whose state a describe shows.
+    /// The time of the state that a describe call returns.
     pub(super) fn seen_at(&self, now: Timestamp) -> Timestamp {
         before(now, self.behaviour.staleness)
     }

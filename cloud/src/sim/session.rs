@@ -1,7 +1,7 @@
-//! Sessions over the simulated EC2: the traits of the reconcilers, for the simulation and for doubles in tests.
+//! Sessions on the simulated EC2: the traits for the reconcilers, implemented for the simulation and for test doubles.
 //!
-//! A [`Transport`] decides what becomes of a call on its way: the double of a test answers at once, the simulation
-//! hands the call to its scheduler, which may lose, delay or refuse it.
+//! A [`Transport`] delivers calls: the double of a test answers at once, and the simulation passes the call to its
+//! scheduler, which may lose, delay or refuse the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -24,18 +24,18 @@ use crate::{
 
 use super::client::Client;
 
-/// A call on its way to the simulated EC2.
+/// The description of a call to the simulated EC2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallDescription {
     /// The API action.
     pub action: &'static str,
-    /// Whether it changes something.
+    /// Whether the call writes.
     pub writes: bool,
-    /// What it concerns, for a trace.
+    /// The parameters of the call, for a trace.
     pub about: String,
 }
 
-/// The way from a session to the simulated EC2.
+/// The transport from a session to the simulated EC2.
 pub trait Transport: Clone + Send + Sync + 'static {
     /// Makes a call: `effect` runs when the call reaches EC2.
     fn call<T: Send + 'static>(
@@ -44,19 +44,19 @@ pub trait Transport: Clone + Send + Sync + 'static {
         effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<T, CloudError> + Send + 'static,
     ) -> impl Future<Output = Result<T, CloudError>> + Send;
 
-    /// Acts on the sessions of the process now.
+    /// Runs `act` on the sessions of the process at the current moment.
     fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T;
 
     /// Waits.
     fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Waits until this process leads for certain; for ever where another one leads.
+    /// Waits until this process is certainly the leader. The wait does not end if another process is the leader.
     fn wait_until_leading(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// All sessions of a process. A session is made when it is used first.
+/// All sessions of a process. A session is created when it is first used.
 pub struct Sessions {
     timing: Timing,
     limits: Arc<RateLimits>,
@@ -65,7 +65,7 @@ pub struct Sessions {
 }
 
 impl Default for Sessions {
-    /// With the timing and the shares that are shipped.
+    /// Sessions with the default timing and shares.
     fn default() -> Self {
         let timing = Timing::default();
         Self::new(timing, RateLimits::new(Shares::default(), timing.rate_second))
@@ -73,7 +73,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// No sessions yet. They all keep these periods and request rates.
+    /// An empty set of sessions, which will all use this timing and these request rates.
     pub fn new(timing: Timing, limits: RateLimits) -> Self {
         Self {
             timing,
@@ -94,12 +94,13 @@ impl Sessions {
         calls
     }
 
-    /// When [`Sessions::next_calls`] will have a call if nothing happens before; a time in the past means now.
+    /// The time at which [`Sessions::next_calls`] returns the next call, unless an event makes one due earlier. A time
+    /// in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
         self.by_key.values().filter_map(|(state, _)| state.next_due()).min()
     }
 
-    /// The answer to a call.
+    /// Records the answer to a call.
     pub fn call_ended(&mut self, key: &SessionKey, ended: EndedCall, now: Duration) {
         self.state(key).call_ended(ended, now);
     }
@@ -144,7 +145,7 @@ impl Sessions {
     }
 }
 
-/// A session over a transport, as one pass uses it.
+/// A session over a transport, for one pass.
 pub struct SimSession<T> {
     transport: T,
     key: SessionKey,
@@ -203,7 +204,7 @@ impl<T: Transport> SimSession<T> {
         answer
     }
 
-    /// A describe of infrastructure.
+    /// A describe call for infrastructure.
     async fn describe<A: Send + 'static>(
         &self,
         action: &'static str,

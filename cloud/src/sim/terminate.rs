@@ -21,8 +21,8 @@ const USER_INITIATED: (&str, &str) = (
 );
 
 impl Region {
-    /// Ends instances. One id that is not known refuses the whole call; a protected instance refuses only those in its
-    /// zone, and the call fails although the others are ended.
+    /// Terminates instances. One unknown id makes the whole call fail. A protected instance protects all instances in
+    /// its zone: the call fails, but the instances in other zones are terminated.
     pub(super) fn terminate_instances(
         &mut self,
         now: Timestamp,
@@ -133,7 +133,7 @@ impl Region {
         Ok(changes.collect())
     }
 
-    /// The ids without repetitions, if all are known.
+    /// The ids without duplicates; an error if an id is unknown.
     fn known_ids(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! What is known of one group, and what is to be asked of it next.
+//! The cached facts of one target group, and the next request about it.
 
 mod state;
 mod writes;
@@ -13,45 +13,46 @@ use super::model::{
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
-/// Targets in one call.
+/// The most targets that one register or deregister call names.
 const MOST: usize = 40;
 
-/// A member: machine, instance, and the port it is registered with.
+/// The key of a member: its machine, its instance id, and the port that the target is registered with.
 type MemberKey = (MachineKey, String, Option<i32>);
 
-/// One group. Of all calls about it one is under way at a time, so that what a look shows is never older than a write.
+/// The cached state of one target group. At most one call about a group is under way, so that no read that began before
+/// a write can overwrite the result of the write.
 pub(super) struct GroupState {
     facts: Option<GroupFacts>,
     seen: Option<BTreeMap<Target, Health>>,
-    /// When the last look began that was answered.
+    /// The start of the last read of the targets' health that AWS answered.
     looked_at: Duration,
-    /// Until then a registration may take effect whose caller is gone.
+    /// The time until which a registration of a caller that is gone, or whose answer was lost, may still take effect.
     late_until: Duration,
-    /// When the last look ended, or AWS took the last write.
+    /// The end of the last read of the targets' health, or of the last write that AWS accepted.
     shown_at: Duration,
-    /// When the call began that is under way, or was the last one.
+    /// The start of the call that is under way, or of the last call.
     asked_at: Duration,
     delay: Option<(Duration, Duration)>,
-    /// It is not asked for before.
+    /// The earliest time of the next read of the deregistration delay.
     delay_not_before: Duration,
     members: BTreeMap<MemberKey, Member>,
-    /// A call is under way.
+    /// Whether a call about the group is under way.
     pub(super) busy: bool,
-    /// What it tells does not count.
+    /// Whether the answer to the call that is under way is discarded.
     is_void: bool,
-    /// What AWS refused, and when the call began, until a read is answered again.
+    /// The last error that concerns the whole group, and the start of its call. An answered read clears it.
     failure: Option<(CloudError, Duration)>,
     failures: u32,
-    /// Since when it could not be looked at.
+    /// The time of the first failed read since the last answered one.
     failing_since: Option<Duration>,
-    /// No read before.
+    /// The earliest time of the next read of the facts or of the health.
     not_before: Duration,
-    /// Until then what is not as it is wished is looked at often.
+    /// The time until which the group is read at the short interval while a target has not reached its desired state.
     settles_until: Duration,
-    /// Since when a write waits for others to join it.
+    /// The time since which a write waits for other writes to join the same call.
     open_since: Option<Duration>,
     most: usize,
-    /// When there is something to do.
+    /// The time at which [`GroupState::begin`] has something to do next.
     pub(super) due: Option<Duration>,
 }
 
@@ -88,7 +89,7 @@ impl GroupState {
         self.members.is_empty()
     }
 
-    /// Takes a machine's desired, and tells how its instance stands.
+    /// Records the desired state of a machine's target, and returns the target's current registration state.
     pub(super) fn want(
         &mut self,
         machine: &MachineKey,
@@ -117,7 +118,7 @@ impl GroupState {
         self.members.retain(|(owner, ..), _| owner != machine);
     }
 
-    /// Knows nothing of its targets any more, whatever the call that is under way tells.
+    /// Forgets the health of the group's targets, and discards the answer to the call that is under way.
     pub(super) fn forget_answers(&mut self) {
         self.seen = None;
         (self.failure, self.failures, self.failing_since) = (None, 0, None);
@@ -126,18 +127,18 @@ impl GroupState {
         self.due = Some(Duration::ZERO);
     }
 
-    /// Ends a machine's interest in all ports but these.
+    /// Ends a machine's interest in all ports of the group except `ports`.
     pub(super) fn keep(&mut self, machine: &MachineKey, ports: &BTreeSet<Option<i32>>) {
         self.members
             .retain(|(owner, _, port), _| owner != machine || ports.contains(port));
     }
 
-    /// Whether an instance is only terminated once it is out.
+    /// Whether the termination of an instance waits for the deregistration of a target.
     pub(super) fn is_urgent(&self) -> bool {
         self.leaving().next().is_some()
     }
 
-    /// Members that are waited for until they are out.
+    /// The members whose machines wait for the deregistration.
     fn leaving(&self) -> impl Iterator<Item = &Member> {
         self.members.values().filter(|member| {
             member.is_leaving()
@@ -149,7 +150,7 @@ impl GroupState {
         })
     }
 
-    /// What is to be asked now; notes when to come back where that is nothing.
+    /// Begins the next request that is due. Where no request is due, sets [`GroupState::due`] to the next time to ask.
     pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         if self.busy || self.members.values().all(|member| member.is_done) {
             self.due = None;
@@ -223,7 +224,7 @@ impl GroupState {
         (self.shown_at + interval).max(self.not_before)
     }
 
-    /// When the time that is waited for a member is over.
+    /// The time at which the first wait for a deregistration ends.
     fn wake_at(&self, timing: &Timing) -> Option<Duration> {
         self.leaving()
             .map(|member| match member.leaving_since {
@@ -233,7 +234,7 @@ impl GroupState {
             .min()
     }
 
-    /// What an answer has to say to the log.
+    /// The log entry that an answer gives rise to.
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
         let is_look = matches!(call.request, GroupRequest::Facts | GroupRequest::Health);
         match answer {
@@ -252,7 +253,7 @@ impl GroupState {
         }
     }
 
-    /// Takes an answer.
+    /// Applies the answer to a call.
     pub(super) fn ended(
         &mut self,
         request: &GroupRequest,
@@ -274,7 +275,7 @@ impl GroupState {
                 );
             }
             _ if is_void => {}
-            // The longest time is waited for then; looks go on.
+            // Without a known delay the longest drain time applies; reads of the health go on.
             (GroupRequest::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
             (GroupRequest::Delay, Ok(answer)) => self.learn(answer, now),
             (_, Err(error)) => {
@@ -331,13 +332,15 @@ impl GroupState {
         }
     }
 
-    /// Lets go for good of the addresses of instances that are gone, once they are out: AWS gives them to others.
+    /// Marks members as done whose instance is gone and whose target is out: AWS may assign the address to another
+    /// instance.
     fn note_done(&mut self, timing: &Timing, now: Duration) {
         let Some(facts) = &self.facts else { return };
         let is_gone = |(_, member): &(&MemberKey, &Member)| member.desired == Desired::Forgotten;
         let gone = self.members.iter().filter(is_gone);
         let done = gone.filter(|(key, member)| {
-            // An address that no look has missed may be shown to other credentials.
+            // Without an answered read nothing proves that the address is out: a read with other credentials may show
+            // it.
             let is_proven = self.seen.is_some() || member.target(facts).is_none();
             is_proven && self.state(key, timing, now) == RegistrationState::Out
         });
@@ -369,7 +372,7 @@ impl GroupState {
         }
         let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
         if split {
-            // One of them is refused, and must not hold up the others.
+            // AWS refuses the whole call for one invalid target. Smaller calls separate that target from the others.
             self.most = (targets.len() / 2).max(1);
             return;
         }
@@ -392,8 +395,8 @@ impl GroupState {
                 Ok(_) if leaving => {
                     let health = seen.and_then(|seen| seen.get(&target));
                     let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
-                    // What came back, by a registration that was late or by somebody else, drains anew: but not for
-                    // ever.
+                    // A target that was registered again, by a late registration or by another client, drains anew. The
+                    // drain limit bounds the repetitions.
                     if was_in && !member.is_overdue(timing, now) {
                         member.leaving_since = None;
                     }
@@ -419,7 +422,7 @@ impl GroupState {
         }
     }
 
-    /// The machines to which something new is to be told.
+    /// Updates the states that the members were told, and returns the machines whose state has changed.
     pub(super) fn news(&mut self, timing: &Timing, now: Duration) -> BTreeSet<MachineKey> {
         let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
         let mut news = BTreeSet::new();
@@ -439,7 +442,7 @@ impl GroupState {
     }
 }
 
-/// How long is waited after so many failures.
+/// The time to wait before the next attempt after this many failures.
 fn backoff(failures: u32, timing: &Timing) -> Duration {
     let doubled = timing
         .resolve_retry

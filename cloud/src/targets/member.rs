@@ -5,38 +5,39 @@ use std::time::Duration;
 use super::model::{Desired, GroupFacts, RegistrationState, Target, TargetInstance, TargetKind};
 use crate::{CloudError, ErrorClass, Timing};
 
-/// What is known of the last registration of a member by this process.
+/// The last registration of a member by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
-    /// There was none, or AWS has refused it, or a deregistration has undone it.
+    /// This process has made no registration, AWS refused the last one, or a later deregistration has undone it.
     None,
     /// The call is under way.
     UnderWay,
-    /// It got no answer: it may have taken effect.
+    /// The call got no answer, so that the registration may have taken effect.
     Unanswered,
-    /// AWS took it then.
+    /// AWS accepted the registration at this time.
     Taken(Duration),
 }
 
-/// An instance that a machine has, or had, in a group.
+/// The instance of a machine, as an actual or former target of one group.
 pub(super) struct Member {
     pub(super) instance: TargetInstance,
-    /// The port that `controlPlaneTargets` names.
+    /// The port from the entry of `controlPlaneTargets`.
     pub(super) port: Option<i32>,
     pub(super) desired: Desired,
-    /// When it was wished first.
+    /// The time at which the desired state last changed.
     pub(super) since: Duration,
-    /// When AWS took the deregistration, or showed it first.
+    /// The time at which AWS accepted the deregistration, or first showed the target as draining.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: Registration,
-    /// The instance was gone, and its address is not in the group: the next instance with that address is another one.
+    /// Whether the instance is gone and its address is out of the group. A later target with the same address belongs
+    /// to another instance.
     pub(super) is_done: bool,
-    /// What AWS said to the last write.
+    /// The error of the last write; `None` after a write that succeeded.
     pub(super) failure: Option<CloudError>,
     pub(super) failures: u32,
-    /// No write before.
+    /// The earliest time of the next write.
     pub(super) not_before: Duration,
-    /// What the machine was told last; it is woken when this changes.
+    /// The state that the machine was told last. A change wakes the machine.
     pub(super) told: RegistrationState,
 }
 
@@ -57,7 +58,7 @@ impl Member {
         }
     }
 
-    /// Takes over what is known of the instance and wanted of it. Whether that is news.
+    /// Takes over the instance's address and the desired state. Returns whether the desired state changed.
     pub(super) fn renew(&mut self, instance: &TargetInstance, desired: Desired, now: Duration) -> bool {
         if instance.address.is_some() {
             self.instance.address.clone_from(&instance.address);
@@ -70,7 +71,8 @@ impl Member {
                 self.is_done = false;
                 self.leaving_since = None;
             }
-            // Also where the instance is gone while it was to be out: what AWS refused until then it may take by now.
+            // The failures are cleared also where the instance went from deregistered to gone: AWS may now accept the
+            // write that it refused before.
             self.since = now;
             self.failure = None;
             self.failures = 0;
@@ -79,21 +81,21 @@ impl Member {
         renewed
     }
 
-    /// Whether it is to be out.
+    /// Whether the desired state of the member is deregistered or gone.
     pub(super) fn is_leaving(&self) -> bool {
         self.desired != Desired::Registered
     }
 
-    /// Whether it is not waited for any longer.
+    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer.
     pub(super) fn is_overdue(&self, timing: &Timing, now: Duration) -> bool {
         self.is_leaving() && self.since + timing.drain_limit <= now
     }
 
-    /// The target that it is in its group; none where it cannot be one.
+    /// The target of the member in its group; `None` where the instance cannot be a target of the group.
     pub(super) fn target(&self, facts: &GroupFacts) -> Option<Target> {
         let id = match facts.kind {
             _ if self.is_done => None,
-            // AWS takes an instance that is gone out by itself.
+            // AWS deregisters an instance that is gone by itself.
             TargetKind::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
             TargetKind::Address => self.instance.address.clone(),
             TargetKind::Other(_) => None,
@@ -112,7 +114,7 @@ impl Member {
         }
     }
 
-    /// Takes over what became of the registration that was under way.
+    /// Records the result of the registration call that was under way.
     pub(super) fn registered(&mut self, answer: Result<(), &CloudError>, now: Duration) {
         if self.registration != Registration::UnderWay {
             return;
@@ -124,7 +126,8 @@ impl Member {
         };
     }
 
-    /// Whether it may be registered though its group does not show it: a registration takes a while to show.
+    /// Whether AWS may still show a registration that it does not show yet: a registration becomes visible with a
+    /// delay.
     pub(super) fn may_appear(&self, timing: &Timing, now: Duration) -> bool {
         match self.registration {
             Registration::None => false,

@@ -1,11 +1,11 @@
-//! Targets of load balancers: which instances are to be registered, whether they are, and how healthy they are.
+//! Targets of load balancers: the desired registrations of instances, their actual registrations and their health.
 //!
-//! [`Targets`] is the whole logic without time, calls or tasks of its own, for one identity in one region. Machines say
-//! what they want of their instance ([`Targets::want`]) and are woken when something new is known. The driver asks for
-//! the calls that are due ([`Targets::begin`]), makes them, and tells their answers ([`Targets::ended`]).
+//! [`Targets`] is the whole logic for one identity in one region, without clock, calls or tasks. A machine states the
+//! desired state of its instance ([`Targets::want`]) and is woken when the registration state changes. The driver takes
+//! the calls that are due ([`Targets::begin`]), makes them, and passes in their answers ([`Targets::ended`]).
 //!
-//! A group is looked at once in `Timing::target_interval` for all machines together, and what was lost is registered
-//! again; more often only while something is on its way.
+//! Each group is read once per `Timing::target_interval` for all machines together, and a lost registration is
+//! repeated. A group is read more often only while a registration or deregistration is in progress.
 
 mod group;
 mod member;
@@ -25,17 +25,19 @@ pub use model::{
 
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
-/// The groups that machines have targets in. Time is passed in, counted from any fixed origin.
+/// The target groups and classic load balancers of all machines. The time is an argument, counted from any fixed
+/// origin.
 pub struct Targets {
     timing: Timing,
     groups: BTreeMap<Group, GroupState>,
     woken: BTreeSet<MachineKey>,
-    /// Until then registrations may take effect whose caller is gone: at first those of another process.
+    /// The time until which a registration of a caller that is gone may still take effect. At first that is a previous
+    /// process.
     late_until: Option<Duration>,
 }
 
 impl Targets {
-    /// No groups. It wants no call until a machine wants something.
+    /// A set without groups. No call is due until a machine states a desired state.
     pub fn new(timing: Timing) -> Self {
         Self {
             timing,
@@ -45,8 +47,9 @@ impl Targets {
         }
     }
 
-    /// Says what a machine wants of its instance in each of `targets`, and gives how it stands there, in their order.
-    /// From the first call on the machine is woken whenever that changes, until [`Targets::forget`].
+    /// Sets the desired state of a machine's instance in each of `targets`, and returns the registration states in the
+    /// order of `targets`. From the first call on, the machine is woken whenever a state changes, until
+    /// [`Targets::forget`].
     pub fn want(
         &mut self,
         machine: &MachineKey,
@@ -69,7 +72,7 @@ impl Targets {
         targets.iter().filter_map(&mut want).collect()
     }
 
-    /// Ends a machine's interest in what it no longer names.
+    /// Ends a machine's interest in the groups and ports that its spec no longer names.
     fn drop_unnamed(&mut self, machine: &MachineKey, targets: &[ControlPlaneTarget]) {
         for (group, state) in &mut self.groups {
             let of_group = targets
@@ -81,7 +84,7 @@ impl Targets {
         self.groups.retain(|_, state| state.busy || !state.is_empty());
     }
 
-    /// Ends a machine's interest. What is registered stays so.
+    /// Ends a machine's interest in all groups. Its targets stay registered.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.woken.remove(machine);
         for state in self.groups.values_mut() {
@@ -90,14 +93,16 @@ impl Targets {
         self.groups.retain(|_, state| state.busy || !state.is_empty());
     }
 
-    /// Forgets what AWS said of all groups, and what it is about to say: it may have been said to somebody else.
+    /// Forgets the answers of AWS about all groups, and discards the answers to calls that are under way: other
+    /// credentials may have made the calls.
     pub fn forget_answers(&mut self) {
         for state in self.groups.values_mut() {
             state.forget_answers();
         }
     }
 
-    /// The next call that is due; it counts as under way until [`Targets::ended`]. Call it until it gives none.
+    /// The next call that is due. The call counts as under way until [`Targets::ended`]. The driver repeats this until
+    /// no call is due.
     pub fn begin(&mut self, now: Duration) -> Option<GroupCall> {
         for (group, state) in &mut self.groups {
             if state.due.is_none_or(|due| now < due) {
@@ -115,13 +120,13 @@ impl Targets {
         None
     }
 
-    /// When [`Targets::begin`] will have something to do if nothing happens before; a time in the past means now.
+    /// The time at which [`Targets::begin`] next has a call if nothing happens before; a time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
         let idle = self.groups.values().filter(|state| !state.busy);
         idle.filter_map(|state| state.due).min()
     }
 
-    /// The answer to a call, and what is to be logged of it.
+    /// Applies the answer to a call, and returns the log entry that the answer gives rise to.
     pub fn ended(
         &mut self,
         call: &GroupCall,
@@ -130,7 +135,7 @@ impl Targets {
     ) -> Option<GroupReport> {
         let unanswered = answer.as_ref().is_err_and(|error| error.class == ErrorClass::NoAnswer);
         if unanswered && matches!(call.request, GroupRequest::Register(_)) {
-            // Also where its machine and its group are forgotten, and begin anew.
+            // The new limit applies also to a group that is forgotten now and added again later.
             self.late_until = Some(now + self.timing.late_registration);
         }
         let state = self.groups.get_mut(&call.group)?;
@@ -143,7 +148,7 @@ impl Targets {
         report
     }
 
-    /// The machines to wake since the last call of this function.
+    /// The machines whose registration states changed since the last call of this function.
     pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
         std::mem::take(&mut self.woken)
     }

@@ -1,4 +1,4 @@
-//! Load balancer targets in our own words.
+//! The types of load balancer targets, independent of the AWS SDK.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use capa_api::common::ControlPlaneTarget;
 use crate::CloudError;
 use crate::limits::{CallRequest, Caller, Flow, Priority};
 
-/// What targets are registered with.
+/// The load balancer object that targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// A target group, by its ARN.
@@ -29,7 +29,7 @@ impl Group {
 impl fmt::Display for Group {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // By what the ARN ends in: the rest is said of the machine.
+            // The last part of the ARN is enough: the condition already belongs to one account and region.
             Self::TargetGroup(arn) => {
                 let name = arn.split_once(":targetgroup/").map_or(arn.as_str(), |(_, name)| name);
                 write!(formatter, "target group {name}")
@@ -39,138 +39,141 @@ impl fmt::Display for Group {
     }
 }
 
-/// By what a group knows its targets.
+/// The type of the identifier by which a group names its targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// By instance id.
+    /// The instance id.
     Instance,
-    /// By private address.
+    /// The private IP address.
     Address,
-    /// By something that no instance has, for example `lambda`.
+    /// An identifier that instances do not have, for example `lambda`.
     Other(String),
 }
 
-/// What never changes of a group.
+/// The immutable attributes of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// By what it knows its targets.
+    /// The type of the targets' identifiers.
     pub kind: TargetKind,
-    /// The port of targets that are registered without one; none for a classic load balancer, whose listeners have it.
+    /// The default port of targets; `None` for a classic load balancer, where the listeners define the port.
     pub port: Option<i32>,
 }
 
-/// A target as its group shows it.
+/// A target of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    /// Instance id or private address.
+    /// The instance id or the private IP address.
     pub id: String,
-    /// Its port; none in a classic load balancer.
+    /// The port; `None` in a classic load balancer.
     pub port: Option<i32>,
 }
 
-/// An instance that is, or is to be, a target.
+/// An instance that is registered as a target or whose registration is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetInstance {
-    /// `i-…`
+    /// The instance id, `i-…`.
     pub id: String,
-    /// Its private address, where it is known.
+    /// The private IP address, where known.
     pub address: Option<String>,
 }
 
-/// How a registered target is.
+/// The health state of a registered target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// It was not checked yet.
+    /// The load balancer has not completed the first health check of the target.
     Initial,
-    /// It gets traffic.
+    /// The target passes its health checks and receives traffic.
     Healthy,
-    /// It fails its health checks.
+    /// The target fails its health checks.
     Unhealthy,
-    /// It gets no traffic whatever its health is: no load balancer uses the group, or the instance is stopped.
+    /// The target receives no traffic regardless of its health: no load balancer uses the group, or the instance is
+    /// stopped.
     Unused,
-    /// It is deregistered, and connections that it has may end.
+    /// The target is deregistered, and its open connections may complete.
     Draining,
 }
 
-/// A registered target's state, and AWS's code for why it is in it.
+/// The health state of a registered target, and AWS's reason code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// The state.
     pub state: TargetState,
-    /// For example `Target.FailedHealthChecks`.
+    /// AWS's reason code, for example `Target.FailedHealthChecks`.
     pub reason: Option<String>,
 }
 
-/// What is wanted of an instance in its groups.
+/// The desired state of an instance in its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Desired {
-    /// It is registered.
+    /// The instance is registered.
     Registered,
-    /// It is not, though it is there.
+    /// The instance is not registered, though it exists.
     Deregistered,
-    /// It is not there any more, and nothing is left of it: AWS takes instances out by itself, addresses not.
+    /// The instance is gone, and none of its targets remain. AWS deregisters instance ids by itself, but not IP
+    /// addresses.
     Forgotten,
 }
 
-/// How an instance stands with a group.
+/// The state of an instance in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationState {
-    /// The group was not looked at yet.
+    /// The group has not been read yet, or the address of the instance is not known yet.
     Unknown,
-    /// The group was not looked at yet, because AWS does not show it.
+    /// The group has not been read yet, because the reads fail with this error.
     Unreadable(CloudError),
-    /// It is about to be registered.
+    /// The registration of the instance has not succeeded yet.
     Registering,
-    /// AWS has not shown the group for as long as it is looked at once, and not because it was asked too often.
+    /// The reads of the group have failed with this error, other than throttling, for longer than the normal interval.
     Stale(CloudError),
-    /// It is registered.
+    /// The instance is registered.
     Registered {
-        /// How it is.
+        /// The health of the target.
         health: Health,
         /// Whether this process has registered it.
         by_us: bool,
     },
-    /// It is about to be deregistered, or drains.
+    /// The deregistration of the instance has not succeeded yet, or the target is draining.
     Leaving,
-    /// It is not registered and gets no traffic.
+    /// The instance is not registered and receives no traffic.
     Out,
-    /// It should be out, and the longest time that is waited for that is over.
+    /// The instance should be out of the group, and the drain limit is over.
     Overdue,
-    /// The group takes targets of this type, and no instances.
+    /// The group takes targets of this type, which no instance can be.
     Unsuitable(String),
-    /// The last write that it hangs on failed, or its group does not exist; that is repeated.
+    /// The last registration or deregistration failed with this error, or the group does not exist. The write is
+    /// retried.
     Failed(CloudError),
 }
 
 impl RegistrationState {
-    /// Whether the instance is registered and gets traffic.
+    /// Whether the instance is registered and passes its health checks.
     pub fn is_healthy(&self) -> bool {
         matches!(self, Self::Registered { health, .. } if health.state == TargetState::Healthy)
     }
 }
 
-/// Something about reading a group that is to be logged.
+/// A log entry about reads of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupReport {
-    /// Reads of the group began to fail, or fail with another error than before.
+    /// The reads of the group began to fail, or fail with another error than before.
     Failing(Group, CloudError),
-    /// They work again.
+    /// The reads of the group work again.
     Recovered(Group),
 }
 
-/// A call about a group. Its answer goes to [`super::Targets::ended`].
+/// A call about a group. [`super::Targets::ended`] takes its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupCall {
     /// The group.
     pub group: Group,
-    /// What is asked.
+    /// The request.
     pub request: GroupRequest,
-    /// Whether an instance is only terminated once the group has let go of it.
+    /// Whether the termination of an instance waits for a deregistration from the group.
     pub urgent: bool,
 }
 
 impl GroupCall {
-    /// The API action, by which calls are counted.
+    /// The name of the API action, under which calls are counted and limited.
     pub fn action(&self) -> &'static str {
         match (&self.group, &self.request) {
             (Group::TargetGroup(_), GroupRequest::Facts) => "DescribeTargetGroups",
@@ -186,7 +189,8 @@ impl GroupCall {
         }
     }
 
-    /// The turn that it waits for. What ends goes first.
+    /// The request for a turn at the rate limiter. Calls that an instance's termination waits for have the highest
+    /// priority.
     pub fn rate_request(&self, flow: &Flow) -> CallRequest {
         let priority = match self.request {
             _ if self.urgent => Priority::Terminate,
@@ -204,30 +208,30 @@ impl GroupCall {
     }
 }
 
-/// What is asked of a group.
+/// A request about a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRequest {
-    /// Of which kind it is. Never asked of a classic load balancer.
+    /// The immutable attributes of the group. Never requested of a classic load balancer.
     Facts,
-    /// Which targets it has, and how they are.
+    /// The group's targets and their health.
     Health,
-    /// How long its targets drain.
+    /// The deregistration delay of the group's targets.
     Delay,
-    /// To register targets.
+    /// The registration of targets.
     Register(Vec<Target>),
-    /// To deregister targets.
+    /// The deregistration of targets.
     Deregister(Vec<Target>),
 }
 
 /// The answer to a [`GroupCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupAnswer {
-    /// To [`GroupRequest::Facts`].
+    /// The answer to [`GroupRequest::Facts`].
     Facts(GroupFacts),
-    /// To [`GroupRequest::Health`]: all targets that are registered or drain.
+    /// The answer to [`GroupRequest::Health`]: all targets that are registered or draining.
     Health(Vec<(Target, Health)>),
-    /// To [`GroupRequest::Delay`].
+    /// The answer to [`GroupRequest::Delay`].
     Delay(Duration),
-    /// To both writes.
+    /// The answer to a registration or a deregistration.
     Done,
 }

@@ -8,7 +8,7 @@ use super::*;
 const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store of targets whose calls are answered by hand.
+/// The targets under test; the tests answer the calls.
 struct Scene {
     targets: Targets,
     now: Duration,
@@ -54,7 +54,7 @@ fn health(state: TargetState) -> Health {
     Health { state, reason }
 }
 
-/// How an instance stands that somebody else has registered.
+/// The registration state of an instance that another client has registered.
 fn found(state: TargetState) -> RegistrationState {
     RegistrationState::Registered {
         health: health(state),
@@ -71,7 +71,7 @@ fn refused(code: &str) -> CloudError {
 }
 
 impl Scene {
-    /// Of a process that is no longer young, and all of whose registrations are prompt.
+    /// A scene of a process that has run for long and whose registrations are all answered.
     fn new() -> Self {
         Self::with(Timing {
             late_registration: Duration::ZERO,
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    /// A scene whose group is known to have these targets.
+    /// A scene whose group was read and has these targets.
     fn looked_at(kind: TargetKind, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
         let mut scene = Self::new();
         scene.want(name, desired);
@@ -107,7 +107,7 @@ impl Scene {
         self.targets.begin(self.now).map(|call| call.request)
     }
 
-    /// Expects a call to be due, and answers it.
+    /// Expects this call to be due, and answers it.
     fn answer(&mut self, expected: &GroupRequest, answer: Result<GroupAnswer, CloudError>) {
         let call = self.targets.begin(self.now).expect("a call is due");
         assert_eq!(call.request, *expected, "at {:?}", self.now);
@@ -120,7 +120,7 @@ impl Scene {
         self.answer(&GroupRequest::Health, Ok(GroupAnswer::Health(seen)));
     }
 
-    /// Lets time pass, and expects nothing to be called before.
+    /// Advances the time to `then`, and expects no call to be due before.
     fn quiet_until(&mut self, then: Duration) {
         while let Some(due) = self.targets.next_due().filter(|due| *due < then) {
             self.now = due.max(self.now);
@@ -137,7 +137,7 @@ impl Scene {
         self.now += by;
     }
 
-    /// Lets a batch of writes be collected.
+    /// Advances the time past the window in which writes are collected.
     fn window(&mut self) {
         assert_eq!(self.begin(), None, "others may join");
         self.later(SECOND);
@@ -170,7 +170,7 @@ fn a_healthy_target_is_registered_once_and_read_per_interval() {
 }
 
 #[test]
-fn what_is_registered_already_is_not_registered_again() {
+fn a_registered_target_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let healthy = found(TargetState::Healthy);
@@ -198,7 +198,7 @@ fn an_unreadable_group_differs_from_one_that_does_not_exist() {
 }
 
 #[test]
-fn machines_share_looks_and_are_registered_together() {
+fn machines_share_reads_and_are_registered_together() {
     let mut scene = Scene::new();
     for name in ["a", "bb", "ccc"] {
         scene.want(name, Desired::Registered);
@@ -215,7 +215,7 @@ fn machines_share_looks_and_are_registered_together() {
 }
 
 #[test]
-fn a_lost_registration_is_repaired_after_the_next_look() {
+fn a_lost_registration_is_repaired_after_the_next_read() {
     for left in [vec![], vec![("i-one", TargetState::Draining)]] {
         let seen = [("i-one", TargetState::Healthy)];
         let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
@@ -243,7 +243,7 @@ fn a_registration_that_does_not_show_is_not_repeated_at_once() {
 }
 
 #[test]
-fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
+fn an_unhealthy_target_is_read_often_for_a_limited_time() {
     let seen = [("i-one", TargetState::Unhealthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let unhealthy = found(TargetState::Unhealthy);
@@ -262,7 +262,7 @@ fn an_unhealthy_target_is_looked_at_often_only_for_a_while() {
 }
 
 #[test]
-fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
+fn a_departure_ends_once_reads_omit_the_target() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -280,7 +280,8 @@ fn an_instance_that_leaves_is_out_once_it_no_longer_shows() {
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
-/// How an instance stands that drains for ever, each time that changes, by the delay of its group.
+/// The registration states of an instance that AWS shows as draining for ever, each with the time of the change, for
+/// one deregistration delay of the group.
 fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
     let seen = [("i-one", TargetState::Draining)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
@@ -350,7 +351,7 @@ fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
 }
 
 #[test]
-fn a_missing_group_lets_go_of_instances_and_fails_new_ones() {
+fn a_missing_group_releases_instances_and_fails_new_ones() {
     let missing = refused("TargetGroupNotFound");
     let mut scene = Scene::new();
     scene.want("in", Desired::Registered);
@@ -366,7 +367,7 @@ fn a_missing_group_lets_go_of_instances_and_fails_new_ones() {
 }
 
 #[test]
-fn a_group_that_is_deleted_later_keeps_nobody_either() {
+fn a_group_that_is_deleted_later_releases_its_instances() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
@@ -407,7 +408,7 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
+fn only_addresses_of_a_gone_instance_are_deregistered() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
@@ -426,7 +427,7 @@ fn of_an_instance_that_is_gone_only_addresses_are_taken_out() {
 }
 
 #[test]
-fn an_address_that_another_machine_has_by_now_stays() {
+fn an_address_that_another_machine_has_taken_stays() {
     let mut scene = Scene::new();
     scene.want("old", Desired::Forgotten);
     scene.want("new", Desired::Registered);
@@ -437,7 +438,7 @@ fn an_address_that_another_machine_has_by_now_stays() {
 }
 
 #[test]
-fn a_group_for_other_things_takes_no_instance() {
+fn a_group_of_another_target_type_is_unsuitable() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
@@ -483,7 +484,7 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
 }
 
 #[test]
-fn nothing_is_called_for_machines_that_are_forgotten() {
+fn forgotten_machines_cause_no_calls() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
     scene.targets.forget(&machine("one"));
     assert_eq!(scene.targets.next_due(), None);

@@ -1,4 +1,4 @@
-//! The cluster reconciler as the runtime runs it, and what wakes it and its machines.
+//! The AWSCluster reconciler for the runtime, and the changes that trigger it and the reconciles of its machines.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::resync::with_resync;
 
 /// Reconciles AWSClusters.
 pub struct ClusterReconciler {
-    /// What they are reconciled with.
+    /// The dependencies of the reconciles.
     pub context: ClusterContext,
     /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
@@ -56,15 +56,15 @@ pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Hash of the fields of an AWSCluster whose change triggers reconciles of its machines. Conditions are left out: they
-/// may change often without any effect on machines.
+/// Hash of the fields of an AWSCluster whose change triggers reconciles of its machines. The hash excludes conditions,
+/// which may change often without an effect on machines.
 pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
     let status = cluster.status.as_ref();
     let mut hasher = DefaultHasher::new();
     status
         .is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned)
         .hash(&mut hasher);
-    // The contract's types hold no floats and no maps without order, so their JSON is as stable as they are.
+    // The types of the contract contain no floats and no unordered maps, so equal values have equal JSON.
     let network = status.and_then(|status| status.network.as_ref());
     serde_json::to_vec(&network).unwrap_or_default().hash(&mut hasher);
     Some(hasher.finish())

@@ -1,4 +1,4 @@
-//! What one reconcile reads about an unmanaged AWSCluster, as plain data. Pure.
+//! The facts that one reconcile reads about an unmanaged AWSCluster, as plain data. Pure.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use capa_cloud::{ApiLoadBalancer, CloudError, RouteTable, SecurityGroup, Subnet,
 
 use crate::identity::IdentityProblem;
 
-/// What was read.
+/// The facts of one reconcile.
 #[derive(Clone)]
 pub(super) struct Facts {
-    /// Whether the identity can be used, as far as Kubernetes and STS say.
+    /// Whether the identity can be used, according to Kubernetes and STS.
     pub(super) identity: Result<(), IdentityFailure>,
-    /// What was looked up in AWS.
+    /// The result of the lookup in AWS.
     pub(super) lookup: NetworkLookup,
 }
 
-/// Why the identity cannot be used.
+/// The reason why the identity cannot be used.
 #[derive(Clone)]
 pub(super) enum IdentityFailure {
-    /// Its objects are missing or do not allow the namespace: nothing can be launched.
+    /// The objects of the identity are missing or do not allow the namespace. No machine can be launched.
     Objects(IdentityProblem),
-    /// AWS refuses the credentials, which may be temporary.
+    /// AWS refuses the credentials. The refusal may be temporary.
     Credentials(CloudError),
 }
 
-/// What is known from AWS about the network that the spec declares.
+/// The result of the AWS lookup of the declared network.
 #[derive(Clone)]
 pub(super) enum NetworkLookup {
-    /// The spec has lookups disabled, or declares no region to look in.
+    /// The spec disables lookups, or declares no region.
     Disabled,
-    /// There is no identity to look anything up with.
+    /// There is no usable identity for a lookup.
     NoIdentity,
-    /// The last complete lookup is still valid: the network and failure domains that it resulted in.
+    /// The last complete lookup is still valid, with the network and failure domains that resulted from it.
     Recorded(Box<MachineNetwork>, Vec<FailureDomain>),
     /// A call failed.
     Failed(CloudError),
-    /// What AWS answered.
+    /// The answers of AWS.
     Found(Box<FoundNetwork>),
 }
 
 impl NetworkLookup {
-    /// How long to wait for a call that our own rate limits deferred.
+    /// The wait for a call that the provider's own rate limits deferred.
     pub(super) fn rate_limited_for(&self) -> Option<Duration> {
         match self {
             Self::Failed(error) => error.retry_after,
@@ -55,10 +55,10 @@ impl NetworkLookup {
     }
 }
 
-/// What AWS answered about the declared network.
+/// The answers of AWS about the declared network.
 #[derive(Clone, Default)]
 pub(super) struct FoundNetwork {
-    /// Account that was asked.
+    /// Account of the credentials.
     pub(super) account_id: String,
     /// VPCs.
     pub(super) vpcs: Vec<Vpc>,
@@ -72,7 +72,7 @@ pub(super) struct FoundNetwork {
     pub(super) load_balancer: Option<LoadBalancerLookup>,
 }
 
-/// What AWS answered about a load balancer.
+/// The answer of AWS about a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LoadBalancerLookup {
     /// The call failed.

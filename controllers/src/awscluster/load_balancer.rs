@@ -1,4 +1,4 @@
-//! From the name of a load balancer that the user brings to the targets behind it. Pure.
+//! Determines the targets behind a load balancer that the user names. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
@@ -11,10 +11,10 @@ use super::network_problems::NetworkProblems;
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
-/// The port of an API server whose endpoint is not known.
+/// The port of an API server with an unknown endpoint.
 const USUAL_PORT: i32 = 6443;
 
-/// The name of a load balancer that has to be looked up.
+/// The name of a load balancer to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedLoadBalancer<'a> {
     /// A Classic Load Balancer.
@@ -26,14 +26,14 @@ pub(super) enum NamedLoadBalancer<'a> {
 /// The load balancer targets of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Targets {
-    /// All of them.
+    /// All targets are known.
     Known(Vec<ControlPlaneTarget>),
-    /// They are behind this load balancer, and not known yet.
+    /// The targets are behind this load balancer and not known yet.
     Pending(String),
 }
 
-/// The load balancer that the spec names and that has to be looked up. A block without a name is ignored, because other
-/// tools store one in every AWSCluster. `spec.controlPlaneTargets` takes precedence over a name.
+/// The load balancer in the spec to look up. A block without a name is ignored, because other tools store such a block
+/// in every AWSCluster. `spec.controlPlaneTargets` takes precedence over a name.
 pub(super) fn to_look_up(spec: &AWSClusterSpec) -> Option<NamedLoadBalancer<'_>> {
     let (balancer, name) = named(spec)?;
     match balancer.load_balancer_type {
@@ -49,15 +49,15 @@ fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
     spec.control_plane_targets.is_empty().then_some((balancer, name))
 }
 
-/// The port that API servers are reached by.
+/// The port of API servers.
 pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
     let own = spec.endpoint().map(|(_, port)| port);
     own.or_else(|| of_cluster.filter(|port| *port != 0))
         .unwrap_or(USUAL_PORT)
 }
 
-/// The targets of the control plane: those of the spec, else the target groups behind the named load balancer. Where
-/// nothing could be looked up (`lookup` is absent) they are the targets that are `recorded` for this spec.
+/// The targets of the control plane: the targets in the spec, or else the target groups behind the named load balancer.
+/// Without a lookup (`lookup` is absent): the targets that are `recorded` for this spec.
 pub(super) fn targets(
     spec: &AWSClusterSpec,
     port: i32,
@@ -78,14 +78,14 @@ pub(super) fn targets(
     };
     let targets = targets_of_load_balancer(spec, (balancer, name, kind), port, lookup, recorded, place, problems);
     if targets.is_empty() {
-        // No load balancer has so long a name, and the status could not hold it.
+        // Names of load balancers are shorter, and the status limits the length of the name.
         let name: String = name.chars().take(64).collect();
         return Targets::Pending(format!("{kind} {name}"));
     }
     Targets::Known(targets)
 }
 
-/// The targets behind the load balancer of this name and kind; empty where they are not known.
+/// The targets behind the load balancer of this name and kind; empty if the targets are not known.
 fn targets_of_load_balancer(
     spec: &AWSClusterSpec,
     (balancer, name, kind): (&LoadBalancerSpec, &str, &str),
@@ -107,7 +107,7 @@ fn targets_of_load_balancer(
         None if to_look_up(spec).is_some() => recorded.to_vec(),
         None => vec![],
         Some(LoadBalancerLookup::Failed(error)) => {
-            let message = format!("{kind} {name} could not be looked up, it is tried again: {error}");
+            let message = format!("{kind} {name} could not be looked up, and the provider retries the lookup: {error}");
             problems.add(error.class.reason(), message);
             recorded.to_vec()
         }
@@ -145,8 +145,8 @@ fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
     }
 }
 
-/// The target groups behind the port of the API server. A load balancer with a single listener serves the API server
-/// on it, whatever its port.
+/// The target groups behind the port of the API server. A load balancer with a single listener serves the API server on
+/// that listener, on any port.
 fn target_groups_on(
     shown: &ApiLoadBalancer,
     name: &str,
@@ -190,7 +190,7 @@ mod tests {
         })
     }
 
-    /// The names of the targets, and what is wrong.
+    /// The names of the targets, and the text of the problem.
     fn resolved(spec: &str, lookup: Option<&LoadBalancerLookup>) -> (Vec<String>, String) {
         let mut problems = NetworkProblems::default();
         let recorded = [ControlPlaneTarget {

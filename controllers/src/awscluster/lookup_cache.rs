@@ -1,5 +1,5 @@
-//! The last AWS lookup of each AWSCluster whose network is not complete, so that a reconcile that a write by another
-//! controller triggers makes no AWS call. Losing the cache costs one lookup.
+//! The last AWS lookup of each AWSCluster with an incomplete network. Because of the cache, reconciles after writes of
+//! other controllers make no AWS calls. A loss of the cache costs one lookup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use super::facts::Facts;
 
-/// What a lookup depends on. When any of it changes, the lookup is repeated at once.
+/// The inputs of a lookup. After a change of an input, the lookup is repeated at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LookupKey {
     /// Generation of the spec.
     pub(super) generation: Option<i64>,
-    /// Value of the annotation by which a user asks for another lookup.
+    /// Value of the annotation with which a user requests another lookup.
     pub(super) requested: Option<String>,
     /// Key of the identity.
     pub(super) identity: String,
@@ -29,15 +29,16 @@ pub struct LookupCache {
 
 struct Entry {
     key: LookupKey,
-    /// When a lookup with this key first failed or was incomplete.
+    /// The time at which a lookup with this key first failed or was incomplete.
     failing_since: Timestamp,
     looked_up_at: Timestamp,
     facts: Facts,
 }
 
 impl Entry {
-    /// Whether it is too early to look up again: the wait is as long as lookups have been failing so far, which doubles
-    /// it each time. A tenth less, because the requeue is timed by conditions, whose times are whole seconds.
+    /// Whether it is too early for another lookup. The wait equals the time for which lookups have been failing so far,
+    /// so that it doubles each time. It is shortened by a tenth, because the requeue depends on the times of
+    /// conditions, which are whole seconds.
     fn is_fresh(&self, now: Timestamp, timing: &Timing) -> bool {
         let failing_for = self.looked_up_at.duration_since(self.failing_since).unsigned_abs();
         let wait = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
@@ -46,14 +47,14 @@ impl Entry {
 }
 
 impl LookupCache {
-    /// The result of the last lookup with this key, while it is too early to look up again.
+    /// The result of the last lookup with this key, while it is too early for another lookup.
     pub(super) fn get(&self, uid: &str, key: &LookupKey, now: Timestamp, timing: &Timing) -> Option<Facts> {
         let entries = self.entries.lock();
         let entry = entries.get(uid).filter(|entry| entry.key == *key)?;
         entry.is_fresh(now, timing).then(|| entry.facts.clone())
     }
 
-    /// Stores a result that was not complete.
+    /// Stores an incomplete result.
     pub(super) fn insert(&self, uid: &str, key: LookupKey, now: Timestamp, facts: &Facts) {
         let mut entries = self.entries.lock();
         let earlier = entries.get(uid).filter(|entry| entry.key == key);
@@ -67,7 +68,7 @@ impl LookupCache {
         entries.insert(uid.to_owned(), entry);
     }
 
-    /// Removes an AWSCluster whose network is complete or that is gone.
+    /// Removes an AWSCluster that has a complete network or was deleted.
     pub(super) fn remove(&self, uid: &str) {
         self.entries.lock().remove(uid);
     }

@@ -1,7 +1,7 @@
 //! AWSCluster: marks infrastructure that the user brings as provisioned, and publishes its network.
 //!
-//! The reconciler is handed reads of AWS only (`ClusterClouds`): that an unmanaged cluster never writes to AWS is
-//! checked by the compiler.
+//! The reconciler has read-only access to AWS (`ClusterClouds`), so the compiler checks that it never writes to AWS for
+//! an unmanaged cluster.
 
 mod controller;
 mod facts;
@@ -31,14 +31,14 @@ pub use warning_dedup::WarningDedup;
 use crate::kubernetes_api::ClusterKubernetes;
 use crate::transitions;
 
-/// What an AWSCluster is reconciled with.
+/// The dependencies of the reconciles of AWSClusters.
 #[derive(Clone)]
 pub struct ClusterContext {
-    /// Kubernetes.
+    /// The requests to Kubernetes.
     pub kubernetes: Arc<dyn ClusterKubernetes>,
-    /// AWS, reads only.
+    /// The read-only access to AWS.
     pub clouds: Arc<dyn ClusterClouds>,
-    /// The last lookups of networks that are not complete.
+    /// The last lookups of incomplete networks.
     pub lookups: LookupCache,
     /// Warnings published about the incomplete status of externally managed AWSClusters.
     pub warnings: WarningDedup,
@@ -98,7 +98,7 @@ fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster>
     Outcome::done(cluster).with_status(status).with_events(warnings)
 }
 
-/// Another controller manages the AWSCluster: our only write is to remove our own finalizer.
+/// Another controller manages the AWSCluster. The only write of this provider is the removal of its own finalizer.
 async fn externally_managed(
     cluster: AWSCluster,
     context: &ClusterContext,
@@ -119,7 +119,7 @@ async fn externally_managed(
     Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(warning))
 }
 
-/// Takes off the finalizer that only managed AWSClusters have.
+/// Removes the finalizer, which only managed AWSClusters have.
 async fn ensure_finalizer_removed(cluster: AWSCluster, context: &ClusterContext) -> Result<AWSCluster, ReconcileError> {
     if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Ok(context.kubernetes.remove_finalizer(&cluster).await?);

@@ -1,9 +1,9 @@
-//! The problems of a declared network, collected so that the condition `NetworkReady` names all of them. Pure.
+//! Collects the problems of a declared network, so that the condition `NetworkReady` names all of them. Pure.
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
-/// Problems in the order found; the first gives the condition its reason.
+/// Problems in the order of their discovery. The first problem determines the reason of the condition.
 #[derive(Default)]
 pub(super) struct NetworkProblems(Vec<(Reason, String)>);
 
@@ -16,7 +16,7 @@ impl NetworkProblems {
         self.0.is_empty()
     }
 
-    /// Whether the text can be published as an id of this kind; a problem with `path` where it cannot.
+    /// Whether the text can be published as an id of this kind. If not, the function adds a problem with `path`.
     pub(super) fn accepts_id(&mut self, path: &str, prefix: &str, text: &str) -> bool {
         let accepted = is_aws_id(prefix, text);
         if !accepted {
@@ -28,7 +28,7 @@ impl NetworkProblems {
         accepted
     }
 
-    /// Problems with `path` for names that are no role of a security group: no machine gets the group.
+    /// Adds problems with `path` for names that are not roles of security groups, because no machine gets these groups.
     pub(super) fn refuse_unknown_roles<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a String>) {
         let roles = SecurityGroupRole::ALL.map(SecurityGroupRole::as_str).join(", ");
         let is_unknown = |name: &&String| SecurityGroupRole::named(name).is_none();
@@ -40,7 +40,7 @@ impl NetworkProblems {
         }
     }
 
-    /// `NetworkReady` that names all of them; `None` where there is none.
+    /// `NetworkReady` with all problems; `None` without problems.
     pub(super) fn condition(&self) -> Option<ConditionUpdate> {
         let (reason, _) = self.0.first()?;
         let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
@@ -48,7 +48,8 @@ impl NetworkProblems {
     }
 }
 
-/// Whether the schema of `status.network` takes the text: one wrong id there would have the whole status refused.
+/// Whether the schema of `status.network` accepts the text. The API server would refuse the whole status because of one
+/// invalid id.
 fn is_aws_id(prefix: &str, text: &str) -> bool {
     text.len() <= 64
         && text.strip_prefix(prefix).is_some_and(|digits| {

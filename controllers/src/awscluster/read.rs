@@ -1,4 +1,4 @@
-//! All reads of an unmanaged AWSCluster: its identity, and what AWS knows of its network.
+//! All reads for an unmanaged AWSCluster: its identity, and the lookup of its network in AWS.
 
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
@@ -15,7 +15,7 @@ use super::resolve;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::KubernetesError;
 
-/// Reads the facts that the status is made from. An incomplete lookup is repeated with increasing intervals.
+/// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
 pub(super) async fn read_facts(
     cluster: &AWSCluster,
     owner: &Cluster,
@@ -66,14 +66,14 @@ pub(super) async fn read_facts(
     let facts = ask_aws(cluster, cloud.as_ref()).await;
     match (&facts.identity, &facts.lookup) {
         (Ok(()), NetworkLookup::Recorded(..)) => context.lookups.remove(uid),
-        // Our own rate limits deferred the call: there is no answer to store.
+        // The provider's own rate limits deferred the call, so there is no answer to store.
         (_, lookup) if lookup.rate_limited_for().is_some() => {}
         _ => context.lookups.insert(uid, key, now, &facts),
     }
     Ok(facts)
 }
 
-/// Asks AWS which account the credentials belong to, and about the declared network.
+/// Looks up the account of the credentials and the declared network in AWS.
 async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
@@ -98,8 +98,8 @@ async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
     }
 }
 
-/// The result of a complete lookup, which is not repeated until the spec changes. It is read from the status, so that a
-/// restart repeats no lookup.
+/// The result of a complete lookup, which is not repeated until the spec changes. The result comes from the status, so
+/// that a restart of the manager repeats no lookup.
 fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
     let status = cluster.status.as_ref()?;
     let condition = find(&status.conditions, ConditionType::NetworkReady)?;
@@ -111,7 +111,8 @@ fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
     ))
 }
 
-/// One describe call each for subnets, VPC, route tables, security groups and load balancer, if the spec declares any.
+/// Makes one describe call each for the subnets, the VPC, the route tables, the security groups and the load balancer
+/// that the spec declares.
 async fn look_up(
     cloud: &dyn ClusterCloud,
     spec: &AWSClusterSpec,
@@ -144,7 +145,8 @@ async fn look_up(
         }
     }
     if let Some(named) = load_balancer::to_look_up(spec) {
-        // Only control plane machines need the load balancer: a failure here does not discard what else was found.
+        // Only control plane machines need the load balancer, so a failed lookup of the load balancer does not discard
+        // the other results.
         found.load_balancer = Some(
             look_up_load_balancer(cloud, named)
                 .await

@@ -1,4 +1,4 @@
-//! The status of an AWSCluster from what was read. Pure.
+//! The status of an AWSCluster from the facts of a reconcile. Pure.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     status
 }
 
-/// Status of an AWSCluster that asks for the managed mode, which this release does not have.
+/// Status of an AWSCluster in the managed mode, which this release does not support.
 pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \
                    subnets and security groups in spec.network";
@@ -38,7 +38,7 @@ pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSCluste
     )
 }
 
-/// Cluster API has not set the owner reference yet, or the Cluster is gone.
+/// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist.
 pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
     only_ready(
@@ -58,7 +58,7 @@ fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> A
     status
 }
 
-/// Status of an unmanaged AWSCluster, and when to reconcile it again.
+/// Status of an unmanaged AWSCluster, and the time of the next reconcile.
 pub(super) fn unmanaged(
     cluster: &AWSCluster,
     owner: &Cluster,
@@ -108,8 +108,8 @@ pub(super) fn unmanaged(
     (status, next)
 }
 
-/// The network that was published last. Its targets are left out when the spec has changed since: they belong to the
-/// load balancer that the spec named then.
+/// The last published network. After a change of the spec its targets are left out, because they belong to the load
+/// balancer in the former spec.
 fn last_network(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
     let mut network = before.network.clone()?;
     let condition = find(&before.conditions, ConditionType::NetworkReady);
@@ -130,8 +130,9 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
     }
 }
 
-/// Whether the AWSCluster may become provisioned. Without usable identity objects it may not. A failing lookup delays
-/// it by `resolve_grace` at most: the network may be right, and if it is not, the conditions of machines show it.
+/// Whether the AWSCluster may become provisioned. The AWSCluster needs usable identity objects. A failing lookup delays
+/// provisioning by at most `resolve_grace`: the network may be correct, and otherwise the conditions of machines report
+/// the problem.
 fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
         (Err(IdentityFailure::Objects(_)), _) => false,
@@ -142,8 +143,8 @@ fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &
     }
 }
 
-/// `Ready` is False only while nothing can be launched, because MachineHealthCheck stops for all machines of the
-/// cluster while `Ready` is False.
+/// The condition `Ready`. It is False only while no machine can be launched, because MachineHealthCheck stops for all
+/// machines of the cluster while `Ready` is False.
 fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
     let cause = match &facts.identity {
         Err(IdentityFailure::Objects(_)) => Some(identity),
@@ -181,7 +182,7 @@ fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
     let names = unsupported::names(unsupported);
     Some(ConditionType::PreflightPassed.is_false(
         Reason::UnsupportedField,
-        format!("the spec asks for what has no effect yet: {names}; nothing is held back"),
+        format!("the spec sets fields that have no effect yet: {names}; provisioning continues without them"),
     ))
 }
 
@@ -195,7 +196,8 @@ fn with_ignored_fields(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[F
     ready.with_message(format!("of managed clusters only, ignored here: {}", names.join(", ")))
 }
 
-/// Security groups that no machine gets. The table of fields without effect cannot list them: it has no keys of maps.
+/// Security groups that no machine gets. The table of fields without effect cannot list them, because it has no keys of
+/// maps.
 fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
     let overrides = spec
         .network
@@ -208,8 +210,8 @@ fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
         .map(|role| format!("network.securityGroupOverrides.{}", role.as_str()))
 }
 
-/// For how long the condition has not been True, which its transition time keeps across restarts; `None` when it is
-/// True.
+/// The time for which the condition has not been True; `None` if it is True. The time comes from `lastTransitionTime`,
+/// which survives restarts of the manager.
 fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timestamp) -> Option<Duration> {
     if update.status == ConditionStatus::True {
         return None;
@@ -221,8 +223,8 @@ fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timesta
     Some(age.unwrap_or_default())
 }
 
-/// The wait is as long as the failure has lasted so far, which doubles it each time. It ends with `resolve_grace` while
-/// a failing lookup delays provisioned.
+/// The wait before the next reconcile. It equals the duration of the failure so far, so that it doubles each time.
+/// While a failing lookup delays provisioning, the wait ends with `resolve_grace`.
 fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Timing) -> Duration {
     let doubling = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
     let remaining_grace = delayed_for.map(|delayed_for| timing.resolve_grace.saturating_sub(delayed_for));

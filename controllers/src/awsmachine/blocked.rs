@@ -15,7 +15,7 @@ pub(super) struct Blocked {
     pub(super) condition: ConditionUpdate,
     /// When the flow is tried again.
     pub(super) next: Next,
-    /// Whether AWS has refused a call for good.
+    /// Whether the cause is a permanent error of an AWS call.
     pub(super) is_refused: bool,
 }
 
@@ -47,7 +47,8 @@ impl Blocked {
 pub(super) enum FlowError {
     /// The flow waits, as a condition says.
     Blocked(Blocked),
-    /// A source is still being read: the status stays as it is, and the machine is woken when the read has ended.
+    /// A network source takes long to read. The pass leaves the status unchanged, and the machine is woken when the
+    /// read has ended.
     Postponed,
     /// The pass has failed.
     Failed(ReconcileError),

@@ -35,7 +35,7 @@ pub(super) struct InstanceLocation {
     pub(super) pending_targets: Option<Problem>,
     /// AWS as the identity sees it in the region.
     pub(super) cloud: Arc<dyn MachineCloud>,
-    /// Distinguishes the credentials: another identity, or another version of it or of its Secret, has another key.
+    /// The key of the credentials. A changed identity or a changed Secret has another key.
     pub(super) identity_key: String,
 }
 

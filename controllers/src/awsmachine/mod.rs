@@ -70,7 +70,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     };
     match flow {
         Ok(false) => {}
-        // Of a postponed pass the status stays as it is.
+        // A postponed pass leaves the status unchanged.
         Ok(true) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error),

@@ -1,4 +1,4 @@
-//! Calls that AWS has refused for good: what they name does not exist or is invalid, not allowed or beyond a quota.
+//! Permanent errors of a machine's AWS calls, and the inputs of the calls.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::locate::InstanceLocation;
 use super::scope::MachineScope;
 use crate::refusals::Inputs;
 
-/// What the calls of a launch are made from: spec, sources, identity with its Secret, and bootstrap data.
+/// The inputs of the calls of a launch: spec, network sources, identity with its Secret, and bootstrap data.
 pub(super) fn of_launch(
     spec: &AWSMachineSpec,
     user_data: &UserData,
     merged: &Merged,
     location: &InstanceLocation,
 ) -> Inputs {
-    // The types hold no floats and no maps without order, so their JSON is as stable as they are.
+    // The types contain neither floats nor unordered maps, so equal values have equal JSON.
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
     Inputs::of(&("launch", spec, network, user_data.expose(), asked_as(location)))
 }
 
-/// What a lookup for a deletion, or the termination of an instance, is made from.
+/// The inputs of a lookup for a deletion, or of the termination of an instance.
 pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> Inputs {
     Inputs::of(&("deletion", instance_id, asked_as(location)))
 }
 
-/// As whom and where AWS is asked.
+/// The credentials and the region of the calls.
 fn asked_as(location: &InstanceLocation) -> [&str; 3] {
     [&location.identity_key, &location.account_id, &location.region]
 }
 
-/// The calls of the pass are made from these inputs from here on.
+/// Sets the inputs of the following calls of the pass.
 ///
 /// # Errors
-/// AWS has refused such a call a short while ago. What the machine shows of that stays.
+/// A permanent error of an earlier call with these inputs, while it is too early for the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
     let now = context.kubernetes.now();
@@ -53,7 +53,7 @@ pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &M
     }
 }
 
-/// Ends the pass with what blocks it. A refusal is remembered.
+/// Ends the pass with its block, and records a permanent error.
 pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) {
     if blocked.is_refused
         && let Some(inputs) = scope.inputs
@@ -67,7 +67,7 @@ pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, con
     scope.finish_blocked(blocked);
 }
 
-/// Sources and Secrets are not watched: they are read again before AWS is asked again.
+/// Sources and Secrets have no watch, so they are read again before the next call.
 fn next(wait: Duration, context: &MachineContext) -> Next {
     Next::Requeue(wait.min(context.timing.source_retry_cap))
 }

@@ -37,7 +37,7 @@ pub(super) struct MachineScope {
     pub(super) owners: Owners,
     /// The status that the AWSMachine shall have, conditions aside.
     pub(super) status: AWSMachineStatus,
-    /// What the calls of the pass to AWS are made from, once that is known.
+    /// The inputs of the pass's AWS calls, once they are known.
     pub(super) inputs: Option<Inputs>,
     /// Conditions that the pass has set.
     pub(super) conditions: Vec<ConditionUpdate>,

@@ -117,7 +117,7 @@ pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let message = if let Some(contradiction) = validate_instance_ids(spec) {
         contradiction
     } else if let Some(path) = oversized(spec) {
-        format!("{path} has more than {ID_LENGTH} characters, which nothing of that kind has in AWS: correct it")
+        format!("{path} has more than {ID_LENGTH} characters, more than any such value in AWS: correct it")
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
     } else if let Some(wrong) = validate_overrides(spec) {
@@ -156,8 +156,8 @@ pub(super) fn validate_network_size(network: &MachineNetwork, cluster_name: &str
     network.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
     let Oversized { field, limit } = *network.take_oversized().first()?;
     let message = format!(
-        "{field} of the network has more than {limit} characters, which nothing of that kind has in AWS: correct it in \
-         its source"
+        "{field} of the network has more than {limit} characters, more than any such value in AWS: correct it in its \
+         source"
     );
     Some(Problem::new(Reason::InvalidSpec, message))
 }
@@ -172,7 +172,7 @@ pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate>
     };
     let names = unsupported::names(found.iter().filter(stops_launch));
     let message = if !names.is_empty() {
-        format!("the spec asks for what has no effect yet, and is not launched without it: {names}")
+        format!("the machine is not launched, because its spec sets fields that have no effect yet: {names}")
     } else if image_id(spec).is_none() {
         "looking up an image by name is not supported yet: set ami.id".to_owned()
     } else {
@@ -241,7 +241,7 @@ mod tests {
             let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
             let update = validate_support(&spec).unwrap_or_else(|| panic!("{name} passes"));
             assert_eq!(update.reason, Reason::UnsupportedField);
-            let (_, names) = update.message.rsplit_once("without it: ").unwrap();
+            let (_, names) = update.message.rsplit_once("no effect yet: ").unwrap();
             assert!(names.starts_with(name), "{name}: {}", update.message);
         }
         let stopping = unsupported::fields().iter().filter(|field| {

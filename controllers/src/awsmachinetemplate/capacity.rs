@@ -1,4 +1,4 @@
-//! From instance type and image to the capacity of a node. Pure.
+//! Determines the capacity of a node from its instance type and image. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use capa_api::machine::template::{Architecture, NodeInfo, OperatingSystem};
 use capa_cloud::{Image, InstanceType};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The resources by which device plugins offer GPUs, by manufacturer as EC2 spells it.
+/// The resource names of device plugins for GPUs, by manufacturer in EC2's spelling.
 const GPU_RESOURCES: [(&str, &str); 3] = [
     ("NVIDIA", "nvidia.com/gpu"),
     ("AMD", "amd.com/gpu"),
     ("Habana", "habana.ai/gaudi"),
 ];
-/// The resource of the device plugin for AWS's own accelerators.
+/// The resource name of the device plugin for AWS's own accelerators.
 const NEURON_RESOURCE: &str = "aws.amazon.com/neuron";
 
-/// Capacity of a node, as the status of a template has it.
+/// Capacity of a node in the form of a template's status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NodeCapacity {
     pub(super) capacity: BTreeMap<String, Quantity>,
@@ -29,8 +29,8 @@ pub(super) fn of_node(spec: &AWSMachineSpec, instance_type: &InstanceType, image
         ("cpu".to_owned(), Quantity(instance_type.processors.to_string())),
         ("memory".to_owned(), Quantity(format!("{}Mi", instance_type.memory))),
     ]);
-    // The size of the image's own root volume is not looked up. Without this field the autoscaler places pods that
-    // request ephemeral storage by existing nodes.
+    // The size of the image's own root volume is not looked up. Without this field the autoscaler uses existing nodes
+    // to estimate the ephemeral storage for pods.
     if let Some(volume) = &spec.root_volume {
         capacity.insert("ephemeral-storage".to_owned(), Quantity(format!("{}Gi", volume.size)));
     }
@@ -59,7 +59,7 @@ pub(super) fn of_node(spec: &AWSMachineSpec, instance_type: &InstanceType, image
     }
 }
 
-/// Why the image cannot run on this instance type.
+/// The reason why the image cannot run on this instance type, if any.
 pub(super) fn mismatch(instance_type: &InstanceType, image: &Image) -> Option<String> {
     let built_for = image.architecture.as_ref()?;
     (!instance_type.architectures.contains(built_for)).then(|| {
@@ -71,7 +71,8 @@ pub(super) fn mismatch(instance_type: &InstanceType, image: &Image) -> Option<St
     })
 }
 
-/// The architecture of the image where it is known; some instance types support several.
+/// The architecture of the image, if known; else the one of the instance type. Some instance types support several
+/// architectures.
 fn architecture(instance_type: &InstanceType, image: Option<&Image>) -> Option<Architecture> {
     let known = |name: &str| match name {
         "x86_64" => Some(Architecture::Amd64),
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(node(&["arm64"], None), Some((arm64, None)));
         assert_eq!(node(&["x86_64_mac"], None), None);
         assert_eq!(node(&["arm64"], Some(image("arm64", false))), Some((arm64, linux)));
-        // No node of Kubernetes runs on it, whatever else the type may do.
+        // Kubernetes does not run on this architecture.
         assert_eq!(
             node(&["i386", "x86_64"], Some(image("i386", false))),
             Some((None, linux))

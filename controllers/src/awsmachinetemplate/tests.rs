@@ -1,4 +1,4 @@
-//! The story over doubles.
+//! Tests of the AWSMachineTemplate reconciler with doubles.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,8 @@ use super::*;
 use crate::kubernetes_api::{Infrastructure, Kubernetes};
 use crate::testing::{FakeKubernetes, Journal, read};
 
-/// AWS with one instance type, `t3.large`, and one image, `ami-00000001`; answers with the errors it is given first.
+/// A double of AWS with one instance type, `t3.large`, and one image, `ami-00000001`. It first returns the errors that
+/// a test sets.
 #[derive(Clone)]
 struct Aws {
     calls: Arc<Mutex<Vec<String>>>,
@@ -75,7 +76,7 @@ struct Scene {
     template: AWSMachineTemplate,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 struct Pass {
     says: String,
     message: String,
@@ -85,7 +86,7 @@ struct Pass {
 }
 
 impl Scene {
-    /// A template of this spec in a cluster whose network is in `eu-west-1`.
+    /// A template with this spec in a cluster with a network in `eu-west-1`.
     fn new(spec: &str) -> Self {
         let kubernetes = Arc::new(FakeKubernetes::new(&Journal::default()));
         kubernetes.put_cluster(read(
@@ -126,7 +127,7 @@ impl Scene {
         std::mem::take(&mut *self.aws.calls.lock())
     }
 
-    /// A pass and the status that it leaves; `None` where it writes none.
+    /// Runs a pass. `None` if the pass writes no status.
     async fn pass(&mut self) -> Option<Pass> {
         let context = TemplateContext {
             kubernetes: self.kubernetes.clone(),

@@ -1,4 +1,5 @@
-//! What each field of an identity's spec does. `api/tests/data/effects.tsv` names these tests field by field.
+//! Tests of the effect of each field of an identity's spec. `api/tests/data/effects.tsv` names these tests field by
+//! field.
 
 use capa_api::common::IdentityReference;
 use capa_cloud::CredentialSource;
@@ -12,7 +13,7 @@ const CONTROLLER: &str = "AWSClusterControllerIdentity";
 const ROLE: &str = "AWSClusterRoleIdentity";
 const STATIC: &str = "AWSClusterStaticIdentity";
 
-/// What an identity of this kind and spec comes to for the namespace `team-a`, which is labelled `team: a`.
+/// The result of an identity of this kind and spec for the namespace `team-a`, which has the label `team: a`.
 async fn observed(kind: &str, spec: &str) -> Value {
     let kubernetes = FakeKubernetes::new(&Journal::default());
     kubernetes.label_namespace("team-a", "team", "a");

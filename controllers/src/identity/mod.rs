@@ -1,4 +1,4 @@
-//! Resolves an `identityRef` to AWS credentials, through every hop of its chain.
+//! Resolves an `identityRef` to AWS credentials through its whole chain of roles.
 
 #[cfg(test)]
 mod fields;
@@ -17,26 +17,27 @@ pub use problem::IdentityProblem;
 
 use crate::kubernetes_api::{Identity, Kubernetes, KubernetesError};
 
-/// A chain of roles is at most this long; the API has no cycle check, so a bound is needed anyway.
+/// Maximum length of a chain of roles. The bound also ends cycles, which the API does not prevent.
 const MAX_HOPS: usize = 5;
 
-/// Which identity to resolve, and for which object.
+/// The identity to resolve, and the object that refers to it.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityRequest<'a> {
-    /// The identity named, or the default.
+    /// The reference of the object, or the default identity.
     pub reference: &'a IdentityReference,
-    /// Namespace of the object that names it; every hop must allow it.
+    /// Namespace of the object that refers to the identity. Every identity of the chain must allow the namespace.
     pub namespace: &'a str,
-    /// Cluster the work is for; names the STS session, and calls to AWS keep to its turns.
+    /// Name of the cluster, which is part of the name of the STS session. Calls with the identity use the turns of this
+    /// cluster.
     pub cluster_name: &'a str,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: &'a str,
 }
 
-/// Why an identity is not resolved.
+/// The reason why an identity cannot be resolved.
 #[derive(Debug)]
 pub enum IdentityError {
-    /// The identity cannot be used as its objects stand.
+    /// The objects of the identity do not allow its use.
     Unusable(IdentityProblem),
     /// An object could not be read.
     Unread(KubernetesError),
@@ -88,8 +89,8 @@ pub async fn resolve(
             source = assume(&role, request, source);
         }
     }
-    // Credentials of two clusters differ only where STS sessions are named after the cluster; otherwise the clusters
-    // share one session.
+    // Credentials of two clusters differ only if the STS sessions have the names of the clusters. Otherwise the
+    // clusters share one session.
     if names_cluster {
         push_version(&mut key, Some(request.namespace), Some(request.cluster_name));
     }
@@ -103,7 +104,7 @@ pub async fn resolve(
     })
 }
 
-/// The identities from the named one to the one without a source. Each of them must allow the namespace.
+/// The identities from the referenced identity to the identity without a source. Each of them must allow the namespace.
 fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Result<Vec<Identity>, IdentityProblem> {
     let labels = kubernetes.namespace_labels(request.namespace);
     let mut chain = Vec::new();

@@ -1,13 +1,13 @@
-//! Why an identity cannot be used. Pure.
+//! The reason why an identity cannot be used. Pure.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
-/// Why an identity cannot be used, as the `IdentityReady` condition shows it.
+/// The reason why an identity cannot be used, in the form of the condition `IdentityReady`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityProblem {
     /// `NotFound`, `NotAllowed`, `SourceNotAllowed` or `CredentialsFailed`.
     pub reason: Reason,
-    /// Which object, and what to do.
+    /// The affected object and the corrective action.
     pub message: String,
 }
 
@@ -19,7 +19,7 @@ impl IdentityProblem {
         }
     }
 
-    /// The condition that shows it.
+    /// The condition that reports the problem.
     pub fn condition(&self) -> ConditionUpdate {
         ConditionType::IdentityReady.is_false(self.reason, self.message.clone())
     }

@@ -21,10 +21,10 @@ use super::shared_reads::SharedReads;
 use crate::kubernetes_api::{BeingRead, Infrastructure, KubernetesError, NetworkReader};
 use crate::launching::network_sources::publishes_network;
 
-/// How long the properties of a kind are cached; a 404 drops them at once.
+/// Time for which the properties of a kind are cached. An answer of 404 drops the entry at once.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
-/// Reads infrastructure objects, each once for all objects that wait for it.
+/// Reads infrastructure objects. Objects that wait for the same infrastructure object share one read.
 pub struct InfrastructureReader {
     reads: Arc<SharedReads>,
     requests: Arc<Requests>,
@@ -36,7 +36,7 @@ struct Requests {
     kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
 }
 
-/// A kind as the API server serves it.
+/// A kind in the API server.
 #[derive(Clone)]
 struct Kind {
     resource: ApiResource,
@@ -55,12 +55,12 @@ impl InfrastructureReader {
         }
     }
 
-    /// Drops an object from the cache, because a watch has seen it change.
+    /// Drops a changed object from the cache.
     pub fn changed(&self, namespace: &str, reference: &ContractReference) {
         self.reads.changed(namespace, reference);
     }
 
-    /// The objects to reconcile because a read has ended that they wait for, from now on.
+    /// The objects that waited for a slow read, when the read has ended.
     pub fn ended(&self) -> mpsc::UnboundedReceiver<NetworkReader> {
         self.reads.ended()
     }
@@ -127,9 +127,9 @@ impl Requests {
         Ok(found)
     }
 
-    /// The plural comes from discovery (a guess would be wrong for some kinds), the labels from the CRD, the version
-    /// from the contract label, as Cluster API itself resolves references; without that label from discovery's
-    /// preference.
+    /// Discovers a kind. The plural comes from discovery, because a guess would be wrong for some kinds, and the labels
+    /// come from the CRD. The version comes from the contract label, as in Cluster API, or else from the preference of
+    /// discovery.
     async fn discover(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
         let attempted = || format!("discover kind {} of group {}", reference.kind, reference.api_group);
         let group = match discovery::group(&self.client, &reference.api_group).await {
@@ -138,7 +138,7 @@ impl Requests {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(failed(attempted(), error)),
         };
-        // Many providers share a group, so a kind need not be served in the group's preferred version.
+        // Many providers share a group, so the group's preferred version may not contain the kind.
         let anywhere = || group.resources_by_stability().into_iter();
         let found = group
             .recommended_kind(&reference.kind)
@@ -189,7 +189,7 @@ fn unreadable(error: &KubernetesError) -> Infrastructure {
     }
 }
 
-/// The highest of versions joined by `_`, by Kubernetes' order: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
+/// The highest version of a list joined by `_`, in the order of Kubernetes: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
     highest
@@ -216,7 +216,7 @@ mod tests {
 
     const OBJECT: &str = "/apis/example.org/v1/namespaces/team-a/landscapes/l";
 
-    /// An API server that serves the kind Landscape: answers by path, and how often each was asked for.
+    /// A double of an API server with the kind Landscape: answers by path, and the number of requests for each path.
     #[derive(Clone, Default)]
     struct Server {
         answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
@@ -246,7 +246,7 @@ mod tests {
             self.answers.lock().insert(path.to_owned(), (code, body));
         }
 
-        /// Refuses to read the object.
+        /// Makes reads of the object fail.
         fn refuse(&self, code: u16, reason: &str, message: &str) {
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure",

@@ -1,4 +1,4 @@
-//! Kubernetes for the reconcilers on a real API server: caches of watched kinds, requests for other kinds.
+//! The reconcilers' requests to a real API server: caches for watched kinds, direct requests for other kinds.
 
 mod infrastructure;
 mod shared_reads;
@@ -50,7 +50,7 @@ pub struct Caches {
     pub aws_machines: ObjectCache<AWSMachine>,
     /// AWSMachineTemplates.
     pub aws_machine_templates: ObjectCache<AWSMachineTemplate>,
-    /// The three identity kinds.
+    /// Controller identities.
     pub controller_identities: ObjectCache<AWSClusterControllerIdentity>,
     /// Role identities.
     pub role_identities: ObjectCache<AWSClusterRoleIdentity>,
@@ -60,7 +60,7 @@ pub struct Caches {
     pub namespaces: ObjectCache<Namespace>,
 }
 
-/// Kubernetes as the reconcilers see it.
+/// The implementation of the reconcilers' requests to Kubernetes.
 #[derive(Clone)]
 pub struct KubernetesClient {
     client: Client,
@@ -82,7 +82,7 @@ impl KubernetesClient {
         }
     }
 
-    /// The reader of infrastructure objects, to be told of changes that a watch sees.
+    /// The reader of infrastructure objects. Watches report changed objects to the reader.
     pub fn infrastructure_reader(&self) -> Arc<InfrastructureReader> {
         Arc::clone(&self.infrastructure)
     }
@@ -113,7 +113,7 @@ impl KubernetesClient {
         }
     }
 
-    /// Replaces the finalizers, refused if the object has changed since it was read.
+    /// Replaces the finalizers. The write is refused if the object has changed since it was read.
     async fn put_finalizers<K>(
         &self,
         object: &K,

@@ -1,5 +1,5 @@
-//! Shares the reads of infrastructure objects between the objects that wait for them. No pass waits for a slow read: the
-//! read goes on by itself, and wakes whoever waits for it when it has ended.
+//! Shares the reads of infrastructure objects between the objects that wait for them. No pass waits for a slow read:
+//! the read continues as a task of its own, and wakes the waiting objects when it has ended.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::kubernetes_api::{BeingRead, Infrastructure, NetworkReader};
 
-/// How long after its beginning a read is waited for within a pass. Nearly all reads end within it.
+/// The longest time from the beginning of a read that a pass waits for its end. Nearly all reads end within this time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a read may take. The API server itself gives up on a conversion webhook after 30 s.
+/// The longest duration of a read. The API server itself ends a call of a conversion webhook after 30 s.
 const LONGEST: Duration = Duration::from_secs(45);
 
 /// A namespace and an object in it.
 type Key = (String, ContractReference);
 
-/// The last reads of infrastructure objects, and those under way. While many objects wait for one it is read once per
-/// period, 5 s at first, doubling to 60 s while it stays unusable ([`Timing::source_retry`]).
+/// The last reads of infrastructure objects, and the running reads. While many objects wait for one infrastructure
+/// object, the object is read once per period. The period is 5 s at first and doubles up to 60 s while the object is
+/// unusable ([`Timing::source_retry`]).
 pub(super) struct SharedReads {
     timing: Timing,
     objects: Mutex<Objects>,
@@ -33,7 +34,7 @@ pub(super) struct SharedReads {
 #[derive(Default)]
 struct Objects {
     by_key: HashMap<Key, Object>,
-    /// When objects were dropped last that nobody asks for any more.
+    /// The time of the last removal of unused objects.
     swept: Option<Instant>,
 }
 
@@ -43,18 +44,18 @@ struct Object {
     under_way: Option<Arc<UnderWay>>,
 }
 
-/// A read that has ended.
+/// A completed read.
 struct Reading {
     infrastructure: Infrastructure,
     at: Instant,
     good_for: Duration,
 }
 
-/// A read that has not ended.
+/// A running read.
 struct UnderWay {
     began: Instant,
     answer: watch::Receiver<Option<Infrastructure>>,
-    /// Whom to wake; none once the read has ended.
+    /// The objects to wake. `None` after the end of the read.
     waiting: Mutex<Option<BTreeSet<NetworkReader>>>,
 }
 
@@ -67,23 +68,23 @@ impl SharedReads {
         }
     }
 
-    /// Whom to wake because a read has ended that took long, from now on.
+    /// The objects that waited for a slow read, when the read has ended.
     pub(super) fn ended(&self) -> mpsc::UnboundedReceiver<NetworkReader> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.listeners.lock().push(sender);
         receiver
     }
 
-    /// Drops an object, because a watch has seen it change. What a read under way will show is older than that.
+    /// Drops an object after a watch event about it. The answer of a running read may be older than the event.
     pub(super) fn changed(&self, namespace: &str, reference: &ContractReference) {
         let key = (namespace.to_owned(), reference.clone());
         self.objects.lock().by_key.remove(&key);
     }
 
-    /// The object as it was read last, or as `fetch` shows it.
+    /// The object from the last read, or from a new read by `fetch`.
     ///
     /// # Errors
-    /// The read takes long: `reader` is woken when it has ended.
+    /// The read takes long. `reader` is woken when the read has ended.
     pub(super) async fn read<F>(
         self: &Arc<Self>,
         reader: &NetworkReader,
@@ -116,12 +117,12 @@ impl SharedReads {
                 waiting.insert(reader.clone());
                 Err(BeingRead)
             }
-            // It has ended meanwhile.
+            // The read ended meanwhile.
             None => under_way.answer.borrow().clone().ok_or(BeingRead),
         }
     }
 
-    /// Begins a read as a task of its own.
+    /// Starts a read as a task.
     fn begin<F>(self: &Arc<Self>, key: Key, fetch: F) -> Arc<UnderWay>
     where
         F: Future<Output = Infrastructure> + Send + 'static,
@@ -143,8 +144,8 @@ impl SharedReads {
         under_way
     }
 
-    /// Keeps what a read has shown, unless the object has changed meanwhile, and gives it as it is to be told: a failure
-    /// in the words of the first one like it.
+    /// Stores the answer of a read, unless the object changed meanwhile. Returns the answer for the waiting objects: a
+    /// failure keeps the text of the first failure of its kind.
     fn keep(&self, key: &Key, read: &Arc<UnderWay>, shown: Infrastructure) -> Infrastructure {
         let mut objects = self.objects.lock();
         let object = objects.by_key.get_mut(key);
@@ -177,14 +178,14 @@ impl SharedReads {
 }
 
 impl Objects {
-    /// Drops objects that nobody has asked for in a while: names come from users, and there may be many.
+    /// Removes objects without a recent read. Users choose the names of the objects, so their number has no limit.
     fn sweep(&mut self, timing: &Timing) {
         let now = Instant::now();
         if self.swept.is_some_and(|swept| now < swept + timing.source_retry_cap) {
             return;
         }
         self.swept = Some(now);
-        // Whoever waits asks again within the longest wait between two reads.
+        // A waiting object reads again within the longest wait between two reads.
         let kept = timing.source_retry_cap * 3;
         self.by_key.retain(|_, object| {
             let is_recent = |reading: &Reading| now < reading.at + kept;
@@ -207,9 +208,9 @@ fn unanswered((namespace, reference): &Key) -> Infrastructure {
     }
 }
 
-/// Whether two errors have the same status code. Their texts may differ by a port or an address from call to call, and
-/// each new text would be a status write of every machine that waits: the first text is kept while the code stays the
-/// same.
+/// Whether two errors have the same status code. Ports and addresses in the texts may change with every call, and each
+/// new text would cause a status write of every waiting machine. So the reader keeps the first text while the code is
+/// the same.
 fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
     match (before, now) {
         (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Everything that was woken until now.
+    /// The objects that were woken until now.
     fn woken(listener: &mut mpsc::UnboundedReceiver<NetworkReader>) -> Vec<NetworkReader> {
         std::iter::from_fn(|| listener.try_recv().ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! From the bootstrap Secret to the user data of an instance. Pure. No message contains any of the data.
+//! Converts the bootstrap Secret to the user data of an instance. Pure. No message contains bootstrap data.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
 
-/// Turns the Secret into user data, or into the condition that says why the Secret cannot be used.
+/// Converts the Secret to user data, or returns the condition with the reason why the Secret cannot be used.
 pub(crate) fn user_data(
     spec: &AWSMachineSpec,
     secret: Option<&Secret>,
@@ -69,7 +69,8 @@ pub(crate) fn user_data(
     Ok(UserData::new(data))
 }
 
-/// Compresses without a time stamp: equal data gives equal bytes, and a repeated launch stays the same call.
+/// Compresses data without a time stamp, so that equal data gives equal bytes and a repeated launch has the same
+/// parameters.
 fn gzip(data: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(data).and_then(|()| encoder.finish());

@@ -7,8 +7,8 @@ use capa_network::{Merged, merge};
 use super::network_sources;
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
 
-/// The network that a machine spec and the cluster's infrastructure object make together. `reader` is the object of the
-/// spec. Subnet filters of the spec are not resolved.
+/// The network from a machine spec and the cluster's infrastructure object. `reader` is the object of the spec. Subnet
+/// filters of the spec are not resolved.
 pub(crate) async fn read_network(
     reader: &NetworkReader,
     spec: &AWSMachineSpec,

@@ -77,8 +77,8 @@ pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastru
         Infrastructure::Unreadable { text, .. } => unusable(
             Reason::Failed,
             format!(
-                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; mend what \
-                 serves that kind, it is read again"
+                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; correct the \
+                 webhook or API that serves the kind, and the manager reads the object again"
             ),
         ),
     };

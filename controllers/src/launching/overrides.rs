@@ -3,7 +3,8 @@
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::machine::AWSMachineSpec;
 
-/// The first override that no machine has, or that would take another security group from the machine.
+/// The first problem: a role that machines do not have, or an override that would remove another security group from
+/// the machine.
 pub(crate) fn validate_overrides(spec: &AWSMachineSpec) -> Option<String> {
     let overrides = &spec.security_group_overrides;
     let of_machines = SecurityGroupRole::ALL

@@ -1,4 +1,4 @@
-//! From spec, placement and user data to the one call of RunInstances. Pure.
+//! Builds the RunInstances request from spec, placement and user data. Pure.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ pub(crate) struct RequestInputs<'a> {
     pub(crate) role: MachineRole,
     /// User data.
     pub(crate) user_data: &'a UserData,
-    /// Device of the image's root volume, known where the spec shapes that volume.
+    /// Device of the image's root volume. Known if the spec sets the root volume.
     pub(crate) root_device: Option<&'a str>,
 }
 
-/// The call that launches the machine at a placement, with the token of an attempt.
+/// The request that launches the machine at a placement, with the token of an attempt.
 pub(crate) fn build_request(
     machine: &AWSMachine,
     inputs: &RequestInputs<'_>,
@@ -99,8 +99,8 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
     })
 }
 
-/// CAPA's tags, so that each provider can take over the other's machines. The machine's own tags win over the
-/// cluster's, both may override `Name`, none a system tag.
+/// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider.
+/// Tags of the machine take precedence over tags of the cluster. Both can override `Name`, but no system tag.
 fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, String> {
     let name = machine.metadata.name.clone().unwrap_or_default();
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();

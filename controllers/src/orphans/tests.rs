@@ -33,7 +33,7 @@ fn owned_by(machine: &str) -> String {
     format!("ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {machine}, uid: o}}]")
 }
 
-/// An instance of a machine of cluster `dev`.
+/// An instance of a machine in the cluster `dev`.
 fn of(id: &str, machine: &str) -> Instance {
     instance(id, InstanceState::Running, "dev", machine)
 }

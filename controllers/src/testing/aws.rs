@@ -1,7 +1,8 @@
-//! AWS as clusters and machines see it: the shipped sessions over the simulated EC2, at the clock of [`FakeKubernetes`].
+//! The double of AWS for clusters and machines: the production sessions on the simulated EC2, with the clock of
+//! [`FakeKubernetes`].
 //!
-//! A call is answered at once. Calls of a pass, and writes of a session, are noted in the journal, and fail when a test
-//! says so. What a session does by itself it does in [`FakeAws::settle`].
+//! The double answers a call at once. The journal records calls of a pass and writes of a session, and a test can make
+//! these calls fail. Sessions make their background calls in [`FakeAws::settle`].
 
 mod calls;
 mod set_up;
@@ -28,10 +29,10 @@ pub(crate) use set_up::DRAINS_FOR;
 
 const ACCOUNT: &str = "111122223333";
 const HOME: &str = "eu-west-1";
-/// Every identity works with this key, in the account that a test says.
+/// The access key of every identity. A test sets the account of the key.
 const ACCESS_KEY: &str = "AKIATEST";
 
-/// AWS in memory, in one region. Clones share everything else.
+/// AWS in memory, in one region. Clones share all other state.
 #[derive(Clone)]
 pub(crate) struct FakeAws {
     journal: Journal,
@@ -44,9 +45,9 @@ struct State {
     ec2: Ec2,
     sessions: Sessions,
     account_id: String,
-    /// How often the account was replaced by another one.
+    /// Number of times that the account was replaced.
     replacements: u64,
-    /// Regions that clients were made for, in order.
+    /// Regions of the created clients, in order.
     regions: Vec<String>,
     launches: Vec<LaunchRequest>,
     forgotten: Vec<MachineKey>,
@@ -54,17 +55,17 @@ struct State {
     reads: Reads,
 }
 
-/// What becomes of the reads of an informer.
+/// The behaviour of an informer's reads.
 #[derive(Clone)]
 enum Reads {
     Answered,
-    /// Their answers do not come.
+    /// The reads do not end.
     Slow,
     Failing(CloudError),
 }
 
 impl FakeAws {
-    /// An account with nothing in it, seen from `eu-west-1`.
+    /// An empty account in `eu-west-1`.
     pub(crate) fn new(journal: &Journal, clock: &Arc<FakeKubernetes>) -> Self {
         let state = State {
             ec2: Ec2::new(),
@@ -93,7 +94,7 @@ impl FakeAws {
         }
     }
 
-    /// Every launch that was asked for, whatever became of it.
+    /// All requested launches, including refused ones.
     pub(crate) fn launches(&self) -> Vec<LaunchRequest> {
         self.state().launches.clone()
     }
@@ -104,24 +105,24 @@ impl FakeAws {
         state.ec2.launched().map(|instance| instance.id.clone()).collect()
     }
 
-    /// Regions that clients were made for.
+    /// Regions of the created clients.
     pub(crate) fn regions(&self) -> Vec<String> {
         self.state().regions.clone()
     }
 
-    /// Machines whose sessions were told to forget them.
+    /// Machines that sessions were told to forget.
     pub(crate) fn forgotten(&self) -> Vec<MachineKey> {
         self.state().forgotten.clone()
     }
 
-    /// Gives the process credentials of another account in place of those it had.
+    /// Replaces the process's credentials with credentials of another account.
     pub(crate) fn set_account(&self, account_id: &str) {
         let mut state = self.state();
         account_id.clone_into(&mut state.account_id);
         state.replacements += 1;
     }
 
-    /// Forgets everything that sessions know, as a process does that ends.
+    /// Drops the state of all sessions, as a restart of the process does.
     pub(crate) fn restart(&self) {
         self.state().sessions = sessions(Duration::ZERO);
     }
@@ -157,8 +158,8 @@ impl FakeAws {
     }
 }
 
-/// Sessions that look as often as they are let, so that the next pass sees what a test has just done, and that collect
-/// nothing; listings follow each other in these intervals. All of what AWS accepts is theirs.
+/// Sessions without waits and batching, so that the next pass sees the last change of a test. `listing_interval` is the
+/// time between two listings. The sessions use AWS's full request rates.
 fn sessions(listing_interval: Duration) -> Sessions {
     let shipped = Timing::default();
     let shares = Shares {
@@ -177,7 +178,7 @@ fn sessions(listing_interval: Duration) -> Sessions {
 }
 
 impl State {
-    /// A region of the account. States of instances last until a test says otherwise.
+    /// A region of the account. States of instances last until a test changes them.
     fn region(&mut self, name: &str) -> &mut Region {
         self.ec2.issue_key(ACCESS_KEY, &self.account_id);
         let region = self.ec2.account(&self.account_id).region(name);

@@ -1,14 +1,14 @@
-//! Tables of spec fields: each row sets one field and says what that changes.
+//! Tables of spec fields. Each row sets one field and contains the expected effect.
 
 use serde_json::{Map, Value};
 
 use super::read;
 
-/// A field as a path below `spec` (`[]` is an item of a list, `{}` a value of a map), the YAML that sets it, where it
-/// shows as a JSON pointer, and what stands there then.
+/// A field as a path below `spec` (`[]` is an item of a list, `{}` a value of a map), the YAML that sets the field, the
+/// JSON pointer to its effect, and the expected value there.
 pub(crate) type Row = (&'static str, &'static str, &'static str, Value);
 
-/// A spec with the row's fields laid over those of a smaller one, in the form that stands between the braces of a spec.
+/// The spec `smallest` merged with the fields of the row, in the form between the braces of a spec.
 pub(crate) fn spec_with(smallest: &str, row: &Row) -> String {
     let (field, set, ..) = row;
     let fields: Value = read(&format!("{{{set}}}"));
@@ -16,7 +16,7 @@ pub(crate) fn spec_with(smallest: &str, row: &Row) -> String {
     laid_over(smallest, set)
 }
 
-/// Fields of a spec laid over those of another, in the form that stands between the braces of a spec.
+/// The spec `smallest` merged with the fields `set`, in the form between the braces of a spec.
 pub(crate) fn laid_over(smallest: &str, set: &str) -> String {
     let mut spec: Value = read(&format!("{{{smallest}}}"));
     overlay(&mut spec, read(&format!("{{{set}}}")));
@@ -25,7 +25,7 @@ pub(crate) fn laid_over(smallest: &str, set: &str) -> String {
     inner.expect("a spec is an object").to_owned()
 }
 
-/// Fails unless the row's field has made the difference that the row says.
+/// Asserts that the row's field has the expected effect.
 pub(crate) fn assert_effect(row: &Row, without: &Value, with: &Value) {
     let (field, set, pointer, becomes) = row;
     let before = without.pointer(pointer);

@@ -1,4 +1,4 @@
-//! Kubernetes in memory. Objects carry resource versions, and a write that is based on an old one is refused.
+//! Kubernetes in memory. Objects have resource versions, and a write with an old resource version is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,14 +43,14 @@ struct State {
     infrastructure: BTreeMap<String, Infrastructure>,
     /// Infrastructure objects whose read does not end.
     being_read: BTreeSet<String>,
-    /// Calls that are to fail, after how many that do not.
+    /// Calls to fail, with the number of successful calls before the failure.
     failing: BTreeMap<&'static str, usize>,
-    /// Calls during which time passes.
+    /// Calls to delay, with the number of calls before the delay and its duration.
     delays: BTreeMap<&'static str, (usize, Duration)>,
 }
 
 impl FakeKubernetes {
-    /// Nothing in it but the controller identity, which allows every namespace. Its clock stands at the epoch.
+    /// A Kubernetes with only the controller identity, which allows every namespace. The clock starts at the epoch.
     pub(crate) fn new(journal: &Journal) -> Self {
         let kubernetes = Self {
             journal: journal.clone(),
@@ -77,19 +77,19 @@ impl FakeKubernetes {
         self.state().machines.insert(key(&machine.metadata), Arc::new(machine));
     }
 
-    /// Stores an AWSMachine as its user writes it.
+    /// Stores an AWSMachine, as a user would.
     pub(crate) fn put_aws_machine(&self, machine: AWSMachine) -> AWSMachine {
         self.stored(machine)
     }
 
-    /// An AWSMachine as it is now; `None` once its last finalizer is off a deleted one.
+    /// The current AWSMachine; `None` after the last finalizer of a deleted AWSMachine was removed.
     pub(crate) fn aws_machine(&self, namespace: &str, name: &str) -> Option<AWSMachine> {
         let state = self.state();
         let machine = state.aws_machines.get(&(namespace.to_owned(), name.to_owned()))?;
         Some(machine.as_ref().clone())
     }
 
-    /// Creates or replaces an identity; its UID is its name, its version moves.
+    /// Creates or replaces an identity. Its UID is its name, and its resource version increases.
     pub(crate) fn identity_object(&self, kind: &str, name: &str, spec: &str) {
         let version = self.next_version();
         let yaml = format!(
@@ -136,7 +136,7 @@ impl FakeKubernetes {
         self.state().secrets.insert((namespace.into(), name.into()), secret);
     }
 
-    /// What reading the infrastructure object of that name answers.
+    /// Sets the result of reading the infrastructure object with this name.
     pub(crate) fn put_infrastructure(&self, name: &str, infrastructure: Infrastructure) {
         let mut state = self.state();
         state.being_read.remove(name);
@@ -148,17 +148,17 @@ impl FakeKubernetes {
         self.state().being_read.insert(name.to_owned());
     }
 
-    /// Publishes a network, given as YAML, in the infrastructure object of that name.
+    /// Publishes a network, given as YAML, in the infrastructure object with this name.
     pub(crate) fn publish_network(&self, name: &str, network: &str) {
         self.put_infrastructure(name, Infrastructure::Published(Some(read::<Value>(network))));
     }
 
-    /// Makes one call of that kind fail without effect, after `others` that do not.
+    /// Makes one call of this kind fail without effect, after `others` successful calls.
     pub(crate) fn fail_after(&self, others: usize, call: &'static str) {
         self.state().failing.insert(call, others);
     }
 
-    /// Lets time pass during the call of that kind that follows so many others.
+    /// Delays one call of this kind, after `others` calls without a delay.
     pub(crate) fn delay_after(&self, others: usize, call: &'static str, by: Duration) {
         self.state().delays.insert(call, (others, by));
     }
@@ -187,7 +187,7 @@ impl FakeKubernetes {
         state.versions
     }
 
-    /// Stores what `change` makes of an AWSMachine, unless somebody has written it since it was read.
+    /// Applies `change` to an AWSMachine. The write is refused if the object has changed since it was read.
     fn change(
         &self,
         machine: &AWSMachine,
@@ -224,7 +224,7 @@ impl FakeKubernetes {
     }
 }
 
-/// An infrastructure object whose kind needs a conversion webhook that is gone.
+/// The result of reading an infrastructure object whose conversion webhook does not exist.
 pub(crate) fn unreadable() -> Infrastructure {
     Infrastructure::Unreadable {
         code: Some(500),

@@ -1,5 +1,5 @@
-//! Doubles of the reconcilers' traits: Kubernetes and AWS in memory. They answer from what a test puts into them, fail
-//! when told to, and write every call of a pass into one journal.
+//! Doubles of the reconcilers' traits: Kubernetes and AWS in memory. A test sets their objects and failures, and one
+//! journal records all calls of a pass.
 
 mod aws;
 pub(crate) mod fields;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
 pub(crate) use kubernetes::{FakeKubernetes, unreadable};
 
-/// Calls to Kubernetes and AWS in the order in which they were made.
+/// Calls to Kubernetes and AWS in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<String>>>,
@@ -28,13 +28,13 @@ impl Journal {
         self.entries.lock().push(entry.into());
     }
 
-    /// What was called since the last time.
+    /// Returns the calls since the last use of this function.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.entries.lock())
     }
 }
 
-/// An instance as AWS shows it, with the tags that identify its machine.
+/// An instance in an answer of AWS, with the tags that identify its machine.
 pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_name_tag: &str) -> Instance {
     Instance {
         id: id.into(),

@@ -1,4 +1,4 @@
-//! One AWS account of a test: its keys, what it lets roles do, how its instances behave, and its part of the journal.
+//! One AWS account of a test: its keys, its assumable roles, the timing of its instances, and its part of the journal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::limits::Limits;
 use super::sessions::Session;
 use super::state::{AccountState, KeyEntry, Shared};
 
-/// How every secret access key begins, to look for them all at once.
+/// The common prefix of all secret access keys, so that one search finds any of them.
 pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
 
-/// A pair that signs requests. The secret is never checked, but unlike any other text, so that a test can look for it
-/// in logs.
+/// A key pair that signs requests. The proxy does not check the secret, but every secret is unique, so that a test can
+/// search logs for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessKey {
     /// Public half, 20 characters.
@@ -27,7 +27,8 @@ pub struct AccessKey {
     pub secret_access_key: String,
 }
 
-/// An AWS account that nobody else uses. Cheap to clone; it stays valid as long as its [`AwsProxy`](super::AwsProxy).
+/// An AWS account for one test alone. Clones share the account, which exists as long as its
+/// [`AwsProxy`](super::AwsProxy).
 #[derive(Clone, Debug)]
 pub struct Account {
     pub(super) shared: Arc<Shared>,
@@ -47,28 +48,28 @@ impl Account {
         &self.key
     }
 
-    /// The key of the human who owns the account: set-up, changes by hand, inspection. Calls with it are not the
-    /// manager's.
+    /// The key of the human who owns the account, for set-up, changes by hand and inspection. Calls with this key do
+    /// not count as the manager's.
     pub fn user_key(&self) -> &AccessKey {
         &self.user_key
     }
 
-    /// One more key of this account, for rotations.
+    /// Another key of this account, for key rotations.
     pub fn another_key(&self) -> AccessKey {
         self.shared.with(|state| state.issue_key(KeyEntry::of(&self.id)))
     }
 
-    /// Where to send requests to.
+    /// The URL for requests of every service.
     pub fn url(&self) -> &str {
         &self.shared.url
     }
 
-    /// Refuses a key from now on (`AuthFailure`, at STS `InvalidClientTokenId`), also a temporary one.
+    /// Refuses a key from now on (`AuthFailure`, at STS `InvalidClientTokenId`). The key may be temporary.
     pub fn revoke(&self, access_key_id: &str) {
         self.set_revoked(access_key_id, true);
     }
 
-    /// Takes [`Account::revoke`] back.
+    /// Reverts [`Account::revoke`].
     pub fn restore(&self, access_key_id: &str) {
         self.set_revoked(access_key_id, false);
     }
@@ -86,8 +87,8 @@ impl Account {
         format!("arn:aws:iam::{}:role/{name}", self.id)
     }
 
-    /// Lets any key of any account assume this role of this account; with an external id only calls that pass it.
-    /// Until then AssumeRole answers `AccessDenied`.
+    /// Lets any key of any account assume this role of this account; with an external id, only in calls that pass this
+    /// id. By default AssumeRole answers `AccessDenied`.
     pub fn allow_assume_role(&self, role_arn: &str, external_id: Option<&str>) {
         self.change(|account| {
             account
@@ -96,69 +97,72 @@ impl Account {
         });
     }
 
-    /// Takes [`Account::allow_assume_role`] back; temporary keys handed out before stay valid.
+    /// Reverts [`Account::allow_assume_role`]; temporary keys issued before remain valid.
     pub fn refuse_assume_role(&self, role_arn: &str) {
         self.change(|account| account.roles.remove(role_arn));
     }
 
-    /// How long instances are shown as `pending` after their launch, default zero. Holds at once for all instances of
-    /// the account: a test keeps them pending with a long time and lets them run with zero.
+    /// Sets how long instances are shown as `pending` after their launch, default zero. The setting applies at once to
+    /// all instances of the account: a test keeps them pending with a long time and lets them run with zero.
     pub fn set_pending(&self, duration: Duration) {
         self.change(|account| account.instances.pending = duration);
     }
 
-    /// How long instances are shown as `stopping` after StopInstances, default zero; holds at once for all. A start
-    /// makes them `pending` again for [as long as a launch](Self::set_pending).
+    /// Sets how long instances are shown as `stopping` after StopInstances, default zero; the setting applies at once
+    /// to all instances. After a start, instances are `pending` again for [as long as after a
+    /// launch](Self::set_pending).
     pub fn set_stopping(&self, duration: Duration) {
         self.change(|account| account.instances.stopping = duration);
     }
 
-    /// How long instances stay hidden after their launch, default zero; holds at once for all. DescribeInstances leaves
-    /// them out, whatever the filter; every call that names them by id is answered `InvalidInstanceID.NotFound`. The
-    /// user sees and changes them.
+    /// Sets how long instances stay hidden after their launch, default zero; the setting applies at once to all
+    /// instances. DescribeInstances leaves hidden instances out, whatever the filter; every call that names one by id
+    /// is answered with `InvalidInstanceID.NotFound`. Calls with the user's key see and change hidden instances.
     pub fn set_hidden(&self, duration: Duration) {
         self.change(|account| account.instances.hidden = duration);
     }
 
-    /// How long instances are shown as `shutting-down` after their termination, default zero; holds at once for all.
+    /// Sets how long instances are shown as `shutting-down` after their termination, default zero; the setting applies
+    /// at once to all instances.
     pub fn set_shutting_down(&self, duration: Duration) {
         self.change(|account| account.instances.shutting_down = duration);
     }
 
-    /// How the computers of instances boot that are launched from now on with this text in their `Name` tag; the last
-    /// such word counts. All others boot at once.
+    /// Sets the boot behaviour of instances launched from now on whose `Name` tag contains this text. Of several
+    /// matching texts the last one set counts. Instances without a matching text boot at once.
     pub fn set_boot(&self, name: &str, boot: Boot) {
         self.change(|account| account.computers.set_boot(name, boot));
     }
 
-    /// Which version of Kubernetes is installed on an image. Unless that is said, nodes have the version of the control
+    /// Sets the version of Kubernetes that is installed on an image. By default, nodes have the version of the control
     /// plane that they join.
     pub fn set_image_version(&self, image: &str, version: &str) {
         self.change(|account| account.computers.install(image, version));
     }
 
-    /// How long a target stays `initial` after its registration, default zero; holds at once for all.
+    /// Sets how long a target stays `initial` after its registration, default zero; the setting applies at once to all
+    /// targets.
     pub fn set_initial(&self, duration: Duration) {
         self.change(|account| account.targets.initial = duration);
     }
 
-    /// Whether targets stay `draining` for good, however short the delay of their group is.
+    /// Sets whether targets stay `draining` for ever, whatever the deregistration delay of their group.
     pub fn set_stuck_draining(&self, stuck: bool) {
         self.change(|account| account.targets.stuck = stuck);
     }
 
-    /// Whether nodes report that they serve. Without, as at first, every running instance serves; with, those alone
-    /// that [`Account::set_serving`] names: only they are healthy targets.
+    /// Sets whether nodes report which instances serve their ports. By default every running instance serves; with
+    /// reports, only the instances that [`Account::set_serving`] names do. Only serving instances are healthy targets.
     pub fn set_nodes_report(&self, report: bool) {
         self.change(|account| account.targets.set_reported(report));
     }
 
-    /// Whether an instance serves its ports, where [nodes report](Self::set_nodes_report) it.
+    /// Sets whether an instance serves its ports, where [nodes report](Self::set_nodes_report) it.
     pub fn set_serving(&self, instance: &str, serves: bool) {
         self.change(|account| account.targets.set_serving(instance, serves));
     }
 
-    /// Lets something go wrong from now on.
+    /// Injects a fault from now on.
     pub fn fault(&self, fault: Fault) -> InjectedFault {
         let added = self.change(|account| account.faults.add(fault, Instant::now()));
         InjectedFault {
@@ -167,25 +171,26 @@ impl Account {
         }
     }
 
-    /// Throttles EC2's calls by its published token buckets, full now, and refilled `faster` times as fast as AWS does
-    /// it (1 is AWS; more for managers that are hurried; 0 for never). What is over is answered `RequestLimitExceeded`.
+    /// Throttles EC2's calls by its published token buckets, which start full and are refilled `faster` times as fast
+    /// as in AWS (1 is AWS; more for managers with shortened periods; 0 for never). Calls beyond the limit are answered
+    /// with `RequestLimitExceeded`.
     pub fn throttle(&self, faster: u32) {
         self.change(|account| account.limits = Some(Limits::new(faster)));
     }
 
-    /// Takes [`Account::throttle`] back.
+    /// Reverts [`Account::throttle`].
     pub fn unthrottle(&self) {
         self.change(|account| account.limits = None);
     }
 
-    /// The launches that have had their effect while their answer is [held back](Fault::delay), and whose caller is
-    /// still there to get it.
+    /// The launches that have taken effect, whose answer is [held back](Fault::delay), and whose caller still waits for
+    /// the answer.
     pub fn unanswered_launches(&self) -> Vec<UnansweredLaunch> {
         let launches = self.change(|account| account.unanswered.list());
         launches.unwrap_or_default()
     }
 
-    /// Waits until there are so many of [`Account::unanswered_launches`] at least, and gives them.
+    /// Waits until at least this many launches are [unanswered](Account::unanswered_launches), and returns them.
     pub async fn some_unanswered_launches(
         &self,
         at_least: usize,
@@ -196,19 +201,20 @@ impl Account {
         held::some(changes, at_least, within).await
     }
 
-    /// All RunInstances as they came, [those of the user](Account::user_key) included, in the order of the journal.
+    /// All RunInstances requests unredacted, [those of the user](Account::user_key) included, in the order of the
+    /// journal.
     pub fn raw_launches(&self) -> Vec<RawLaunch> {
         let launches = self.change(|account| account.raw_launches.clone());
         launches.unwrap_or_default()
     }
 
-    /// All sessions of the account's roles that were ever handed out, to whomever.
+    /// All sessions of the account's roles that STS ever issued, to any caller.
     pub fn sessions(&self) -> Vec<Session> {
         let sessions = self.change(|account| account.sessions.clone());
         sessions.unwrap_or_default()
     }
 
-    /// All calls of this account, the user's included.
+    /// All calls of this account, including those of the user.
     pub fn journal(&self) -> Journal {
         self.journal_since(Mark(0))
     }
@@ -224,12 +230,12 @@ impl Account {
             .journal(mark, |call| call.account.as_deref() == Some(self.id.as_str()))
     }
 
-    /// The end of the journal as it is now.
+    /// The current end of the journal.
     pub fn mark(&self) -> Mark {
         self.shared.with(|state| Mark(state.journal.len()))
     }
 
-    /// Changes the account, or looks at it; none for an account that the proxy does not know.
+    /// Reads or changes the account; `None` for an account that the proxy does not know.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut AccountState) -> T) -> Option<T> {
         self.shared.with(|state| state.accounts.get_mut(&self.id).map(change))
     }

@@ -1,8 +1,8 @@
-//! Answers, and refusals in the shape that the asked service gives them.
+//! Answers, and refusals in the format of the called service.
 
 use super::xml::{Element, XmlError};
 
-/// What goes back to the client.
+/// An answer to the client.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -26,14 +26,14 @@ impl Refusal {
         }
     }
 
-    /// A refusal for no reason but a test's, as the service would word it.
+    /// A refusal that a test injects, with the words of the service.
     pub(super) fn injected(code: &str, service: &str) -> Self {
         match (code, service) {
             ("RequestLimitExceeded", "ec2") => Self::new(503, code, "Request limit exceeded."),
-            // The other services throttle under another name.
+            // The other services use another code for throttling.
             ("RequestLimitExceeded", _) => Self::new(400, "Throttling", "Rate exceeded"),
             ("UnauthorizedOperation", _) => {
-                // Encrypted, so that it differs from answer to answer.
+                // The details are encrypted, so they differ from answer to answer.
                 let details = format!("{}{}", fresh_id(), fresh_id());
                 let message =
                     "You are not authorized to perform this operation. Encoded authorization failure message: ";
@@ -43,7 +43,7 @@ impl Refusal {
         }
     }
 
-    /// The answer that carries it: EC2 has an envelope of its own among the services of the Query protocol.
+    /// The refusal as an answer. EC2 has an envelope of its own among the services of the Query protocol.
     pub(super) fn answer(&self, service: &str) -> Answer {
         let reason = [
             Element::text("Code", &self.code),
@@ -117,7 +117,7 @@ impl Answer {
         })
     }
 
-    /// AWS's error code, where this is an error.
+    /// AWS's error code; `None` for a success.
     pub(super) fn error_code(&self) -> Option<String> {
         if self.succeeded() {
             return None;

@@ -1,4 +1,4 @@
-//! What happens to instances after their launch: stopped, started, terminated, described.
+//! Changes of instances after their launch (stop, start, terminate), and their description.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::pipeline::{Caller, unreadable};
 use super::request::Request;
 use super::state::Shared;
 
-/// Terminates; EC2 lets that happen in every state.
+/// TerminateInstances; EC2 accepts it in every state.
 pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
@@ -25,7 +25,7 @@ pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Calle
     .await
 }
 
-/// Stops what is not on its way out.
+/// StopInstances, for instances that are neither shutting down nor terminated.
 pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
@@ -36,7 +36,7 @@ pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) ->
     .await
 }
 
-/// Starts what has stopped.
+/// StartInstances, for stopped instances.
 pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[STOPPING, SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
@@ -47,14 +47,16 @@ pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -
     .await
 }
 
-/// Has moto do it, notes it, and tells the states before and after as EC2 would.
+/// Forwards the change to moto, records it, and answers with the states before and after as EC2 would.
 async fn change(
     shared: &Shared,
     request: &Request,
     caller: &Caller,
     note: impl Fn(&mut Instances, &str, Instant) -> (State, State),
 ) -> Result<Answer, Refusal> {
-    bury_the_dead(shared, request, caller).await?;
+    let transitions = shared.transitions(&caller.account);
+    let _transition = transitions.write().await;
+    terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
     let answer = shared
         .moto
@@ -102,13 +104,15 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[Stat
     }
 }
 
-/// Describes, with the states of here, and without what is hidden.
+/// DescribeInstances, with the states of this proxy and without hidden instances.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
-    bury_the_dead(shared, request, caller).await?;
+    terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
-    let now = Instant::now();
     let mut request = request.clone();
     let filters = request.take_filters(&instances::FILTERS);
+    let transitions = shared.transitions(&caller.account);
+    let _listing = transitions.read().await;
+    let now = Instant::now();
     let answer = shared
         .moto
         .call(&caller.account, &request.scope, &request.parameters)
@@ -123,8 +127,8 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
     answer.with_tree(&tree).map_err(unreadable)
 }
 
-/// Lets moto know of instances that died in pending, so that what hung on them goes too.
-async fn bury_the_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
+/// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.
+async fn terminate_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
     let region = &request.scope.region;
     let dead = shared.with_account(&caller.account, |account| {
         account.instances.take_dead(region, Instant::now())
@@ -140,4 +144,149 @@ async fn bury_the_dead(shared: &Shared, request: &Request, caller: &Caller) -> R
     parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
     shared.moto.call(&caller.account, &request.scope, &parameters).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::launches;
+    use super::super::request::Scope;
+    use super::super::upstream::Moto;
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+    const ACCOUNT: &str = "100000000001";
+    /// The last parameter of every call, in the order of their names.
+    const VERSION: (&str, &str) = ("Version", "2016-11-15");
+
+    /// A proxy in front of a moto that the test plays.
+    async fn proxy(set_up: impl FnOnce(&mut Instances)) -> (Arc<Shared>, TcpListener) {
+        let moto = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", moto.local_addr().unwrap());
+        let shared = Arc::new(Shared::new(String::new(), Moto::new(&url)));
+        shared.with_account(ACCOUNT, |account| set_up(&mut account.instances));
+        (shared, moto)
+    }
+
+    /// Receives the next call of the proxy.
+    async fn received(moto: &TcpListener) -> TcpStream {
+        let (mut call, _) = moto.accept().await.unwrap();
+        let (name, value) = VERSION;
+        let end = format!("{name}={value}");
+        let mut request = Vec::new();
+        while !request.ends_with(end.as_bytes()) {
+            assert_ne!(call.read_buf(&mut request).await.unwrap(), 0, "the call is cut off");
+        }
+        call
+    }
+
+    /// Answers a call of the proxy.
+    async fn answer(mut call: TcpStream, body: &str) {
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        call.write_all(answer.as_bytes()).await.unwrap();
+    }
+
+    /// Calls the proxy as the manager does.
+    async fn call(shared: Arc<Shared>, action: &'static str) -> Answer {
+        let request = Request {
+            scope: Scope {
+                region: "eu-west-1".into(),
+                service: "ec2".into(),
+                ..Scope::default()
+            },
+            action: action.into(),
+            parameters: [("Action", action), VERSION]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        };
+        let caller = Caller {
+            account: ACCOUNT.into(),
+            is_user: false,
+        };
+        let answer = match action {
+            "RunInstances" => launches::run_instances(&shared, &request, &caller, "")
+                .await
+                .map(|outcome| outcome.answer),
+            "TerminateInstances" => terminate(&shared, &request, &caller).await,
+            "StopInstances" => stop(&shared, &request, &caller).await,
+            "StartInstances" => start(&shared, &request, &caller).await,
+            _ => describe(&shared, &request, &caller).await,
+        };
+        answer.unwrap()
+    }
+
+    /// Changes an instance. Checks that a listing has to wait until the change is recorded, and returns the state that
+    /// the listing then shows in place of moto's.
+    async fn listed_after(
+        action: &'static str,
+        moto_shows: &str,
+        set_up: impl FnOnce(&mut Instances),
+    ) -> Option<String> {
+        let (shared, moto) = proxy(set_up).await;
+        let transitions = shared.transitions(ACCOUNT);
+        let change = tokio::spawn(call(shared.clone(), action));
+        let changed = received(&moto).await;
+        assert!(transitions.try_read().is_err(), "{action} does not hold up a listing");
+        let items = "<item><instanceId>i-1</instanceId></item>";
+        answer(changed, &format!("<R><instancesSet>{items}</instancesSet></R>")).await;
+        change.await.unwrap();
+        let listing = tokio::spawn(call(shared, "DescribeInstances"));
+        let listed = received(&moto).await;
+        assert!(transitions.try_write().is_err(), "a listing does not hold up a change");
+        let state = format!("<instanceState><code>0</code><name>{moto_shows}</name></instanceState>");
+        let items = format!("<item><instanceId>i-1</instanceId>{state}</item>");
+        let items = format!("<item><instancesSet>{items}</instancesSet></item>");
+        answer(listed, &format!("<R><reservationSet>{items}</reservationSet></R>")).await;
+        let shown = listing.await.unwrap().tree().unwrap();
+        shown.find("name").map(|name| name.text.clone())
+    }
+
+    fn launched(instances: &mut Instances) {
+        instances.launched("i-1", "eu-west-1", None, Instant::now());
+    }
+
+    #[tokio::test]
+    async fn a_listing_waits_until_a_launch_is_recorded() {
+        let shown = listed_after("RunInstances", "running", |instances| instances.pending = HOUR).await;
+        assert_eq!(shown.as_deref(), Some("pending"));
+        let shown = listed_after("RunInstances", "running", |instances| instances.hidden = HOUR).await;
+        assert_eq!(shown, None);
+    }
+
+    #[tokio::test]
+    async fn a_listing_waits_until_a_stop_is_recorded() {
+        let stopping = |instances: &mut Instances| {
+            launched(instances);
+            instances.stopping = HOUR;
+        };
+        let shown = listed_after("StopInstances", "stopped", stopping).await;
+        assert_eq!(shown.as_deref(), Some("stopping"));
+    }
+
+    #[tokio::test]
+    async fn a_listing_waits_until_a_start_is_recorded() {
+        let stopped = |instances: &mut Instances| {
+            launched(instances);
+            instances.stopped("i-1", Instant::now());
+            instances.pending = HOUR;
+        };
+        let shown = listed_after("StartInstances", "running", stopped).await;
+        assert_eq!(shown.as_deref(), Some("pending"));
+    }
+
+    #[tokio::test]
+    async fn a_listing_waits_until_a_termination_is_recorded() {
+        let shutting_down = |instances: &mut Instances| {
+            launched(instances);
+            instances.shutting_down = HOUR;
+        };
+        let shown = listed_after("TerminateInstances", "terminated", shutting_down).await;
+        assert_eq!(shown.as_deref(), Some("shutting-down"));
+    }
 }

@@ -1,7 +1,8 @@
-//! The computers behind the instances, for who simulates them: what a computer can know of itself, and what it tells.
+//! The computers behind the instances, for the node simulator: the data that a computer can read, and the status that
+//! it reports.
 //!
-//! `GET /computers` lists those of all accounts; `PUT /computers/<account>/<instance>` tells whether one serves. No
-//! client of AWS asks for these paths.
+//! `GET /computers` lists the computers of all accounts; `PUT /computers/<account>/<instance>` reports whether a
+//! computer serves. No client of AWS uses these paths.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,58 +18,59 @@ use super::request::Request;
 use super::state::Shared;
 use super::xml::Element;
 
-/// Where all of this is served.
+/// The path of the computers.
 pub const PATH: &str = "/computers";
 
-/// Where is told which instances an endpoint's load balancer holds for healthy: `GET /endpoints/<host>:<port>`.
+/// The path of the healthy targets of an endpoint's load balancer: `GET /endpoints/<host>:<port>`.
 pub const ENDPOINTS: &str = "/endpoints";
 
 /// A computer, as its metadata service describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Computer {
-    /// The account that pays for it.
+    /// The account that owns the instance.
     pub account: String,
-    /// `i-…`
+    /// The instance id, `i-…`.
     pub instance_id: String,
     /// The state that EC2 shows: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
     pub state: String,
-    /// Its zone, e.g. `eu-west-1a`.
+    /// The availability zone, e.g. `eu-west-1a`.
     pub zone: String,
-    /// Its host name inside the VPC, made of its id as EC2 offers it. Not of its address: moto gives that of a
-    /// terminated instance to the next one at once, and two nodes of a cluster would have one name.
+    /// The host name inside the VPC, which contains the instance id, as EC2 offers it. A name made of the address would
+    /// not be unique: moto gives the address of a terminated instance to the next one at once, and two nodes of a
+    /// cluster would have the same name.
     pub host_name: String,
-    /// Its address inside the VPC.
+    /// The address inside the VPC.
     pub address: String,
-    /// What it was given to boot with, in base64 as EC2 has it; empty for none.
+    /// The user data, in base64 as in EC2; empty for none.
     pub user_data: String,
-    /// The version of Kubernetes that is installed on its image, where that is known.
+    /// The version of Kubernetes that is installed on the image, where known.
     pub kubernetes_version: Option<String>,
-    /// How it boots.
+    /// The boot behaviour.
     pub boot: Boot,
-    /// Milliseconds since it was launched or last started.
+    /// Milliseconds since the launch or the last start.
     pub up_milliseconds: u64,
 }
 
-/// How a computer boots once its instance is running.
+/// The boot behaviour of a computer whose instance runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Boot {
-    /// At once.
+    /// The computer boots at once.
     #[default]
     Normal,
-    /// So long after the launch.
+    /// The computer boots this long after the launch.
     After(Duration),
-    /// Never: it hangs before it has read its user data.
+    /// The computer hangs before it reads its user data.
     Never,
 }
 
-/// What a computer tells.
+/// The status that a computer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Whether the API server on it answers.
     pub serving: bool,
 }
 
-/// What an instance was launched with.
+/// The launch parameters of an instance.
 #[derive(Clone, Debug)]
 struct Launched {
     zone: String,
@@ -84,7 +86,7 @@ struct Launched {
 pub(super) struct Computers {
     launched: HashMap<String, Launched>,
     boots: Vec<(String, Boot)>,
-    /// By image.
+    /// The version of Kubernetes by image.
     versions: HashMap<String, String>,
 }
 
@@ -97,7 +99,7 @@ impl Computers {
         self.versions.insert(image.to_owned(), version.to_owned());
     }
 
-    /// Notes what the request of a launch and its answer say of an instance.
+    /// Records the launch parameters of an instance from the request and the answer.
     pub(super) fn launched(&mut self, request: &Request, instance: &Element) {
         let name = name_tag(request).unwrap_or_default();
         let boot = self.boots.iter().rev().find(|(text, _)| name.contains(text));
@@ -144,7 +146,7 @@ fn name_tag(request: &Request) -> Option<&str> {
     request.parameter(&tags.into_iter().find_map(|key| value_of(key))?)
 }
 
-/// Answers what is about computers.
+/// Answers a request about computers; `None` for other paths.
 pub(super) async fn serve(shared: &Shared, head: &request::Parts, body: &[u8]) -> Option<Response<Full<Bytes>>> {
     let path = head.uri.path();
     let answer = if let Some(endpoint) = path.strip_prefix(ENDPOINTS) {

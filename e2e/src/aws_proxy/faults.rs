@@ -1,4 +1,4 @@
-//! What a test lets go wrong with the calls of an account.
+//! The faults that a test injects into the calls of an account.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::account::Account;
 
-/// Something that goes wrong with calls, until it is [lifted](InjectedFault::lift) or used up. Calls with the
-/// [user's key](Account::user_key) are spared: a test sees what is really there.
+/// A fault in the calls of an account, until it is [lifted](InjectedFault::lift) or used up. Calls with the [user's
+/// key](Account::user_key) meet no faults, so that a test can always read the actual state.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -21,8 +21,8 @@ use super::account::Account;
 /// # }
 /// ```
 ///
-/// All faults that fit a call are applied in the order in which they were injected: delays add up, and the first that
-/// says how the call ends decides it.
+/// All faults that match a call apply in the order of their injection: delays add up, and the first fault with an
+/// ending decides how the call ends.
 #[derive(Clone, Debug)]
 #[must_use = "a fault does nothing before it is injected with Account::fault"]
 pub struct Fault {
@@ -35,54 +35,54 @@ pub struct Fault {
     lasting: Option<Duration>,
 }
 
-/// How a call ends.
+/// The ending of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// As it would anyway.
+    /// The call ends as without a fault.
     #[default]
     Usual,
-    /// With this error code.
+    /// The call is refused with this error code.
     Refused(String),
-    /// The connection is closed and nothing has happened.
+    /// The connection is closed before the call has had its effect.
     RequestLost,
-    /// The connection is closed and the call has had its effect.
+    /// The connection is closed after the call has had its effect.
     AnswerLost,
-    /// A launch succeeds, and its instances die before they run.
+    /// The launch succeeds, and its instances end before they run.
     Dying {
-        /// AWS's code, e.g. `Server.InsufficientInstanceCapacity`.
+        /// AWS's reason code, e.g. `Server.InsufficientInstanceCapacity`.
         reason: String,
-        /// Time from the launch.
+        /// The time from the launch to the end of the instances.
         after: Duration,
     },
 }
 
-/// Where on its way a call meets a fault.
+/// The stage of a call's processing at which a fault applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Before AWS has looked at what is asked.
-    Door,
-    /// When AWS is about to launch: a launch that is repeated for its token never comes here.
+    /// Before AWS evaluates the request.
+    Request,
+    /// Before AWS launches instances. A launch that repeats an earlier ClientToken never reaches this stage.
     Launch,
 }
 
-/// What a fault is chosen by.
+/// The properties of a call that faults are matched against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     pub(super) action: &'a str,
-    /// Of a launch; empty where the request leaves it open.
+    /// The zone of a launch; empty where the request leaves the zone open.
     pub(super) zone: &'a str,
-    /// Of a launch.
+    /// The subnet of a launch.
     pub(super) subnet: Option<&'a str>,
 }
 
-/// What the faults of an account do to one call.
+/// The effect of an account's faults on one call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Blow {
+pub(super) struct FaultEffect {
     pub(super) ending: Ending,
     pub(super) delay: Delay,
 }
 
-/// How long an answer is held back: as long as each of these faults says, unless the fault is lifted.
+/// How long an answer is held back: the delays of the faults, each of which ends early when its fault is lifted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay(Vec<(Duration, CancellationToken)>);
 
@@ -96,7 +96,7 @@ impl Delay {
         self.0.extend(other.0);
     }
 
-    /// Waits until the answer may go.
+    /// Waits until the delay is over.
     pub(super) async fn pass(self) {
         for (duration, lifted) in self.0 {
             tokio::select! {
@@ -108,7 +108,7 @@ impl Delay {
 }
 
 impl Fault {
-    /// Concerns one action, e.g. `RunInstances`. Without a further word it only counts the calls.
+    /// A fault of one action, e.g. `RunInstances`. Without further settings the fault only counts the calls.
     pub fn on(action: &str) -> Self {
         Self {
             action: Some(action.to_owned()),
@@ -116,7 +116,7 @@ impl Fault {
         }
     }
 
-    /// Concerns every call, those of other services than EC2 too.
+    /// A fault of every call, including those of services other than EC2.
     pub fn on_everything() -> Self {
         Self {
             action: None,
@@ -129,60 +129,60 @@ impl Fault {
         }
     }
 
-    /// Nobody answers: every connection is closed as soon as something is asked.
+    /// An outage: every connection is closed as soon as a request arrives.
     pub fn unreachable() -> Self {
         Self::on_everything().dropped_before_effect()
     }
 
-    /// Only launches into this zone.
+    /// Limits the fault to launches into this zone.
     pub fn in_zone(mut self, zone: &str) -> Self {
         self.zone = Some(zone.to_owned());
         self
     }
 
-    /// Only launches into this subnet.
+    /// Limits the fault to launches into this subnet.
     pub fn in_subnet(mut self, subnet: &str) -> Self {
         self.subnet = Some(subnet.to_owned());
         self
     }
 
-    /// The call is refused with this code, with the HTTP status and in the envelope that AWS has for it. A launch whose
-    /// token has launched before gets its first answer all the same, unless the code is about the caller (throttling,
-    /// permissions) or the service (`InternalError`, `Unavailable`…) and not about the launch.
+    /// Refuses the call with this code, with AWS's HTTP status and envelope for the code. A launch with a ClientToken
+    /// that has launched before still gets its first answer, unless the code concerns the caller (throttling,
+    /// permissions) or the service (`InternalError`, `Unavailable`…) and not the launch.
     pub fn error(self, code: &str) -> Self {
         self.ending(Ending::Refused(code.to_owned()))
     }
 
-    /// The call has its effect, and its answer is held back for this long, or until the fault is lifted.
+    /// Holds the answer back for this long, or until the fault is lifted. The call has its effect.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The connection is closed without an answer, and nothing has happened.
+    /// Closes the connection without an answer. The call has no effect.
     pub fn dropped_before_effect(self) -> Self {
         self.ending(Ending::RequestLost)
     }
 
-    /// The connection is closed without an answer, and the call has had its effect.
+    /// Closes the connection without an answer. The call has its effect.
     pub fn dropped_after_effect(self) -> Self {
         self.ending(Ending::AnswerLost)
     }
 
-    /// The launch succeeds; this long after it the instances turn from `pending` to `terminated`, with this code as
+    /// Lets the launch succeed; after this time its instances change from `pending` to `terminated`, with this code as
     /// their state reason, e.g. `Client.VolumeLimitExceeded`.
     pub fn dies_in_pending(self, reason: &str, after: Duration) -> Self {
         let reason = reason.to_owned();
         self.ending(Ending::Dying { reason, after })
     }
 
-    /// Only so many calls, default all.
+    /// Limits the fault to this number of calls. Default: no limit.
     pub fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Ends by itself so long after it was injected.
+    /// Ends the fault this long after its injection.
     pub fn lasting(mut self, duration: Duration) -> Self {
         self.lasting = Some(duration);
         self
@@ -199,7 +199,7 @@ impl Fault {
             Ending::Refused(code) if self.action.as_deref() == Some("RunInstances") && !is_about_the_caller(code) => {
                 Stage::Launch
             }
-            _ => Stage::Door,
+            _ => Stage::Request,
         }
     }
 
@@ -213,7 +213,7 @@ impl Fault {
     }
 }
 
-/// Codes that AWS answers with before it looks at a launch.
+/// Whether AWS answers with this code before it evaluates the launch itself.
 fn is_about_the_caller(code: &str) -> bool {
     matches!(
         code,
@@ -232,7 +232,7 @@ fn is_about_the_caller(code: &str) -> bool {
     )
 }
 
-/// A fault at work. Dropping this does not end it.
+/// An injected fault. Dropping this value does not end the fault.
 #[derive(Clone, Debug)]
 pub struct InjectedFault {
     pub(super) account: Account,
@@ -240,12 +240,12 @@ pub struct InjectedFault {
 }
 
 impl InjectedFault {
-    /// Ends the fault: it concerns no further call, and the answers that it holds back go out.
+    /// Ends the fault: later calls do not meet it, and the answers that it holds back are sent.
     pub fn lift(&self) {
         self.account.change(|account| account.faults.lift(self.index));
     }
 
-    /// How many calls it has concerned.
+    /// The number of calls that met the fault.
     pub fn hits(&self) -> u64 {
         self.account
             .change(|account| account.faults.hits(self.index))
@@ -253,7 +253,7 @@ impl InjectedFault {
     }
 }
 
-/// The faults of one account, those of the past included.
+/// The faults of one account, including those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Active>);
 
@@ -266,7 +266,7 @@ struct Active {
 }
 
 impl Faults {
-    /// Adds a fault and gives its place.
+    /// Adds a fault and returns its index.
     pub(super) fn add(&mut self, fault: Fault, now: Instant) -> usize {
         self.0.push(Active {
             until: fault.lasting.map(|lasting| now + lasting),
@@ -287,19 +287,19 @@ impl Faults {
         self.0.get(index).map_or(0, |active| active.hits)
     }
 
-    /// What happens to a call at this stage.
-    pub(super) fn strike(&mut self, target: &Target<'_>, stage: Stage, now: Instant) -> Blow {
-        let mut blow = Blow::default();
+    /// The effect of the faults on a call at this stage.
+    pub(super) fn apply(&mut self, target: &Target<'_>, stage: Stage, now: Instant) -> FaultEffect {
+        let mut effect = FaultEffect::default();
         let active = self.0.iter_mut().filter(|active| active.is_active(now));
         for active in active.filter(|active| active.fault.stage() == stage && active.fault.concerns(target)) {
             active.hits += 1;
-            blow.delay.0.push((active.fault.delay, active.lifted.clone()));
+            effect.delay.0.push((active.fault.delay, active.lifted.clone()));
             if active.fault.ending != Ending::Usual {
-                blow.ending = active.fault.ending.clone();
+                effect.ending = active.fault.ending.clone();
                 break;
             }
         }
-        blow
+        effect
     }
 }
 
@@ -335,8 +335,8 @@ mod tests {
         let mut faults = Faults::default();
         let launch = Fault::on("RunInstances").in_zone("a").in_subnet("subnet-1");
         faults.add(launch.error("InsufficientInstanceCapacity"), now);
-        let mut strike = |target: Target<'_>| faults.strike(&target, Stage::Launch, now).ending;
-        assert_eq!(strike(target("a")), refused("InsufficientInstanceCapacity"));
+        let mut ending_of = |target: Target<'_>| faults.apply(&target, Stage::Launch, now).ending;
+        assert_eq!(ending_of(target("a")), refused("InsufficientInstanceCapacity"));
         for spared in [
             target("b"),
             Target {
@@ -348,7 +348,7 @@ mod tests {
                 ..target("a")
             },
         ] {
-            assert_eq!(strike(spared), Ending::Usual, "{spared:?}");
+            assert_eq!(ending_of(spared), Ending::Usual, "{spared:?}");
         }
         assert_eq!(faults.hits(0), 1);
     }
@@ -360,13 +360,13 @@ mod tests {
         faults.add(Fault::on_everything().error("Once").times(1), start);
         faults.add(Fault::on_everything().error("Brief").lasting(SECOND), start);
         faults.add(Fault::unreachable(), start);
-        let mut strike = |now| faults.strike(&target("a"), Stage::Door, now).ending;
-        assert_eq!(strike(start), refused("Once"));
-        assert_eq!(strike(start), refused("Brief"));
-        assert_eq!(strike(start + SECOND), Ending::RequestLost);
+        let mut ending_of = |now| faults.apply(&target("a"), Stage::Request, now).ending;
+        assert_eq!(ending_of(start), refused("Once"));
+        assert_eq!(ending_of(start), refused("Brief"));
+        assert_eq!(ending_of(start + SECOND), Ending::RequestLost);
         faults.lift(2);
-        let blow = faults.strike(&target("a"), Stage::Door, start + SECOND);
-        assert!(blow.ending == Ending::Usual && blow.delay.is_zero(), "{blow:?}");
+        let effect = faults.apply(&target("a"), Stage::Request, start + SECOND);
+        assert!(effect.ending == Ending::Usual && effect.delay.is_zero(), "{effect:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -376,27 +376,27 @@ mod tests {
         faults.add(Fault::on_everything().delay(SECOND), now);
         faults.add(Fault::on("RunInstances").delay(SECOND).dropped_after_effect(), now);
         faults.add(Fault::on_everything().delay(SECOND), now);
-        let blow = faults.strike(&target("a"), Stage::Door, now);
-        assert_eq!(blow.ending, Ending::AnswerLost);
+        let effect = faults.apply(&target("a"), Stage::Request, now);
+        assert_eq!(effect.ending, Ending::AnswerLost);
         let passed = async |delay: Delay| {
             let began = tokio::time::Instant::now();
             delay.pass().await;
             began.elapsed()
         };
-        assert_eq!(passed(blow.delay.clone()).await, 2 * SECOND);
+        assert_eq!(passed(effect.delay.clone()).await, 2 * SECOND);
         faults.lift(1);
-        assert_eq!(passed(blow.delay).await, SECOND);
+        assert_eq!(passed(effect.delay).await, SECOND);
     }
 
     #[test]
-    fn a_refused_launch_is_told_so_where_aws_would_find_out() {
+    fn a_refused_launch_fails_at_the_stage_of_its_error_code() {
         let stage = |code| Fault::on("RunInstances").error(code).stage();
         assert_eq!(stage("InsufficientInstanceCapacity"), Stage::Launch);
         assert_eq!(stage("InvalidAMIID.NotFound"), Stage::Launch);
-        assert_eq!(stage("RequestLimitExceeded"), Stage::Door);
+        assert_eq!(stage("RequestLimitExceeded"), Stage::Request);
         assert_eq!(
             Fault::on("TerminateInstances").error("IncorrectState").stage(),
-            Stage::Door
+            Stage::Request
         );
     }
 }

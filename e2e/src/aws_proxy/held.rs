@@ -1,4 +1,4 @@
-//! Launches that have taken effect while nobody has been told: the moment at which a crash hurts most.
+//! Launches that have taken effect and whose answer the caller has not received: the worst moment for a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::sync::watch;
 use super::request::Request;
 use super::state::Shared;
 
-/// A launch that has had its effect while its answer is held back.
+/// A launch that has taken effect and whose answer is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnansweredLaunch {
-    /// Its token; empty where it has none.
+    /// The ClientToken; empty where the request has none.
     pub client_token: String,
-    /// What it has launched.
+    /// The launched instances.
     pub instance_ids: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Unanswered {
     }
 }
 
-/// Waits until there are so many at least.
+/// Waits until at least this many launches are unanswered.
 pub(super) async fn some(
     mut launches: watch::Receiver<Vec<UnansweredLaunch>>,
     at_least: usize,
@@ -53,7 +53,7 @@ pub(super) async fn some(
     Ok(some.context("the AWS proxy has ended")?.clone())
 }
 
-/// Lists a launch as unanswered for as long as this lives: until it is answered, or its caller hangs up.
+/// Lists a launch as unanswered for the lifetime of this value: until the answer is sent, or the caller hangs up.
 pub(super) struct Held {
     shared: Arc<Shared>,
     account: String,

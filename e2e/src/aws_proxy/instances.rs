@@ -1,5 +1,5 @@
-//! What moto passes through at once takes time here, as long as the account says: `pending`, `stopping` and
-//! `shutting-down`. Instances also die in `pending`, and fresh ones stay hidden for a while.
+//! The state transitions of instances: `pending`, `stopping` and `shutting-down` last as long as the account's settings
+//! say, while moto skips them. Instances can also end in `pending`, and new instances can stay hidden for a while.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,36 +25,36 @@ pub(super) const TERMINATED: State = state("48", "terminated");
 pub(super) const STOPPING: State = state("64", "stopping");
 pub(super) const STOPPED: State = state("80", "stopped");
 
-/// The filters of DescribeInstances that are answered here: two because moto does not know the states shown, one
-/// because it does not have it.
+/// The filters of DescribeInstances that this proxy answers: two because moto does not know the states of this proxy,
+/// and one because moto does not support it.
 pub(super) const FILTERS: [&str; 3] = ["instance-state-name", "instance-state-code", "client-token"];
 
-/// Where an instance is in its network.
+/// The network address of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) vpc_id: String,
     pub(super) private_ip: String,
 }
 
-/// What has happened to an instance, and when.
+/// The history of an instance, with its times.
 #[derive(Clone, Debug)]
 struct Life {
     region: String,
     address: Address,
     launched: Instant,
-    /// The last start; the launch at first.
+    /// The time of the last start; at first that of the launch.
     started: Instant,
     stopped: Option<Instant>,
     terminated: Option<Instant>,
     death: Option<Death>,
 }
 
-/// The end that a launch has in store for its instances.
+/// The early end of a launch's instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Death {
-    /// AWS's code for the state reason.
+    /// AWS's code of the state reason.
     pub(super) reason: String,
-    /// Time from the launch.
+    /// The time from the launch to the end.
     pub(super) after: Duration,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Instances {
     pub(super) pending: Duration,
     pub(super) stopping: Duration,
     pub(super) shutting_down: Duration,
-    /// Younger ones are not shown.
+    /// Instances younger than this are hidden.
     pub(super) hidden: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Instances {
         }
     }
 
-    /// The instance at an address, the one launched last: addresses come back into use.
+    /// The instance at an address. Addresses are reused, so of several instances the one launched last counts.
     pub(super) fn at_address(&self, vpc_id: &str, private_ip: &str, now: Instant) -> Option<String> {
         let there = self.lives.iter().filter(|(id, life)| {
             life.address.vpc_id == vpc_id && life.address.private_ip == private_ip && !self.is_over(id, now)
@@ -96,12 +96,12 @@ impl Instances {
         there.max_by_key(|(_, life)| life.launched).map(|(id, _)| id.clone())
     }
 
-    /// Whether an instance is terminated, or about to be.
+    /// Whether an instance is terminated or shutting down.
     pub(super) fn is_over(&self, id: &str, now: Instant) -> bool {
         [SHUTTING_DOWN, TERMINATED].contains(&self.state(id, now))
     }
 
-    /// Whether there is, or was, such an instance in a region.
+    /// Whether an instance with this id exists or existed in a region.
     pub(super) fn exists(&self, id: &str, region: &str) -> bool {
         self.lives.get(id).is_some_and(|life| life.region == region)
     }
@@ -126,7 +126,7 @@ impl Instances {
         }
     }
 
-    /// The instances of a region that have died since this was last asked, for moto to learn it.
+    /// The instances of a region that ended in `pending` since the last call, so that moto can terminate them.
     pub(super) fn take_dead(&mut self, region: &str, now: Instant) -> Vec<String> {
         let mut dead = Vec::new();
         for (id, life) in &mut self.lives {
@@ -138,25 +138,27 @@ impl Instances {
         dead
     }
 
-    /// Whether EC2 does not show an instance yet.
+    /// Whether an instance is still hidden.
     pub(super) fn is_hidden(&self, id: &str, now: Instant) -> bool {
         let life = self.lives.get(id);
         life.is_some_and(|life| now.duration_since(life.launched) < self.hidden)
     }
 
-    /// The state to show, or none where moto's own is right (a transition that is over, an instance of before).
+    /// The state to show; `None` where moto's own state is right (the transition is over, or the instance is unknown
+    /// here).
     fn overridden(&self, id: &str, shown_by_moto: &str, now: Instant) -> Option<State> {
         let life = self.lives.get(id)?;
         let within = |since: Instant, duration: Duration| now.duration_since(since) < duration;
+        if life.is_dead(now) {
+            return Some(TERMINATED);
+        }
         if life.death.is_some() && life.terminated.is_none() {
-            return Some(if life.is_dead(now) { TERMINATED } else { PENDING });
+            return Some(PENDING);
         }
         match shown_by_moto {
             "terminated" => {
-                // Behind us it ends before we are told that it was asked to.
-                let at = life.terminated.unwrap_or(now);
-                let ends = within(at, self.shutting_down);
-                (ends && !life.is_dead(now)).then_some(SHUTTING_DOWN)
+                let ends = life.terminated.is_some_and(|at| within(at, self.shutting_down));
+                ends.then_some(SHUTTING_DOWN)
             }
             "stopped" => {
                 let stops = life.stopped.is_some_and(|at| within(at, self.stopping));
@@ -167,7 +169,7 @@ impl Instances {
         }
     }
 
-    /// The state of an instance that moto is not asked about.
+    /// The state of an instance, computed without moto's answer.
     pub(super) fn state(&self, id: &str, now: Instant) -> State {
         let settled = match self.lives.get(id) {
             Some(life) if life.terminated.is_some() => TERMINATED,
@@ -177,14 +179,14 @@ impl Instances {
         self.overridden(id, settled.name, now).unwrap_or(settled)
     }
 
-    /// How long an instance has been up, or would have been.
+    /// The time since an instance was last started, whether or not it still runs.
     pub(super) fn up(&self, id: &str, now: Instant) -> Duration {
         let started = self.lives.get(id).map(|life| life.started);
         started.map_or(Duration::ZERO, |started| now.duration_since(started))
     }
 
-    /// Rewrites the states in an answer of DescribeInstances, and drops what is hidden (unless the caller `sees_all`)
-    /// and what the filters taken from the request do not match.
+    /// Rewrites the states in an answer of DescribeInstances. Removes hidden instances (unless the caller `sees_all`)
+    /// and instances that the filters do not match.
     pub(super) fn describe(&self, answer: &mut Element, filters: &[Filter], sees_all: bool, now: Instant) {
         let Some(reservations) = answer.child_mut("reservationSet") else {
             return;
@@ -199,7 +201,7 @@ impl Instances {
                 if let Some(state) = self.overridden(&id, shown_by_moto, now) {
                     show(instance, "instanceState", state);
                 }
-                self.tell_death(instance, &id, now);
+                self.set_state_reason(instance, &id, now);
             }
             instances.children.retain(|instance| {
                 let shown = sees_all || !self.is_hidden(instance.text_at(&["instanceId"]), now);
@@ -213,12 +215,12 @@ impl Instances {
         });
     }
 
-    fn tell_death(&self, instance: &mut Element, id: &str, now: Instant) {
+    fn set_state_reason(&self, instance: &mut Element, id: &str, now: Instant) {
         let life = self.lives.get(id).filter(|life| life.is_dead(now));
         if let Some(Death { reason, .. }) = life.and_then(|life| life.death.as_ref()) {
             let message = format!("{reason}: the launch did not succeed");
-            let told = vec![Element::text("code", reason), Element::text("message", &message)];
-            instance.set(Element::parent("stateReason", told));
+            let state_reason = vec![Element::text("code", reason), Element::text("message", &message)];
+            instance.set(Element::parent("stateReason", state_reason));
         }
     }
 }
@@ -228,7 +230,7 @@ impl Life {
         let death = self.death.as_ref();
         death.is_some_and(|death| {
             let due = self.launched + death.after;
-            // An instance that was terminated before its time has not died of this.
+            // An instance that was terminated before the time of its early end has ended by the termination.
             due <= now && self.terminated.is_none_or(|terminated| due <= terminated)
         })
     }
@@ -247,7 +249,7 @@ pub(super) fn addresses(answer: &Element) -> Vec<(String, Address)> {
         .collect()
 }
 
-/// Writes a state into the element of this name.
+/// Writes a state into the element with this name.
 pub(super) fn show(instance: &mut Element, field: &str, state: State) {
     if let Some(element) = instance.child_mut(field) {
         element.children = vec![Element::text("code", state.code), Element::text("name", state.name)];
@@ -330,21 +332,6 @@ mod tests {
     }
 
     #[test]
-    fn a_termination_that_is_not_noted_yet_is_under_way() {
-        let start = Instant::now();
-        let mut instances = Instances {
-            pending: HOUR,
-            shutting_down: HOUR,
-            ..Instances::default()
-        };
-        instances.launched("i-1", "eu-west-1", None, start);
-        assert_eq!(
-            shown(&instances, "terminated", &[], start).as_deref(),
-            Some("shutting-down")
-        );
-    }
-
-    #[test]
     fn a_second_termination_does_not_prolong_the_first() {
         let start = Instant::now();
         let mut instances = Instances {
@@ -391,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_dies_in_pending_at_its_time_and_tells_why() {
+    fn an_instance_ends_in_pending_at_its_time_with_its_reason() {
         let start = Instant::now();
         let mut instances = Instances::default();
         let death = Death {
@@ -403,7 +390,12 @@ mod tests {
         assert!(instances.take_dead("eu-west-1", start).is_empty());
         assert!(instances.take_dead("us-east-1", start + HOUR).is_empty());
         assert_eq!(instances.take_dead("eu-west-1", start + HOUR), ["i-1"]);
-        assert!(instances.take_dead("eu-west-1", start + HOUR).is_empty(), "told once");
+        assert!(instances.take_dead("eu-west-1", start + HOUR).is_empty(), "listed once");
+        assert_eq!(
+            shown(&instances, "running", &[], start + HOUR).as_deref(),
+            Some("terminated"),
+            "also before moto has terminated the instance"
+        );
         let mut answer = answer("terminated");
         instances.describe(&mut answer, &[], false, start + HOUR);
         assert_eq!(
@@ -429,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_instance_is_hidden_from_all_but_who_sees_all() {
+    fn a_fresh_instance_is_hidden_from_all_but_the_user() {
         let start = Instant::now();
         let mut instances = Instances {
             hidden: HOUR,

@@ -1,4 +1,4 @@
-//! What was asked of AWS, call by call.
+//! The journal of all AWS calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,56 +11,56 @@ use sha2::{Digest, Sha256};
 
 use super::request::Request;
 
-/// One call, recorded when its answer was known: before that is held back, where a fault does so.
+/// One call, recorded when its answer is known: before a fault holds the answer back.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// When the request had been read.
+    /// The time at which the request had been read.
     pub at: Timestamp,
-    /// How long it took until the answer was known.
+    /// The time until the answer was known.
     pub took: Duration,
     /// The service of the credential scope: `ec2`, `sts`…
     pub service: String,
     /// The region of the credential scope.
     pub region: String,
-    /// The account the key belongs to; none for a key that no account has.
+    /// The account of the key; `None` for a key of no account.
     pub account: Option<String>,
     /// The key that signed the call.
     pub access_key_id: String,
-    /// The role and session, where the key came from AssumeRole.
+    /// The role and the session of a key from AssumeRole.
     pub role: Option<AssumedRole>,
-    /// The action, e.g. `RunInstances`. Empty where the request could not be read.
+    /// The action, e.g. `RunInstances`; empty where the request could not be read.
     pub action: String,
     /// The decoded form without `Action` and `Version`; user data is replaced by its size and hash (see [`digest`]).
     pub parameters: BTreeMap<String, String>,
-    /// HTTP status of the answer, also where that was lost; 0 where the request was lost.
+    /// The HTTP status of the answer, even if the answer was lost; 0 where the request was lost.
     pub status: u16,
     /// AWS's error code, where the call failed.
     pub error: Option<String>,
     /// The instances in the answer of RunInstances, TerminateInstances, StopInstances and StartInstances.
     pub instance_ids: Vec<String>,
-    /// The answer was an earlier one, repeated for its ClientToken: nothing was launched.
+    /// Whether the answer is an earlier one, repeated for its ClientToken, so that nothing was launched.
     pub replayed: bool,
-    /// Whether it reached AWS, and the answer the caller.
+    /// Whether the request reached AWS, and the answer the caller.
     pub fate: Fate,
 }
 
-/// How far a call and its answer came.
+/// How far a call and its answer were delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// There and back.
+    /// The request and the answer were delivered.
     Answered,
-    /// It never reached AWS: nothing happened.
+    /// The request never reached AWS and had no effect.
     RequestLost,
-    /// It had its effect, and the caller was not told.
+    /// The request had its effect, and the answer did not reach the caller.
     AnswerLost,
 }
 
-/// A RunInstances as it came, user data included: for tests that search it for what other places must not have.
+/// An unredacted RunInstances request, user data included, for tests that search other places for its content.
 #[derive(Clone)]
 pub struct RawLaunch {
     /// The body of the request.
     pub body: Vec<u8>,
-    /// The user data in it, decoded from base64.
+    /// The user data of the request, decoded from base64.
     pub user_data: Vec<u8>,
 }
 
@@ -83,16 +83,16 @@ impl fmt::Debug for RawLaunch {
     }
 }
 
-/// Who a temporary key stands for.
+/// The role that a temporary key stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssumedRole {
     /// ARN of the role.
     pub arn: String,
-    /// The session name that was asked for.
+    /// The requested session name.
     pub session_name: String,
 }
 
-/// A place in the journal, to ask later what came after it.
+/// A position in the journal, for a later query of the calls after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub(super) usize);
 
@@ -104,7 +104,7 @@ impl Call {
             .any(|prefix| self.action.starts_with(prefix))
     }
 
-    /// A parameter, where it was given.
+    /// A parameter of the call; `None` where the call does not have it.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
@@ -173,7 +173,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A selection of calls in the order in which they were answered. `Display` is one line a call.
+/// A selection of calls in the order of their answers. `Display` prints one line for each call.
 #[derive(Clone, Debug, Default)]
 pub struct Journal(Vec<Call>);
 
@@ -192,12 +192,12 @@ impl Journal {
         self.0.is_empty()
     }
 
-    /// How many calls.
+    /// The number of calls.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The calls for which `keep` says yes.
+    /// The calls for which `keep` returns true.
     #[must_use]
     pub fn matching(&self, keep: impl Fn(&Call) -> bool) -> Self {
         Self(self.0.iter().filter(|call| keep(call)).cloned().collect())
@@ -221,13 +221,13 @@ impl Journal {
         self.matching(|call| call.action == action)
     }
 
-    /// The calls that may have changed something.
+    /// The calls of actions that may change something.
     #[must_use]
     pub fn mutating(&self) -> Self {
         self.matching(Call::is_mutating)
     }
 
-    /// How often each action was called.
+    /// The number of calls by action.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let actions: BTreeSet<&str> = self.0.iter().map(|call| call.action.as_str()).collect();
         let count = |action: &str| self.0.iter().filter(|call| call.action == action).count();
@@ -244,7 +244,7 @@ impl fmt::Display for Journal {
     }
 }
 
-/// The parameters as the journal keeps them.
+/// The parameters in the form of the journal, with user data replaced by its digest.
 pub(super) fn redacted(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let kept = parameters
         .iter()
@@ -264,11 +264,11 @@ pub(super) fn redacted(parameters: &BTreeMap<String, String>) -> BTreeMap<String
     .collect()
 }
 
-/// What the journal writes in place of user data (decoded from base64): `<12 bytes, sha256 64 hex digits>`.
+/// The journal's replacement for user data (decoded from base64): `<12 bytes, sha256 64 hex digits>`.
 pub fn digest(user_data: &[u8]) -> String {
     use fmt::Write as _;
     let hash = Sha256::digest(user_data).iter().fold(String::new(), |mut hex, byte| {
-        // Writing into a String cannot fail.
+        // Writing into a String does not fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });

@@ -1,16 +1,16 @@
-//! RunInstances: at most once for a ClientToken in a zone.
+//! RunInstances: at most one launch for a ClientToken in a zone.
 
 use std::time::Instant;
 
 use super::answer::{Answer, Refusal};
-use super::faults::{Blow, Ending, Stage};
+use super::faults::{Ending, FaultEffect, Stage};
 use super::instances::{self, Death};
 use super::pipeline::{Caller, Outcome, injected, unreadable};
 use super::request::Request;
 use super::state::Shared;
 use super::tokens::{Known, Place};
 
-/// Launches, or repeats the answer of the launch that the token stands for.
+/// Launches instances, or repeats the answer of the launch that had the same ClientToken.
 pub(super) async fn run_instances(
     shared: &Shared,
     request: &Request,
@@ -51,10 +51,12 @@ pub(super) async fn run_instances(
 }
 
 async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
-    let Blow { ending, delay } = shared.strike(caller, request, zone, Stage::Launch);
+    let FaultEffect { ending, delay } = shared.apply_faults(caller, request, zone, Stage::Launch);
     if let Ending::Refused(code) = &ending {
         return Ok(Outcome::after(injected(code, &request.scope.service), delay));
     }
+    let transitions = shared.transitions(&caller.account);
+    let _transition = transitions.write().await;
     let answer = shared
         .moto
         .call(&caller.account, &request.scope, &request.parameters)
@@ -80,7 +82,7 @@ async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
     Ok(Outcome::after(answer, delay))
 }
 
-/// The first answer again; only the states of the instances are those of now.
+/// The first answer with the current states of the instances.
 fn replay(shared: &Shared, first: &Answer, account: &str) -> Result<Outcome, Refusal> {
     let mut tree = first.tree().map_err(unreadable)?;
     let now = Instant::now();
@@ -95,7 +97,7 @@ fn replay(shared: &Shared, first: &Answer, account: &str) -> Result<Outcome, Ref
     })
 }
 
-/// The zone that a launch goes to; empty where the request leaves it open, and for every other action.
+/// The zone of a launch; empty where the request leaves the zone open, and for every other action.
 pub(super) async fn zone(shared: &Shared, request: &Request, account: &str) -> Result<String, Refusal> {
     if request.action != "RunInstances" {
         return Ok(String::new());
@@ -117,7 +119,7 @@ pub(super) async fn zone(shared: &Shared, request: &Request, account: &str) -> R
     let parameters = question.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let answer = shared.moto.call(account, &request.scope, &parameters).await?;
     if !answer.succeeded() {
-        return Ok(String::new()); // the launch itself will be refused for its subnet
+        return Ok(String::new()); // the launch itself will be refused because of its subnet
     }
     let tree = answer.tree().map_err(unreadable)?;
     let zone = tree

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::request::Request;
 
-/// Tokens that a bucket holds, and how many come back in a second.
+/// The capacity of a bucket, and its refill per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     capacity: f64,
@@ -17,7 +17,7 @@ const fn rate(capacity: f64, refill: f64) -> Rate {
     Rate { capacity, refill }
 }
 
-/// Actions that cost more when they ask for everything at once.
+/// The actions whose calls without filters and pages have a lower limit.
 const COSTLY_UNFILTERED: [&str; 7] = [
     "DescribeInstances",
     "DescribeInstanceStatus",
@@ -32,12 +32,12 @@ const COSTLY_UNFILTERED: [&str; 7] = [
 #[derive(Debug)]
 pub(super) struct Limits {
     faster: f64,
-    buckets: HashMap<Name, Bucket>,
+    buckets: HashMap<BucketKey, TokenBucket>,
 }
 
-/// What a bucket is for.
+/// The key of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
+struct BucketKey {
     region: String,
     action: String,
     kind: Kind,
@@ -46,20 +46,20 @@ struct Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Requests,
-    /// Requests that neither filter nor page.
+    /// Requests without filter and page size.
     Unfiltered,
-    /// Instances, however many requests they come in.
+    /// Instances, regardless of the number of requests.
     Resources,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
-    at: Instant,
+    filled_at: Instant,
 }
 
 impl Limits {
-    /// Full buckets that are refilled so many times as fast as AWS does it; at zero they are not.
+    /// Full buckets with `faster` times the refill of AWS; without any refill at zero.
     pub(super) fn new(faster: u32) -> Self {
         Self {
             faster: f64::from(faster),
@@ -67,7 +67,7 @@ impl Limits {
         }
     }
 
-    /// Takes what the call costs, if its buckets hold it. Whether the call goes on.
+    /// Takes the tokens of the call if its buckets hold them. Returns whether the call may proceed.
     pub(super) fn admit(&mut self, request: &Request, now: Instant) -> bool {
         if request.scope.service != "ec2" {
             return true;
@@ -78,24 +78,24 @@ impl Limits {
             Kind::Requests
         };
         let (instances, resource_rate) = resources(request);
-        self.take(request, kind, request_rate(&request.action, kind), 1.0, now)
-            && resource_rate.is_none_or(|rate| self.take(request, Kind::Resources, rate, instances, now))
+        self.acquire(request, kind, request_rate(&request.action, kind), 1.0, now)
+            && resource_rate.is_none_or(|rate| self.acquire(request, Kind::Resources, rate, instances, now))
     }
 
-    fn take(&mut self, request: &Request, kind: Kind, rate: Rate, cost: f64, now: Instant) -> bool {
-        let name = Name {
+    fn acquire(&mut self, request: &Request, kind: Kind, rate: Rate, cost: f64, now: Instant) -> bool {
+        let key = BucketKey {
             region: request.scope.region.clone(),
             action: request.action.clone(),
             kind,
         };
-        let full = Bucket {
+        let full = TokenBucket {
             tokens: rate.capacity,
-            at: now,
+            filled_at: now,
         };
-        let bucket = self.buckets.entry(name).or_insert(full);
-        let refilled = now.duration_since(bucket.at).as_secs_f64() * rate.refill * self.faster;
+        let bucket = self.buckets.entry(key).or_insert(full);
+        let refilled = now.duration_since(bucket.filled_at).as_secs_f64() * rate.refill * self.faster;
         bucket.tokens = (bucket.tokens + refilled).min(rate.capacity);
-        bucket.at = now;
+        bucket.filled_at = now;
         let enough = bucket.tokens >= cost;
         if enough {
             bucket.tokens -= cost;
@@ -136,7 +136,7 @@ fn request_rate(action: &str, kind: Kind) -> Rate {
     }
 }
 
-/// The instances that a call is about, and the bucket for them.
+/// The number of instances that a call names or launches, and the rate of their bucket.
 fn resources(request: &Request) -> (f64, Option<Rate>) {
     let listed = request.parameters.keys().filter(|key| key.starts_with("InstanceId."));
     let listed = f64::from(u32::try_from(listed.count()).unwrap_or(u32::MAX));
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// How many of these calls at once are admitted from full buckets, and how many more after a second.
+    /// The number of concurrent calls that full buckets admit, and the number of further calls after a second.
     fn admitted(action: &str, parameters: &[(&str, &str)], faster: u32) -> (usize, usize) {
         let start = Instant::now();
         let mut limits = Limits::new(faster);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_limited_whatever_requests_they_come_in() {
+    fn instances_are_limited_across_requests() {
         let start = Instant::now();
         let mut limits = Limits::new(1);
         assert!(limits.admit(&request("RunInstances", &[("MaxCount", "999")]), start));

@@ -1,8 +1,7 @@
-//! AWS as the tests see it: a server in front of moto that gives each access key its account, keeps a journal of every
-//! call, and adds what moto lacks — ClientTokens that launch once, instances that take time to start, to stop and to
-//! end, that die before they run or stay hidden for a while, targets of load balancers that are checked and drained,
-//! keys and roles that are refused, throttling, and whatever else goes wrong on the way to AWS and back (see
-//! [`Fault`]).
+//! The AWS of the tests: a server in front of moto that assigns each access key to its account, keeps a journal of
+//! every call, and adds behaviour that moto lacks: idempotent ClientTokens, instances that take time to start, stop and
+//! terminate, that end in `pending` or stay hidden for a while, health checks and draining of load balancer targets,
+//! refused keys and roles, throttling, and injected faults (see [`Fault`]).
 //!
 //! ```no_run
 //! # use capa_e2e::aws_proxy::AwsProxy;
@@ -14,8 +13,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A request is read, meets the faults that a test has injected, is decided upon, forwarded, its answer transformed,
-//! and recorded: that is `pipeline`. Only the Query protocol (EC2, STS, ELB, IAM) is spoken.
+//! `pipeline` serves a request: it reads the request, applies the injected faults, decides on the action, forwards the
+//! call to moto, transforms the answer, and records the call. The proxy supports the Query protocol (EC2, STS, ELB,
+//! IAM) only.
 
 mod account;
 mod answer;
@@ -58,10 +58,11 @@ pub use sessions::Session;
 use state::{KeyEntry, Shared};
 use upstream::Moto;
 
-/// How long to wait where the system has no connection to give.
+/// The pause after the system had no connection to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A running proxy. It serves from a thread of its own, so tests with many runtimes can share one; dropping it ends it.
+/// A running proxy. Its server runs on its own thread, so that tests with many runtimes can share it; dropping this
+/// value ends the server.
 #[derive(Debug)]
 pub struct AwsProxy {
     shared: Arc<Shared>,
@@ -70,8 +71,8 @@ pub struct AwsProxy {
 }
 
 impl AwsProxy {
-    /// Listens on a free port of the loopback interface in front of the moto server at `moto_url`.
-    /// Account ids are numbered from the same start in every proxy: give each a moto of its own.
+    /// Listens on a free port of the loopback interface, in front of the moto server at `moto_url`. Every proxy uses
+    /// the same sequence of account ids, so each proxy needs its own moto.
     pub fn start(moto_url: &str) -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").context("opening a port for the AWS proxy")?;
         listener
@@ -102,7 +103,7 @@ impl AwsProxy {
         })
     }
 
-    /// Where to send requests of every service to.
+    /// The URL for requests of every service.
     pub fn url(&self) -> &str {
         &self.shared.url
     }
@@ -127,14 +128,14 @@ impl AwsProxy {
         }
     }
 
-    /// The ids of the instances that get traffic from a port of the load balancer with this DNS name, of any account;
-    /// none where no load balancer has the name. It fails where moto does.
+    /// The ids of the healthy instances behind a port of the load balancer with this DNS name, of any account; `None`
+    /// where no load balancer has the name. Fails where moto fails.
     pub async fn healthy_targets(&self, host: &str, port: u16) -> anyhow::Result<Option<Vec<String>>> {
         let found = load_balancing::healthy_targets(&self.shared, host, port).await;
         found.map_err(|refusal| anyhow::anyhow!("looking behind {host}:{port}: {}: {}", refusal.code, refusal.message))
     }
 
-    /// Every call there was, of all accounts and of none.
+    /// Every call of all accounts, and of keys without an account.
     pub fn journal(&self) -> Journal {
         self.shared.journal(Mark(0), |_| true)
     }
@@ -144,8 +145,8 @@ impl Drop for AwsProxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at once: the sender is gone and connections are not waited for. A panic in it was reported by
-            // itself.
+            // The thread ends at once: the sender is gone, and the server does not wait for connections. A panic of the
+            // thread has already been reported.
             let _ = thread.join();
         }
     }
@@ -160,7 +161,7 @@ async fn listen(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: o
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    // Without it small answers wait for acknowledgements; a failure costs time only.
+                    // Without this option small answers wait for acknowledgements; a failure only costs time.
                     let _ = stream.set_nodelay(true);
                     tokio::spawn(connection(stream, shared.clone()));
                 }
@@ -185,7 +186,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Sha
     }
 }
 
-/// Why a connection is closed without an answer.
+/// The reasons for which a connection is closed without an answer.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
     #[error("a fault closes the connection")]
@@ -198,11 +199,11 @@ enum NoAnswer {
     Malformed(#[from] http::Error),
 }
 
-/// Serves in a task of its own: a client that hangs up does not take back what it asked for, as at AWS. Only the wait
-/// for a held answer ends with the client.
+/// Serves a request on its own task: as in AWS, a client that hangs up does not revert its request. Only the wait for a
+/// held answer ends with the client.
 ///
-/// The task begins here, and not when the answer is first asked for: the server drops the future of a request unasked
-/// as soon as it sees the end of its connection, and it may see that at once. The body reaches the task even then.
+/// The task starts here and not when its answer is first polled: the server drops the future of a request as soon as it
+/// sees the end of the connection, possibly before the first poll. The body reaches the task even then.
 fn serve(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
@@ -227,11 +228,11 @@ fn serve(
     }
 }
 
-/// What a request came to.
+/// The result of a request.
 enum Reply {
-    /// It was about computers, and this is the answer.
+    /// The answer to a request about computers.
     Done(Response<Full<Bytes>>),
-    /// It was a call of AWS.
+    /// The result of an AWS call.
     Call(pipeline::Served),
 }
 

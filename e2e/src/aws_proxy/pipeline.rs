@@ -1,4 +1,4 @@
-//! The way of a request: read, meet the faults, decide, forward, transform the answer, record.
+//! The processing of a request: read, apply faults, decide, forward, transform the answer, record.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
 use super::answer::{Answer, Refusal};
-use super::faults::{Blow, Delay, Ending, Stage};
+use super::faults::{Delay, Ending, FaultEffect, Stage};
 use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
@@ -15,25 +15,25 @@ use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
 use super::{changes, launches, load_balancing};
 
-/// What becomes of a request once it has had its effect.
+/// The result of a request that has had its effect.
 pub(super) struct Served {
-    /// None where the connection is closed instead.
+    /// The answer; `None` where the connection is closed instead.
     pub(super) answer: Option<Answer>,
-    /// How long to wait before that.
+    /// The delay before the answer or the closing.
     pub(super) held_back: Delay,
-    /// What the request has launched and nobody knows of yet, with the account it was launched in.
+    /// The launch whose answer is held back, with its account.
     pub(super) launched: Option<(String, UnansweredLaunch)>,
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) account: String,
-    /// The human who owns the account: no fault concerns them.
+    /// Whether the caller is the human who owns the account, whose calls meet no faults.
     pub(super) is_user: bool,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 pub(super) struct Outcome {
     pub(super) answer: Answer,
     pub(super) replayed: bool,
@@ -70,7 +70,7 @@ impl Outcome {
     }
 }
 
-/// Serves one request up to its answer and records it.
+/// Serves a request up to its answer, and records the call.
 pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, body: &[u8]) -> Served {
     let (at, began) = (Timestamp::now(), Instant::now());
     let scope = Scope::read(&headers).unwrap_or_default();
@@ -127,7 +127,7 @@ fn changed_instances(action: &str, answer: &Answer) -> Vec<String> {
     }
 }
 
-/// Lets happen to a request what its account has in store for it.
+/// Applies the account's faults to a request, then processes it.
 async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>) -> Result<Outcome, Refusal> {
     let Some(key) = key else {
         return Err(not_valid(request));
@@ -137,7 +137,7 @@ async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>)
         is_user: key.is_user,
     };
     let zone = launches::zone(shared, request, &caller.account).await?;
-    let Blow { ending, delay } = shared.strike(&caller, request, &zone, Stage::Door);
+    let FaultEffect { ending, delay } = shared.apply_faults(&caller, request, &zone, Stage::Request);
     let outcome = match &ending {
         Ending::RequestLost => return Ok(Outcome::lost_request(delay)),
         _ if key.revoked => Err(not_valid(request)),
@@ -160,7 +160,7 @@ fn not_valid(request: &Request) -> Refusal {
     }
 }
 
-/// Hands the call to what emulates its action; moto alone answers the others.
+/// Passes the call to the module that emulates its action; moto answers the other actions unchanged.
 async fn decide(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
     if request.scope.service == load_balancing::SERVICE
         && let Some(answer) = load_balancing::serve(shared, request, caller).await
@@ -182,7 +182,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
     answer.map(Outcome::from)
 }
 
-/// Asks the account of the *role*, and learns whom the new key stands for.
+/// AssumeRole in the account of the *role*; records the account and role of the new key.
 async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refusal> {
     let denied = || {
         Refusal::new(

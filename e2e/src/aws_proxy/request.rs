@@ -1,4 +1,4 @@
-//! Reading what a client sent: who, which service, which action, with what.
+//! Parses requests: the credential, the service, the action, the parameters.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, header};
 
 use super::answer::Refusal;
 
-/// The scope that a request was signed for.
+/// The credential scope of a request's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scope {
     pub(super) access_key_id: String,
@@ -19,7 +19,7 @@ pub(super) struct Scope {
 pub(super) struct Request {
     pub(super) scope: Scope,
     pub(super) action: String,
-    /// The decoded form, `Action` included.
+    /// The decoded form, including `Action`.
     pub(super) parameters: BTreeMap<String, String>,
 }
 
@@ -53,7 +53,7 @@ impl Scope {
 }
 
 impl Request {
-    /// Reads a request; what the emulated AWS does not take is refused as AWS would.
+    /// Parses a request. A request that the emulated AWS does not support is refused as AWS would refuse it.
     pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
         let scope = Scope::read(headers).ok_or_else(|| {
             Refusal::new(
@@ -84,7 +84,7 @@ impl Request {
         }
     }
 
-    /// A parameter, if it is there and not empty.
+    /// A parameter; `None` where it is absent or empty.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters
             .get(name)
@@ -92,19 +92,19 @@ impl Request {
             .filter(|value| !value.is_empty())
     }
 
-    /// The subnet that a launch names.
+    /// The subnet of a launch.
     pub(super) fn subnet(&self) -> Option<&str> {
         self.parameter("SubnetId")
             .or_else(|| self.parameter("NetworkInterface.1.SubnetId"))
     }
 
-    /// The instances that are named by id.
+    /// The instances that the request names by id.
     pub(super) fn instance_ids(&self) -> impl Iterator<Item = &str> {
         let named = self.parameters.iter().filter(|(key, _)| key.starts_with("InstanceId."));
         named.map(|(_, id)| id.as_str())
     }
 
-    /// Takes the filters of these names out of the request; the others are numbered anew.
+    /// Removes the filters with these names from the request; the remaining filters are renumbered.
     pub(super) fn take_filters(&mut self, names: &[&str]) -> Vec<Filter> {
         let mut filters: BTreeMap<usize, Filter> = BTreeMap::new();
         self.parameters.retain(|key, value| {

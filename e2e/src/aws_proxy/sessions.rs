@@ -1,4 +1,4 @@
-//! The temporary credentials that AssumeRole hands out: for tests that search for them where nobody may show them.
+//! The temporary credentials of AssumeRole, for tests that search for them in places that must not show them.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ pub struct Session {
     pub access_key_id: String,
     /// Secret half.
     pub secret_access_key: String,
-    /// What every call signed by the key carries beside the signature.
+    /// The session token, which every call signed by the key carries.
     pub session_token: String,
-    /// The answer that told the caller all of this.
+    /// The answer of AssumeRole with all of this.
     pub answer: Vec<u8>,
 }
 
 impl Session {
-    /// `tree` is what `answer` says.
+    /// Reads a session; `tree` is the parsed `answer`.
     pub(super) fn read(tree: &Element, answer: &Answer) -> Self {
         let text = |name: &str| tree.find(name).map(|element| element.text.clone()).unwrap_or_default();
         Self {
@@ -30,7 +30,7 @@ impl Session {
         }
     }
 
-    /// What nobody may show.
+    /// The secrets that no log, event or condition may show.
     pub fn secrets(&self) -> [String; 2] {
         [self.secret_access_key.clone(), self.session_token.clone()]
     }

@@ -1,13 +1,15 @@
-//! What the proxy knows, shared by its connections and the tests' account handles.
+//! The state of the proxy, shared by its connections and the tests' account handles.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::account::AccessKey;
 use super::computers::Computers;
-use super::faults::{Blow, Faults, Stage, Target};
+use super::faults::{FaultEffect, Faults, Stage, Target};
 use super::held::Unanswered;
 use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
@@ -19,7 +21,7 @@ use super::sessions::Session;
 use super::tokens::Tokens;
 use super::upstream::Moto;
 
-/// The one state of a proxy.
+/// The only state of a proxy.
 pub(super) struct Shared {
     pub(super) url: String,
     pub(super) moto: Moto,
@@ -34,13 +36,13 @@ pub(super) struct State {
     keys_issued: u64,
 }
 
-/// Whom an access key belongs to.
+/// The owner of an access key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyEntry {
     pub(super) account: String,
     pub(super) role: Option<AssumedRole>,
     pub(super) revoked: bool,
-    /// It is the key of the human who owns the account.
+    /// Whether the key belongs to the human who owns the account.
     pub(super) is_user: bool,
 }
 
@@ -58,28 +60,33 @@ impl KeyEntry {
 
 #[derive(Debug, Default)]
 pub(super) struct AccountState {
-    /// Roles that may be assumed, by ARN, with the external id they ask for.
+    /// The roles that may be assumed, by ARN, with the external id that they require.
     pub(super) roles: BTreeMap<String, Option<String>>,
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
     pub(super) computers: Computers,
     pub(super) targets: Targets,
-    /// The zone of each subnet that a launch has named; it never changes.
+    /// The zone of each subnet that a launch has named; the zone of a subnet never changes.
     pub(super) zones: HashMap<String, String>,
-    /// Held through a launch, so that of two equal ones at once the second sees the first's token.
+    /// A lock held through a launch, so that of two concurrent equal launches the second sees the first one's
+    /// ClientToken.
     pub(super) launching: Arc<tokio::sync::Mutex<()>>,
+    /// A lock held for writing while moto changes instances and the proxy records the change, and for reading while
+    /// moto lists instances. Without the lock a listing could show moto's own state of a change that the proxy has not
+    /// recorded yet.
+    pub(super) transitions: Arc<tokio::sync::RwLock<()>>,
     pub(super) faults: Faults,
-    /// Absent: calls are not throttled.
+    /// The throttling; `None` where calls are not throttled.
     pub(super) limits: Option<Limits>,
     pub(super) unanswered: Unanswered,
-    /// With user data in them.
+    /// The unredacted launches, user data included.
     pub(super) raw_launches: Vec<RawLaunch>,
-    /// Of the account's roles, with their secrets.
+    /// The sessions of the account's roles, secrets included.
     pub(super) sessions: Vec<Session>,
 }
 
 impl fmt::Debug for Shared {
-    /// Without the state: the launches in it have their user data.
+    /// Prints no state: the launches in it contain user data.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Shared")
@@ -97,20 +104,26 @@ impl Shared {
         }
     }
 
-    /// Runs `work` on the state. A test that panicked meanwhile harms no other: every change is one statement.
+    /// Runs `work` on the state. A test that panics meanwhile does not affect others: the lock is not poisoned, and
+    /// every change is one statement.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.state.lock())
     }
 
-    /// Runs `work` on an account that is known to exist because a key leads to it.
+    /// Runs `work` on an account that exists because a key belongs to it.
     pub(super) fn with_account<T>(&self, id: &str, work: impl FnOnce(&mut AccountState) -> T) -> T {
         self.with(|state| work(state.accounts.entry(id.to_owned()).or_default()))
     }
 
-    /// What the faults of the caller's account do to a call.
-    pub(super) fn strike(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> Blow {
+    /// The lock between the changes and the listings of an account's instances.
+    pub(super) fn transitions(&self, account: &str) -> Arc<tokio::sync::RwLock<()>> {
+        self.with_account(account, |account| account.transitions.clone())
+    }
+
+    /// The effect of the account's faults on a call.
+    pub(super) fn apply_faults(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> FaultEffect {
         if caller.is_user {
-            return Blow::default();
+            return FaultEffect::default();
         }
         let target = Target {
             action: &request.action,
@@ -118,11 +131,11 @@ impl Shared {
             subnet: request.subnet(),
         };
         self.with_account(&caller.account, |account| {
-            account.faults.strike(&target, stage, Instant::now())
+            account.faults.apply(&target, stage, Instant::now())
         })
     }
 
-    /// Whether the account's throttling lets a call through. The user's calls are neither throttled nor counted.
+    /// Whether the account's throttling admits a call. The user's calls are neither throttled nor counted.
     pub(super) fn admit(&self, caller: &Caller, request: &Request) -> bool {
         caller.is_user
             || self.with_account(&caller.account, |account| {
@@ -131,7 +144,7 @@ impl Shared {
             })
     }
 
-    /// Records a call, and keeps the launch that it was.
+    /// Records a call, and the unredacted request of a launch.
     pub(super) fn record(&self, call: Call, launch: Option<RawLaunch>) {
         self.with(|state| {
             if let Some((launch, account)) = launch.zip(call.account.as_ref()) {
@@ -158,7 +171,7 @@ impl Shared {
 }
 
 impl State {
-    /// A key that no account has yet.
+    /// Issues a new key.
     pub(super) fn issue_key(&mut self, entry: KeyEntry) -> AccessKey {
         self.keys_issued += 1;
         let key = AccessKey::numbered(self.keys_issued);

@@ -1,9 +1,10 @@
-//! RunInstances' idempotency as EC2 documents it: a ClientToken is valid in one zone of one region of one account,
-//! repeats the first answer for the same parameters and is refused for others. A launch that failed uses no token up.
+//! RunInstances' idempotency as EC2 documents it: a ClientToken is valid in one zone of one region of one account. For
+//! the same parameters the token repeats the first answer, for others the launch is refused. A failed launch does not
+//! use up its token.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What a token belongs to.
+/// The scope of a ClientToken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) region: String,
@@ -11,14 +12,14 @@ pub(super) struct Place {
     pub(super) token: String,
 }
 
-/// What is known of a token in its place.
+/// The earlier use of a ClientToken in its scope.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Never used: launch.
+    /// The token is unused: the launch proceeds.
     New,
-    /// Used with these parameters: the answer of then.
+    /// The token was used with the same parameters and got this answer.
     Same(Vec<u8>),
-    /// Used with other parameters.
+    /// The token was used with other parameters.
     Mismatch,
 }
 

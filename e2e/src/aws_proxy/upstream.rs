@@ -1,4 +1,4 @@
-//! The way to moto.
+//! The client of moto.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Moto {
         }
     }
 
-    /// Sends a call to the account's part of moto. What is wrong with moto itself is an `InternalError` as AWS has it.
+    /// Sends a call to the account's part of moto. A failure of moto itself becomes an `InternalError` of AWS.
     pub(super) async fn call(
         &self,
         account: &str,
@@ -38,7 +38,7 @@ impl Moto {
         let credential = format!("{}/20260101/{}/{}", scope.access_key_id, scope.region, scope.service);
         let request = HttpRequest::post(&self.url)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded; charset=utf-8")
-            // moto reads the scope and checks no signature.
+            // moto reads the credential scope and checks no signature.
             .header(
                 header::AUTHORIZATION,
                 format!("AWS4-HMAC-SHA256 Credential={credential}/aws4_request, SignedHeaders=host, Signature=0"),

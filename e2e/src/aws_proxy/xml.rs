@@ -16,7 +16,7 @@ pub struct Element {
     pub children: Vec<Self>,
 }
 
-/// Why a text is not a tree of elements.
+/// The reasons for which a text is not a tree of elements.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
     /// The text is not well formed.
@@ -25,7 +25,7 @@ pub enum XmlError {
     /// The tree could not be written.
     #[error("writing XML: {0}")]
     Write(#[from] std::io::Error),
-    /// The text ends before its root element does, or has none.
+    /// The text ends before its root element ends, or has no root element.
     #[error("XML has no complete root element")]
     Incomplete,
 }
@@ -131,7 +131,7 @@ impl Element {
         self.children.iter_mut().find(|child| child.name == name)
     }
 
-    /// Puts a child in the place of the first one of its name, or behind the others.
+    /// Replaces the first child with the same name, or appends the child.
     pub fn set(&mut self, child: Self) {
         match self.child_mut(&child.name) {
             Some(found) => *found = child,
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn parsed_xml_is_written_unchanged() {
         let source = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
             <R xmlns=\"http://x/\"><a>1 &lt; 2 &amp; 3</a><b/><c><item>x</item><item>y</item></c></R>";
         let tree = Element::parse(source).unwrap();

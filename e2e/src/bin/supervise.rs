@@ -1,12 +1,12 @@
 //! Runs a program that must not outlive the process that started it.
 //!
 //! `supervise run REGISTER PROGRAM [ARGUMENT…]` starts the program in a process group of its own, prints its process id
-//! and waits. When standard input reaches its end, which the kernel brings about however the starter died, the group
-//! gets SIGTERM and, after a grace period, SIGKILL. The exit code of the program is passed on. While it runs, REGISTER
-//! (a folder) holds a file named by its process id.
+//! and waits. When standard input ends, which the kernel causes however the starter ends, the supervisor sends SIGTERM
+//! to the group and, after a grace period, SIGKILL. The supervisor exits with the program's exit code. While the
+//! program runs, REGISTER (a folder) contains a file named by its process id.
 //!
-//! `supervise sweep DIRECTORY REGISTER` waits for the same end of input, then for REGISTER to become empty, and removes
-//! DIRECTORY. Whatever is still registered after a deadline is killed first.
+//! `supervise sweep DIRECTORY REGISTER` also waits for the end of standard input, then for REGISTER to become empty,
+//! and removes DIRECTORY. After a deadline the sweeper first kills the programs that are still registered.
 //!
 //! A pipe rather than `PR_SET_PDEATHSIG`, because that signal fires when the *thread* that forked ends.
 
@@ -25,10 +25,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long a program has between SIGTERM and SIGKILL.
+/// The time that a program has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// How long the sweeper waits for the programs: longer than any of them may take to end.
+/// The time that the sweeper waits for the programs: longer than any of them may take to end.
 const SWEEP_AFTER: Duration = Duration::from_secs(15);
 
 #[tokio::main(flavor = "current_thread")]
@@ -62,7 +62,7 @@ async fn run(register: &Path, program: &str, arguments: &[&str]) -> anyhow::Resu
         status = child.wait() => status?,
         ended = end_of_starter() => { ended?; end(&mut child, group).await? }
     };
-    // Children that the program left behind are in its group.
+    // Child processes that the program left behind belong to its group.
     let _nobody_left = kill_process_group(group, Signal::KILL);
     std::fs::remove_file(&entry)?;
     Ok(exit_code(status))
@@ -105,7 +105,7 @@ fn registered(register: &Path) -> anyhow::Result<Vec<Pid>> {
         .collect())
 }
 
-/// Returns when standard input ends or somebody asks this process to end.
+/// Returns when standard input ends, or when SIGTERM or SIGINT arrives.
 async fn end_of_starter() -> anyhow::Result<()> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // A plain thread: the runtime would wait for a blocking read of its own when the process wants to end.
@@ -123,7 +123,7 @@ async fn end_of_starter() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The code of a program that exited, or 128 + the signal that ended it, as shells have it.
+/// The exit code of a program that exited, or 128 plus the signal that ended it, as in shells.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status

@@ -1,4 +1,4 @@
-//! A management cluster into which clusterctl installs everything.
+//! A management cluster whose components clusterctl installs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::clusterctl::{Clusterctl, Repository};
 use crate::local_world::LocalWorld;
 use crate::wait::eventually;
 
-/// The namespace in which clusterctl tries cert-manager. While it ends, another `init` waits in vain.
+/// The namespace in which clusterctl tests cert-manager. While the namespace is terminating, another `init` would fail.
 const CERT_MANAGER_TEST: &str = "cert-manager-test";
 
-/// kube-controller-manager takes up to ten seconds to end a namespace.
+/// The limit for the deletion of a namespace: kube-controller-manager takes up to ten seconds for one.
 const GONE_WITHIN: Duration = Duration::from_mins(3);
 
-/// The version of ours that is installed first.
+/// The version of this provider that is installed first.
 const FIRST_VERSION: &str = "v0.1.0";
 
-/// A management cluster with a repository of its own. Empty until [`init`](Self::init).
+/// A management cluster with a clusterctl repository of its own. Empty until [`init`](Self::init).
 pub struct ManagementCluster {
     world: Arc<LocalWorld>,
     repository: Repository,
@@ -28,12 +28,12 @@ pub struct ManagementCluster {
 }
 
 impl ManagementCluster {
-    /// Starts one, with an AWS of its own.
+    /// Starts a management cluster with an AWS of its own.
     pub async fn start() -> anyhow::Result<Self> {
         Self::of(LocalWorld::bare(None).await?)
     }
 
-    /// Starts another one that sees the same AWS and must end first.
+    /// Starts a second management cluster with the same AWS. The second cluster must end first.
     pub async fn beside(&self) -> anyhow::Result<Self> {
         Self::of(LocalWorld::bare(Some(&self.world)).await?)
     }
@@ -50,7 +50,8 @@ impl ManagementCluster {
         })
     }
 
-    /// Runs `clusterctl init --infrastructure aws-rs`, and starts the managers that pods would be, all but ours.
+    /// Runs `clusterctl init --infrastructure aws-rs`, and starts the managers that would run as pods, except the one
+    /// under test.
     pub async fn init(&self) -> anyhow::Result<()> {
         self.clusterctl.run(&["init", "--infrastructure", "aws-rs"]).await?;
         self.world.run_installed(&self.repository.webhooks).await?;
@@ -70,17 +71,17 @@ impl ManagementCluster {
         .await
     }
 
-    /// The world of it.
+    /// The world of the management cluster.
     pub fn world(&self) -> &Arc<LocalWorld> {
         &self.world
     }
 
-    /// clusterctl for it.
+    /// clusterctl, configured for this management cluster.
     pub fn clusterctl(&self) -> &Clusterctl {
         &self.clusterctl
     }
 
-    /// What is installed from.
+    /// The repository from which clusterctl installs.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }

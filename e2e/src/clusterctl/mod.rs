@@ -1,4 +1,5 @@
-//! clusterctl as users run it, with a repository on disk: no network, and nothing of the developer's own configuration.
+//! clusterctl as users run it, with a repository on disk, without network, and without the developer's own
+//! configuration.
 
 mod management;
 mod release;
@@ -18,13 +19,13 @@ pub use management::ManagementCluster;
 pub use release::Release;
 pub use repository::Repository;
 
-/// clusterctl bounds most of what it waits for, but not all of it in less than minutes.
+/// The limit for a clusterctl command. clusterctl itself bounds most of its waits, but some only after minutes.
 const WITHIN: Duration = Duration::from_mins(5);
 
 /// clusterctl with a configuration, for one management cluster.
 #[derive(Clone, Debug)]
 pub struct Clusterctl {
-    /// Stands for the user's home.
+    /// The folder in place of the user's home.
     home: PathBuf,
     configuration: PathBuf,
     kubeconfig: PathBuf,
@@ -37,19 +38,19 @@ impl Clusterctl {
             home,
             configuration: configuration.to_owned(),
             kubeconfig: kubeconfig.to_owned(),
-            // No file of credentials: those of our manager are in its environment.
+            // The file of credentials is empty: the manager under test gets its credentials from its environment.
             variables: vec![("AWS_B64ENCODED_CREDENTIALS".to_owned(), "Cg==".to_owned())],
         }
     }
 
-    /// The same with a variable of its templates in the environment.
+    /// The same clusterctl with a template variable in its environment.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Runs it with these arguments and gives what it printed; an error has what it said instead.
+    /// Runs clusterctl with these arguments and returns its output; an error contains the error output.
     pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let what = format!("clusterctl {}", arguments.join(" "));
         let child = Command::new(programs::tool("clusterctl")?)
@@ -60,7 +61,7 @@ impl Clusterctl {
             .env("HOME", &self.home)
             .env("XDG_CONFIG_HOME", &self.home)
             .env("KUBECONFIG", &self.kubeconfig)
-            // It would ask the network for a newer one.
+            // Without this setting clusterctl would ask the network for a newer version.
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -87,7 +88,7 @@ fn documents(objects: &[Value]) -> String {
     documents.join("\n---\n")
 }
 
-/// A run of clusterctl that is killed if nobody waits for it any more.
+/// A run of clusterctl that is killed when its waiter is dropped.
 struct Running(Option<Pid>);
 
 impl Running {
@@ -103,7 +104,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If it ended a moment ago there is nothing to kill, which is no harm: nobody has reaped it under its id.
+        // If the process ended a moment ago, the signal has no effect: its id is not reused before it is reaped.
         if let Some(id) = self.0 {
             kill_process(id, Signal::KILL).unwrap_or_default();
         }

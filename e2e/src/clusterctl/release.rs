@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::programs;
 
-/// How clusterctl calls us in a repository.
+/// The name of this provider in a clusterctl repository.
 const PROVIDER: &str = "infrastructure-aws-rs";
 
-/// One version in a repository on disk.
+/// One version of this provider in a repository on disk.
 #[derive(Debug)]
 pub struct Release {
     folder: PathBuf,
@@ -19,7 +19,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Writes a release of this version, e.g. `v0.1.0`, into a repository, beside those that are there.
+    /// Writes a release of this version, e.g. `v0.1.0`, into a repository, beside its other releases.
     pub fn render(repository: &Path, version: &str) -> anyhow::Result<Self> {
         let output = Command::new(programs::repository().join("hack/release/render.sh"))
             .arg(repository)
@@ -36,7 +36,7 @@ impl Release {
         })
     }
 
-    /// Gives a kind of ours one more optional field of its spec, a string, as a later version might.
+    /// Adds an optional string field to the spec of one of this provider's kinds, as a later version might.
     pub fn add_field(&self, kind: &str, field: &str) -> anyhow::Result<()> {
         let path = self.folder.join("infrastructure-components.yaml");
         let mut objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&path)?)?;
@@ -52,12 +52,12 @@ impl Release {
         Ok(())
     }
 
-    /// The folder with its files.
+    /// The folder with the release's files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it is called, e.g. `v0.1.0`.
+    /// The version of the release, e.g. `v0.1.0`.
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -1,4 +1,4 @@
-//! A repository on disk with all that `clusterctl init` installs.
+//! A clusterctl repository on disk with everything that `clusterctl init` installs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::cluster_api::{self, BOOTSTRAP, CONTROL_PLANE, CORE, Provider};
 use crate::clusterctl::{Release, documents};
 use crate::{pki::Pki, ports::free_port, programs};
 
-/// A provider of Cluster API's own in it.
+/// One of Cluster API's own providers in the repository.
 struct Upstream {
     provider: &'static Provider,
-    /// Its name and type in clusterctl's configuration.
+    /// The provider's name and type in clusterctl's configuration.
     name: &'static str,
     type_: &'static str,
     folder: &'static str,
@@ -41,23 +41,23 @@ const UPSTREAM: [Upstream; 3] = [
     },
 ];
 
-/// What our provider is called.
+/// The name of this provider in clusterctl's configuration.
 const OURS: &str = "aws-rs";
 
-/// The definitions of cert-manager.
+/// The CustomResourceDefinitions of cert-manager.
 const CERT_MANAGER: &str = "cert-manager.yaml";
 
-/// The repository of one management cluster: the webhooks in it are those of managers on this host.
+/// The repository of one management cluster. Its webhooks are those of managers on this host.
 pub struct Repository {
     folder: PathBuf,
-    /// The managers of its providers, and where their webhooks are called.
+    /// The managers of the repository's providers, and the ports of their webhooks.
     pub(crate) webhooks: Vec<(&'static Provider, u16)>,
-    /// clusterctl's configuration, which names it.
+    /// The clusterctl configuration that names the repository.
     pub(crate) configuration: PathBuf,
 }
 
 impl Repository {
-    /// Writes Cluster API and what it needs of cert-manager.
+    /// Writes Cluster API and the required part of cert-manager.
     pub(crate) fn write(folder: PathBuf, pki: &Pki) -> anyhow::Result<Self> {
         let version = upstream_version()?;
         let mut webhooks = Vec::new();
@@ -86,7 +86,7 @@ impl Repository {
         let cert_manager = folder.join("cert-manager").join(&cert_manager_version);
         fs::create_dir_all(&cert_manager)?;
         fs::copy(programs::tool(CERT_MANAGER)?, cert_manager.join(CERT_MANAGER))?;
-        // Beside the one that comes with a release of ours, which names nobody else.
+        // A second configuration beside that of the release, which names this provider only.
         let configuration = folder.join("all-providers.yaml");
         let content = json!({
             "providers": providers,
@@ -104,12 +104,12 @@ impl Repository {
         })
     }
 
-    /// Where releases of ours belong.
+    /// The folder for releases of this provider.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Writes a release of this checkout under a version.
+    /// Writes a release of this checkout with the given version.
     pub fn add(&self, version: &str) -> anyhow::Result<Release> {
         Release::render(&self.folder, version)
     }
@@ -123,7 +123,7 @@ fn entry(folder: &Path, name: &str, type_: &str, provider: &str, kind: &str) -> 
     json!({ "name": name, "type": type_, "url": url })
 }
 
-/// The version that clusterctl itself has: Cluster API's programs are built at one.
+/// The version of clusterctl, which is also that of the Cluster API programs that `make tools` builds.
 fn upstream_version() -> anyhow::Result<String> {
     let output = Command::new(programs::tool("clusterctl")?)
         .args(["version", "--output=short"])
@@ -133,7 +133,7 @@ fn upstream_version() -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// The version that clusterctl's own default is; `make tools` builds from this file.
+/// The default cert-manager version of clusterctl, from the file that `make tools` builds from.
 fn cert_manager_version() -> anyhow::Result<String> {
     let path = programs::repository().join("hack/tools/cert-manager/go.mod");
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

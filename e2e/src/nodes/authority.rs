@@ -1,4 +1,4 @@
-//! The certificate authorities of a cluster, as its nodes find them in their user data.
+//! The certificate authorities of a cluster, as the user data of its nodes contains them.
 
 use anyhow::Context;
 use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, PublicKeyData as _};
@@ -30,16 +30,16 @@ impl Authority {
         })
     }
 
-    /// What a joining node is told to believe: the hash of the public key.
+    /// The hash of the public key, by which a joining node verifies the authority.
     pub(super) fn hash(&self) -> String {
         let digest = Sha256::digest(self.issuer.key().subject_public_key_info());
         let digits = digest.iter().map(|byte| format!("{byte:02x}"));
         format!("sha256:{}", digits.collect::<String>())
     }
 
-    /// A certificate for a server of these names.
+    /// A certificate for a server with these names.
     pub(super) fn server(&self, common_name: &str, names: Vec<String>) -> anyhow::Result<Issued> {
-        // Of both kinds, as kubeadm makes those of etcd.
+        // For server and client authentication, as in the etcd certificates of kubeadm.
         let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         pki::issue(&self.issuer, common_name, None, names, usages.to_vec())
     }

@@ -1,4 +1,4 @@
-//! A computer boots: it reads its user data and does what kubeadm would.
+//! The boot of a computer: it reads its user data and performs the steps of kubeadm.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ pub(super) struct Node {
     pub(super) cluster: Arc<Cluster>,
 }
 
-/// Boots up to where it is a node of a cluster that does not show yet. `None`: its user data makes it no node. An error
-/// is one that kubeadm would meet too and try again.
+/// Boots a computer up to a node that its cluster does not show yet. Returns `None` where the user data does not create
+/// a node. An error is one that kubeadm would also meet and retry.
 pub(super) async fn boot(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Option<Node>> {
     match user_data::read(&computer.user_data, &computer.host_name)? {
         None => Ok(None),
@@ -79,7 +79,7 @@ impl Node {
         control_plane: bool,
     ) -> Self {
         let given = registration.provider_id.clone();
-        // The cloud controller's, which looks after the nodes whose kubelet was told to leave it to one.
+        // The provider id that a cloud controller assigns to nodes whose kubelet runs with an external cloud provider.
         let cloud_controllers = || {
             let id = format!("aws:///{}/{}", computer.zone, computer.instance_id);
             registration.external_cloud_provider.then_some(id)
@@ -102,13 +102,14 @@ impl Node {
         }
     }
 
-    /// Everything on it runs, and shows.
+    /// Starts the components of the node, and shows the Node in the cluster's API.
     pub(super) async fn run(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
         let name = &self.facts.name;
         if self.facts.control_plane {
             simulator.routes.join(&self.instance_id, self.cluster.clone());
             if let Some(etcd) = &self.cluster.etcd {
-                // A member before a node: the other way round it would be a node without etcd for a moment.
+                // The etcd member starts before the Node appears: otherwise the Node would be without etcd for a
+                // moment.
                 etcd.set(name, true).await?;
             }
             simulator.routes.up(&self.instance_id, self.cluster.clone());
@@ -117,13 +118,13 @@ impl Node {
         objects::register(&self.cluster.admin, &self.facts).await
     }
 
-    /// Its instance has stopped: nothing on it runs any more, and its kubelet is not heard of.
+    /// Stops the components of the node after the stop of its instance: the kubelet no longer reports its status.
     pub(super) async fn stop(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
         self.go_down(simulator).await?;
         objects::heard_of(&self.cluster.admin, &self.facts.name, false).await
     }
 
-    /// Its instance is gone for good. The last node of a control plane takes its cluster along.
+    /// Removes the node after the termination of its instance. The last node of a control plane ends its cluster too.
     pub(super) async fn vanish(&self, simulator: &NodeSimulator) -> anyhow::Result<()> {
         self.go_down(simulator).await?;
         let (id, cluster) = (&self.instance_id, &self.cluster);

@@ -1,4 +1,4 @@
-//! The API server of a simulated cluster, and what stands in for its kubelets and its etcd.
+//! The API server of a simulated cluster, and the stub of its kubelets and its etcd.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,23 +25,23 @@ const START_WITHIN: Duration = Duration::from_mins(3);
 
 /// A running cluster.
 pub(super) struct Cluster {
-    /// `host:port`, as the nodes know it.
+    /// The endpoint that the nodes use, `host:port`.
     pub(super) endpoint: String,
-    /// Where its API server listens.
+    /// The address that the API server listens on.
     pub(super) address: SocketAddr,
     /// A client with all permissions.
     pub(super) admin: Client,
-    /// The hash of its authority's public key.
+    /// The hash of the authority's public key.
     pub(super) authority_hash: String,
-    /// Absent where etcd is somebody else's.
+    /// The stub of stacked etcd; `None` for a cluster with external etcd.
     pub(super) etcd: Option<Etcd>,
     authority: String,
     api_server: Mutex<Option<Supervised>>,
 }
 
 impl Cluster {
-    /// Plays `kubeadm init`: starts the API server with the keys of the user data. `name` is that of its folder and
-    /// log.
+    /// Performs `kubeadm init`: starts the API server with the keys of the user data. `name` is the name of its folder
+    /// and its log.
     pub(super) async fn start(
         directory: &Directory,
         options: &super::Options,
@@ -109,7 +109,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends it.
+    /// Stops the API server and the stub.
     pub(super) async fn stop(&self) -> anyhow::Result<()> {
         if let Some(etcd) = &self.etcd {
             etcd.stop().await?;
@@ -130,7 +130,7 @@ fn write_keys(folder: &Path, files: &Files) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a certificate and its key, and gives their paths.
+/// Writes a certificate and its key, and returns their paths.
 pub(super) fn write(folder: &Path, name: &str, issued: &Issued) -> anyhow::Result<(PathBuf, PathBuf)> {
     let (certificate, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
     std::fs::write(&certificate, &issued.certificate)?;
@@ -161,7 +161,7 @@ fn command(folder: &Path, etcd: &str, name: &str, port: u16) -> anyhow::Result<C
             "--authorization-mode=RBAC",
             "--allow-privileged=true",
             "--enable-bootstrap-token-auth=true",
-            // Host names of nodes do not resolve here.
+            // The host names of nodes do not resolve on this host.
             "--kubelet-preferred-address-types=InternalIP",
         ]);
     Ok(command)

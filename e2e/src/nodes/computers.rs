@@ -1,4 +1,4 @@
-//! The way to the AWS proxy: which computers there are, and what they tell.
+//! The client of the AWS proxy: the list of computers, and the reports of their status.
 
 use anyhow::{Context, ensure};
 use http::{Method, Request};
@@ -30,15 +30,15 @@ impl Computers {
         serde_json::from_slice(&body).context("read the list of computers")
     }
 
-    /// Tells whether the API server on a computer answers.
+    /// Reports whether the API server on a computer answers.
     pub(super) async fn report(&self, account: &str, instance_id: &str, serving: bool) -> anyhow::Result<()> {
         let body = serde_json::to_vec(&Report { serving })?;
         let path = format!("{PATH}/{account}/{instance_id}");
         self.call(Method::PUT, &path, body).await.map(drop)
     }
 
-    /// The instances behind the load balancer whose listener answers at `host:port` that it holds for healthy. `None`
-    /// if the name is no load balancer's.
+    /// The healthy instances behind the load balancer whose listener has the address `host:port`. `None` if the name is
+    /// not that of a load balancer.
     pub(super) async fn healthy_targets(&self, endpoint: &str) -> anyhow::Result<Option<Vec<String>>> {
         let body = self
             .call(Method::GET, &format!("{ENDPOINTS}/{endpoint}"), Vec::new())

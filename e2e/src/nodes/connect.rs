@@ -1,4 +1,4 @@
-//! The CONNECT proxy: how clients outside reach the endpoints of the clusters by name.
+//! The CONNECT proxy, by which clients outside reach the endpoints of the clusters by name.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::cluster::Cluster;
 use super::route::Backend;
 use super::simulator::NodeSimulator;
 
-/// How long to wait where the system has no connection to give.
+/// The pause after the system had no connection to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until the runtime ends.
@@ -74,7 +74,7 @@ async fn answer(request: Request<Incoming>, simulator: NodeSimulator) -> http::R
     }
 }
 
-/// Carries bytes until one side or the node behind it ends.
+/// Copies bytes in both directions until one side closes or the node stops answering.
 async fn tunnel(request: Request<Incoming>, mut stream: TcpStream, backend: Backend<Cluster>) {
     let carried = async {
         let upgraded = hyper::upgrade::on(request).await?;

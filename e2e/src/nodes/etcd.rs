@@ -1,4 +1,4 @@
-//! The stand-in for the kubelets and the stacked etcd of one cluster: a program of its own, told which members run.
+//! The stub of the kubelets and the stacked etcd of one cluster: a separate program that receives which members run.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use crate::supervised::Supervised;
 
 const START_WITHIN: Duration = Duration::from_mins(2);
 
-/// Where the program listens, as it tells it.
+/// The addresses of the program, as it prints them.
 #[derive(Deserialize)]
 struct Ports {
     kubelet: u16,
     control: u16,
 }
 
-/// What the program knows.
+/// The state of the program.
 #[derive(Deserialize)]
 struct Members {
     members: Vec<Member>,
@@ -43,12 +43,13 @@ struct Member {
     name: String,
 }
 
-/// A running stand-in.
+/// A running stub.
 pub(super) struct Etcd {
-    /// Where the kubelets of all control plane nodes answer.
+    /// The port of the kubelets of all control plane nodes.
     pub(super) kubelet_port: u16,
     control: String,
-    /// Every node that ever ran a member, and whether it still does. Locked while it is told: one word after the other.
+    /// Every node that ever ran a member, and whether the member still runs. The lock is held during an update of the
+    /// stub, so that updates keep their order.
     members: Mutex<BTreeMap<String, bool>>,
     program: Mutex<Option<Supervised>>,
 }
@@ -82,7 +83,7 @@ impl Etcd {
                 Ok(())
             })
             .await?;
-        let ports = ports.context("the stub of etcd has told no ports")?;
+        let ports = ports.context("the stub of etcd has reported no ports")?;
         let (kubelet_port, control_port) = (ports.kubelet, ports.control);
         let control = format!("http://127.0.0.1:{control_port}/members");
         Ok(Self {
@@ -93,15 +94,15 @@ impl Etcd {
         })
     }
 
-    /// Says whether the member on a node runs.
+    /// Sets whether the member on a node runs.
     pub(super) async fn set(&self, node: &str, alive: bool) -> anyhow::Result<()> {
         let mut members = self.members.lock().await;
         members.insert(node.to_owned(), alive);
-        let told: Vec<_> = members
+        let listed: Vec<_> = members
             .iter()
             .map(|(name, alive)| json!({"name": name, "alive": alive}))
             .collect();
-        let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&told)?))?;
+        let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&listed)?))?;
         let client: Client<_, Full<hyper::body::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let response = client
             .request(request)

@@ -1,13 +1,14 @@
 //! Simulated nodes: computers that boot from their user data and play kubeadm, and the clusters that they form.
 //!
-//! Instances behind the [AWS proxy](crate::aws_proxy) are followed by polling. A running one reads its user data; where
-//! that calls `kubeadm init`, a kube-apiserver starts with the keys found in it, and a stub of kubelet and etcd beside
-//! it; where it calls `kubeadm join`, the machine asks the cluster at the endpoint it was told, through the load
-//! balancer in front of it, whether its token is good. Each then shows as a Node, a control plane node with its static
-//! pods. A stopped instance's Node is no longer heard of; a terminated one's is deleted, as a cloud controller does it.
+//! The simulator polls the instances behind the [AWS proxy](crate::aws_proxy). A running instance reads its user data.
+//! Where the user data calls `kubeadm init`, a kube-apiserver starts with the keys of the user data, together with a
+//! stub of kubelet and etcd. Where the user data calls `kubeadm join`, the computer connects to the configured
+//! endpoint, through the load balancer of the cluster, and presents its token. Each computer then appears as a Node, a
+//! control plane node with its static pods. The Node of a stopped instance stops reporting its status; the Node of a
+//! terminated instance is deleted, as by a cloud controller.
 //!
-//! Names of endpoints need no DNS: clients outside reach them through the CONNECT proxy of this program, which lets
-//! traffic through only to an instance that the load balancer of that name holds for healthy.
+//! Names of endpoints need no DNS: clients outside use the CONNECT proxy of this program, which passes traffic only to
+//! instances that the load balancer with that name considers healthy.
 
 mod authority;
 mod boot;
@@ -27,7 +28,7 @@ use clap::Args;
 
 pub use simulator::simulate;
 
-/// What the simulator is told.
+/// The settings of the simulator.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// URL of the AWS proxy whose instances are followed, e.g. `http://127.0.0.1:5000`.

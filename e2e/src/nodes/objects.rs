@@ -1,4 +1,4 @@
-//! What a node's kubelet and kubeadm write into the API of its cluster.
+//! The objects that a node's kubelet and kubeadm write into the API of its cluster.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -16,21 +16,21 @@ const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const ETCD_POD: &str = "etcd";
 
-/// A node that shows in the API of its cluster.
+/// The facts of a node that its cluster's API shows.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFacts {
     pub(super) name: String,
-    /// Absent where nobody gives it one.
+    /// The provider id; `None` where neither the kubelet nor a cloud controller sets one.
     pub(super) provider_id: Option<String>,
     pub(super) zone: String,
     pub(super) kubelet_version: String,
     pub(super) control_plane: bool,
     pub(super) registration: Registration,
-    /// Where the kubelet of a control plane node with an etcd of its own answers on this host.
+    /// The kubelet's port on this host, for a control plane node with stacked etcd.
     pub(super) kubelet_port: Option<u16>,
 }
 
-/// Stores the ClusterConfiguration, as `kubeadm init` does for those who join and upgrade.
+/// Stores the ClusterConfiguration, as `kubeadm init` does for joins and upgrades.
 pub(super) async fn store_configuration(client: &Client, configuration: &Value) -> anyhow::Result<()> {
     let object = json!({
         "apiVersion": "v1",
@@ -42,7 +42,7 @@ pub(super) async fn store_configuration(client: &Client, configuration: &Value) 
     apply::<ConfigMap>(&Api::namespaced(client.clone(), SYSTEM), CONFIGURATION, &object).await
 }
 
-/// The version that nodes of the cluster run, as `kubeadm join` learns it.
+/// The Kubernetes version of the cluster's nodes, as `kubeadm join` reads it.
 pub(super) async fn kubernetes_version(client: &Client) -> anyhow::Result<String> {
     let api = Api::<ConfigMap>::namespaced(client.clone(), SYSTEM);
     let data = api.get(CONFIGURATION).await.context("read kubeadm-config")?.data;
@@ -54,7 +54,7 @@ pub(super) async fn kubernetes_version(client: &Client) -> anyhow::Result<String
         .context("kubeadm-config has no kubernetesVersion")
 }
 
-/// Makes the Node, ready, and its static pods.
+/// Creates the ready Node and its static pods.
 pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     apply(&nodes, &facts.name, &node(facts)).await?;
@@ -75,7 +75,7 @@ pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Resu
     Ok(())
 }
 
-/// Says whether the kubelet of a node is heard of.
+/// Sets whether the kubelet of a node reports its status.
 pub(super) async fn heard_of(client: &Client, name: &str, heard: bool) -> anyhow::Result<()> {
     let ready = if heard {
         condition("Ready", "True", "KubeletReady")
@@ -90,7 +90,8 @@ pub(super) async fn heard_of(client: &Client, name: &str, heard: bool) -> anyhow
     Ok(())
 }
 
-/// Deletes the Node, as a cloud controller does once its instance is gone, and its pods, as the pod collector does.
+/// Deletes the Node, as a cloud controller does after the end of its instance, and its pods, as the pod garbage
+/// collector does.
 pub(super) async fn remove(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
     let at_once = DeleteParams::default().grace_period(0);
@@ -163,7 +164,7 @@ fn status(facts: &NodeFacts) -> Value {
     conditions.push(condition("Ready", "True", "KubeletReady"));
     json!({
         "conditions": conditions,
-        // The API server of the cluster, on this host too, dials the kubelet here.
+        // The cluster's API server runs on this host too and connects to the kubelet here.
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": facts.name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.kubelet_port.unwrap_or_default()}},
         "nodeInfo": {
@@ -187,7 +188,7 @@ fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
             "name": name,
             "namespace": SYSTEM,
             "labels": {"component": component, "tier": "control-plane"},
-            // Of any value: it tells that the pod is the mirror of a static one.
+            // Any value marks the pod as the mirror of a static pod.
             "annotations": {"kubernetes.io/config.mirror": "simulated"},
         },
         "spec": {

@@ -1,15 +1,16 @@
-//! Where traffic to an endpoint ends.
+//! The routing of connections to endpoints.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// A control plane node that answers, as load balancers see it.
+/// A control plane node that answers, from the point of view of load balancers.
 pub(super) struct Backend<C> {
     pub(super) cluster: Arc<C>,
-    /// Ends when the node does not answer any more, and with it every connection to it.
+    /// Cancelled when the node stops answering, which closes every connection to it.
     pub(super) up: CancellationToken,
 }
 
@@ -30,7 +31,7 @@ pub(super) struct Routes<C> {
 struct Inner<C> {
     /// By endpoint, `host:port`.
     clusters: HashMap<String, Arc<C>>,
-    /// Every control plane node there is, whether it answers or not.
+    /// Every control plane node, whether or not it answers.
     nodes: HashMap<String, Arc<C>>,
     backends: HashMap<String, Backend<C>>,
 }
@@ -57,12 +58,12 @@ impl<C> Default for Routes<C> {
 }
 
 impl<C> Routes<C> {
-    /// A cluster that has just started; one that was at its endpoint before is no more.
+    /// Adds a cluster that has just started. It replaces an earlier cluster with the same endpoint.
     pub(super) fn add_cluster(&self, endpoint: &str, cluster: Arc<C>) {
         self.with(|inner| inner.clusters.insert(endpoint.to_owned(), cluster));
     }
 
-    /// Forgets a cluster, unless another has taken its place.
+    /// Removes a cluster, unless another one has replaced it.
     pub(super) fn remove_cluster(&self, endpoint: &str, cluster: &Arc<C>) {
         self.with(|inner| {
             let known = inner.clusters.get(endpoint);
@@ -72,12 +73,13 @@ impl<C> Routes<C> {
         });
     }
 
-    /// An instance is a control plane node from now on, until it [leaves](Self::leave).
+    /// Adds an instance as a control plane node, until it [leaves](Self::leave).
     pub(super) fn join(&self, instance_id: &str, cluster: Arc<C>) {
         self.with(|inner| inner.nodes.insert(instance_id.to_owned(), cluster));
     }
 
-    /// An instance is no node any more. Gives whether any other is one of its cluster, be it stopped or not.
+    /// Removes an instance from the control plane nodes. Returns whether its cluster has any other control plane node,
+    /// running or stopped.
     pub(super) fn leave(&self, instance_id: &str, cluster: &Arc<C>) -> bool {
         self.with(|inner| {
             inner.nodes.remove(instance_id);
@@ -85,7 +87,7 @@ impl<C> Routes<C> {
         })
     }
 
-    /// An instance on which the API server of a cluster answers from now on.
+    /// Records that the API server on an instance answers.
     pub(super) fn up(&self, instance_id: &str, cluster: Arc<C>) {
         let backend = Backend {
             cluster,
@@ -94,15 +96,15 @@ impl<C> Routes<C> {
         self.with(|inner| inner.backends.insert(instance_id.to_owned(), backend));
     }
 
-    /// An instance on which it answers no more: its connections end.
+    /// Records that the API server on an instance no longer answers: its connections are closed.
     pub(super) fn down(&self, instance_id: &str) {
         if let Some(backend) = self.with(|inner| inner.backends.remove(instance_id)) {
             backend.up.cancel();
         }
     }
 
-    /// Where a connection to an endpoint goes: to one of the healthy targets of the load balancer, or, where the name
-    /// is none's, to any node of the cluster that calls it its endpoint, as DNS or a virtual address would have it.
+    /// The node for a connection to an endpoint: one of the healthy targets of the load balancer or, where no load
+    /// balancer has the name, any node of the cluster with this endpoint, as with DNS or a virtual address.
     pub(super) fn to(&self, endpoint: &str, healthy: Option<&[String]>) -> anyhow::Result<Backend<C>> {
         self.with(|inner| {
             if let Some(targets) = healthy {
@@ -123,7 +125,7 @@ impl<C> Routes<C> {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner<C>) -> T) -> T {
-        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.inner.lock())
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
 
     const ENDPOINT: &str = "api.example:6443";
 
-    /// A cluster of this name with one node, `i-1`.
+    /// A cluster with this name and one node, `i-1`.
     fn routes(name: &str) -> (Routes<String>, Arc<String>) {
         let (routes, cluster) = (Routes::default(), Arc::new(name.to_owned()));
         routes.add_cluster(ENDPOINT, cluster.clone());

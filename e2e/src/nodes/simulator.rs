@@ -1,10 +1,11 @@
-//! Follows the computers of all accounts, and has them do what their instances do.
+//! Follows the computers of all accounts, and simulates the effects of their instances' state changes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::Options;
@@ -16,40 +17,41 @@ use super::route::{Backend, Routes};
 use crate::aws_proxy::computers::{Boot, Computer};
 use crate::directory::Directory;
 
-/// How often the computers are looked at.
+/// The interval at which the computers are read.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long whatever failed waits before it tries again.
+/// The pause after a failure.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// The longest that anything may take, the start of an API server on a busy machine included.
+/// The limit for any step, including the start of an API server on a busy host.
 const WITHIN: Duration = Duration::from_mins(6);
 
-/// What all computers share.
+/// The state that all computers share.
 #[derive(Clone)]
 pub(super) struct NodeSimulator {
     pub(super) options: Options,
     pub(super) directory: Arc<Directory>,
     pub(super) computers: Computers,
     pub(super) routes: Routes<Cluster>,
-    /// The clusters that computers have started, by instance id: a second try of one does not start it again.
+    /// The clusters that computers have started, by instance id: a retry of a computer does not start its cluster
+    /// again.
     started: Arc<Mutex<HashMap<String, Weak<Cluster>>>>,
 }
 
 impl NodeSimulator {
-    /// Where a connection to this endpoint, `host:port`, goes.
+    /// The node for a connection to this endpoint, `host:port`.
     pub(super) async fn route(&self, endpoint: &str) -> anyhow::Result<Backend<Cluster>> {
         let targets = self.computers.healthy_targets(endpoint).await?;
         self.routes.to(endpoint, targets.as_deref())
     }
 
     pub(super) fn started(&self, instance_id: &str) -> Option<Arc<Cluster>> {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = self.started.lock();
         started.get(instance_id)?.upgrade()
     }
 
     pub(super) fn has_started(&self, instance_id: &str, cluster: &Arc<Cluster>) {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = self.started.lock();
         started.insert(instance_id.to_owned(), Arc::downgrade(cluster));
     }
 }
@@ -86,27 +88,27 @@ async fn follow(simulator: NodeSimulator) -> anyhow::Result<()> {
     }
 }
 
-/// What has become of a computer. `tried` is when it last tried in vain to go on from there.
+/// The state of a computer. `tried` is the time of the last failed attempt to leave the state.
 enum Life {
-    /// It has not booted.
+    /// The computer has not booted.
     Off {
         tried: Option<Instant>,
     },
-    /// It is on its way from one of these to another.
+    /// The computer is changing from one state to another.
     Busy(JoinHandle<Self>),
-    /// It is a node of a cluster, and not all on it runs and shows yet.
+    /// The computer is a node of a cluster, but its components are not yet running and visible.
     Half {
         node: Box<Node>,
         tried: Instant,
     },
     Up(Box<Node>),
     Stopped(Box<Node>),
-    /// Its instance is gone, and its cluster does not know yet.
+    /// The instance is gone, and its cluster does not reflect that yet.
     Ending {
         node: Box<Node>,
         tried: Instant,
     },
-    /// Over, or of no interest.
+    /// The computer is gone, or its user data does not create a node.
     Gone,
 }
 
@@ -162,7 +164,7 @@ async fn boots(simulator: NodeSimulator, computer: Computer) -> Life {
 }
 
 async fn runs(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "is a node", within(node.run(&simulator)).await) {
+    if logged(&node, "is a node", within(node.run(&simulator)).await) {
         return Life::Up(node);
     }
     let tried = Instant::now();
@@ -170,7 +172,7 @@ async fn runs(simulator: NodeSimulator, node: Box<Node>) -> Life {
 }
 
 async fn stops(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "has stopped", within(node.stop(&simulator)).await) {
+    if logged(&node, "has stopped", within(node.stop(&simulator)).await) {
         return Life::Stopped(node);
     }
     let tried = Instant::now();
@@ -178,7 +180,7 @@ async fn stops(simulator: NodeSimulator, node: Box<Node>) -> Life {
 }
 
 async fn ends(simulator: NodeSimulator, node: Box<Node>) -> Life {
-    if told(&node, "is gone", within(node.vanish(&simulator)).await) {
+    if logged(&node, "is gone", within(node.vanish(&simulator)).await) {
         return Life::Gone;
     }
     let tried = Instant::now();
@@ -187,11 +189,11 @@ async fn ends(simulator: NodeSimulator, node: Box<Node>) -> Life {
 
 async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let ended = tokio::time::timeout(WITHIN, work).await;
-    ended.context("it does not come to an end")?
+    ended.context("the step does not end")?
 }
 
-/// Says what has become of a node, or that it could not, and gives which of these.
-fn told(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
+/// Logs the result of a change of a node, and returns whether the change succeeded.
+fn logged(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
     let (instance, name, endpoint) = (&node.instance_id, &node.facts.name, &node.cluster.endpoint);
     let Err(error) = outcome else {
         tracing::info!(instance, name, endpoint, "{what}");

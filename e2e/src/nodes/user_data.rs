@@ -1,5 +1,4 @@
-//! What a computer is told to become: the cloud-config that the kubeadm bootstrap provider writes, read as cloud-init
-//! and kubeadm read it.
+//! The cloud-config of the kubeadm bootstrap provider, parsed as cloud-init and kubeadm parse it.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,31 +9,31 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// Where the bootstrap provider puts the configurations of `kubeadm init` and `kubeadm join`.
+/// The paths of the configurations of `kubeadm init` and `kubeadm join` in the bootstrap provider's cloud-config.
 const INIT_CONFIGURATION: &str = "/run/kubeadm/kubeadm.yaml";
 const JOIN_CONFIGURATION: &str = "/run/kubeadm/kubeadm-join-config.yaml";
 
-/// Where kubeadm looks for the keys that it is to use.
+/// The folder of kubeadm's keys.
 const PKI: &str = "/etc/kubernetes/pki/";
 
-/// What the first bytes of gzip are.
+/// The first bytes of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// What `kubeadm` is called to do.
+/// The kubeadm command of the user data.
 #[derive(Clone, Debug)]
 pub(super) enum Bootstrap {
-    /// The first control plane node.
+    /// `kubeadm init`, on the first control plane node.
     Init(Init),
-    /// Any other.
+    /// `kubeadm join`, on any other node.
     Join(Join),
 }
 
 /// `kubeadm init`.
 #[derive(Clone, Debug)]
 pub(super) struct Init {
-    /// The ClusterConfiguration, as it was given.
+    /// The ClusterConfiguration of the user data.
     pub(super) configuration: Value,
-    /// Host and port of the API server.
+    /// The host and port of the API server.
     pub(super) endpoint: String,
     pub(super) kubernetes_version: String,
     pub(super) registration: Registration,
@@ -45,32 +44,32 @@ pub(super) struct Init {
 #[derive(Clone, Debug)]
 pub(super) struct Join {
     pub(super) control_plane: bool,
-    /// Host and port of the API server.
+    /// The host and port of the API server.
     pub(super) endpoint: String,
     pub(super) token: String,
-    /// `sha256:…` of the public keys of authorities that are believed.
+    /// The `sha256:…` hashes of the public keys of trusted authorities.
     pub(super) authority_hashes: Vec<String>,
     pub(super) registration: Registration,
     pub(super) pki: Files,
 }
 
-/// Files below the folder of kubeadm's keys, by name, e.g. `etcd/ca.crt`.
+/// The files below the folder of kubeadm's keys, by name, e.g. `etcd/ca.crt`.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// How the kubelet makes its Node.
+/// The registration of the Node by the kubelet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registration {
     pub(super) name: Option<String>,
     pub(super) labels: BTreeMap<String, String>,
-    /// Absent: kubeadm's own.
+    /// The taints; `None` for kubeadm's default.
     pub(super) taints: Option<Vec<Value>>,
-    /// Whether the kubelet leaves it to a cloud controller to say where the node is.
+    /// Whether the kubelet leaves the initialization of the Node to a cloud controller.
     pub(super) external_cloud_provider: bool,
-    /// As the kubelet was told it, if it was.
+    /// The provider id in the kubelet's arguments, if any.
     pub(super) provider_id: Option<String>,
 }
 
-/// Reads user data in base64. `None` where it has nothing to do with kubeadm.
+/// Parses user data in base64. Returns `None` where the user data does not call kubeadm.
 pub(super) fn read(user_data: &str, host_name: &str) -> anyhow::Result<Option<Bootstrap>> {
     let text = decode(user_data)?;
     if !text.contains("#cloud-config") {
@@ -87,7 +86,7 @@ pub(super) fn read(user_data: &str, host_name: &str) -> anyhow::Result<Option<Bo
         (Some(init), None) => Ok(Some(Bootstrap::Init(read_init(&init, pki)?))),
         (None, Some(join)) => Ok(Some(Bootstrap::Join(read_join(&join, pki)?))),
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => bail!("it says both init and join"),
+        (Some(_), Some(_)) => bail!("the user data calls both init and join"),
     }
 }
 
@@ -105,7 +104,7 @@ fn decode(user_data: &str) -> anyhow::Result<String> {
     String::from_utf8(bytes).context("the user data is no text")
 }
 
-/// The one thing that templates of AWS machines ask cloud-init for.
+/// Replaces the only template expression of cloud-init that templates for AWS machines use.
 fn rendered(text: &str, host_name: &str) -> String {
     let asked = ["{{ ds.meta_data.local_hostname }}", "{{ds.meta_data.local_hostname}}"];
     asked
@@ -161,7 +160,7 @@ fn text(configuration: &Value, pointer: &str) -> anyhow::Result<String> {
         .with_context(|| format!("the configuration has no {pointer}"))
 }
 
-/// The document of this kind in a file of several.
+/// The document with this kind, in a file of several documents.
 fn document(file: &str, kind: &str) -> anyhow::Result<Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(file).with_context(|| format!("parse {kind}"))?;
     let is_it = |document: &Value| document.get("kind").is_some_and(|found| found == kind);
@@ -170,7 +169,7 @@ fn document(file: &str, kind: &str) -> anyhow::Result<Value> {
 }
 
 impl Registration {
-    /// Reads what an InitConfiguration or a JoinConfiguration says of it.
+    /// Reads the registration of an InitConfiguration or a JoinConfiguration.
     fn read(configuration: &Value) -> Self {
         let registration = configuration.get("nodeRegistration").unwrap_or(&Value::Null);
         let arguments = registration.get("kubeletExtraArgs").map(arguments).unwrap_or_default();
@@ -266,7 +265,7 @@ write_files:
     }
 
     #[test]
-    fn a_joining_node_reads_whom_to_trust_from_packed_user_data() {
+    fn a_joining_node_reads_its_trust_from_packed_user_data() {
         use std::io::Write as _;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(JOIN.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that belongs to the networks of an account, as AWS tells it, to compare before with after.
+//! A dump of all network resources of an account, for comparisons of two moments.
 
 use anyhow::bail;
 use serde_json::{Map, Value};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use super::{User, query};
 use crate::aws_proxy::xml::Element;
 
-/// EC2, as requests are signed for it, with its API version.
+/// The signing name and the API version of EC2.
 const EC2: (&str, &str) = ("ec2", "2016-11-15");
 
-/// The actions of EC2 that list a network's parts, instances apart: a terminated one stays visible.
+/// The actions of EC2 that list the parts of networks. Instances are left out, because a terminated one stays visible.
 const ACTIONS: [&str; 12] = [
     "DescribeVpcs",
     "DescribeSubnets",
@@ -25,8 +25,8 @@ const ACTIONS: [&str; 12] = [
     "DescribeVpcEndpoints",
 ];
 
-/// The same of both generations of load balancers, their targets apart; the first two entries of a row are as in
-/// [`EC2`].
+/// The actions that list load balancers of both generations without their targets; the first two entries of a row are
+/// as in [`EC2`].
 const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
     ("elasticloadbalancing", "2015-12-01", "DescribeLoadBalancers"),
     ("elasticloadbalancing", "2015-12-01", "DescribeTargetGroups"),
@@ -35,8 +35,8 @@ const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
 
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
-    /// included: an object with one sorted list an action. Two dumps are equal exactly if nothing was added, removed or
-    /// changed between them.
+    /// included: an object with one sorted list for each action. Two dumps are equal exactly if nothing was added,
+    /// removed or changed between them.
     pub async fn dump(&self) -> anyhow::Result<Value> {
         let mut dump = Map::new();
         for action in ACTIONS {

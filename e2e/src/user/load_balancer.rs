@@ -1,4 +1,4 @@
-//! Load balancers as a user brings them, for the API servers of a cluster.
+//! Load balancers that a user provides for the API servers of a cluster.
 
 use anyhow::Context;
 use aws_sdk_elasticloadbalancing as classic;
@@ -18,18 +18,18 @@ const PORT: i32 = 6443;
 pub struct LoadBalancer {
     /// Its ARN.
     pub arn: String,
-    /// Where it is reached.
+    /// The DNS name.
     pub dns_name: String,
-    /// What its listener sends to: instances, on port 6443.
+    /// The target group of its listener: instances, on port 6443.
     pub target_group_arn: String,
 }
 
 /// A classic load balancer with one listener on port 6443.
 #[derive(Clone, Debug)]
 pub struct ClassicLoadBalancer {
-    /// Its name, by which it is called.
+    /// The name.
     pub name: String,
-    /// Where it is reached.
+    /// The DNS name.
     pub dns_name: String,
 }
 
@@ -53,7 +53,7 @@ impl User {
         let created = created.with_context(|| format!("creating the load balancer {name}"))?;
         let balancer = created.load_balancers().first().context("no load balancer")?;
         let arn = balancer.load_balancer_arn().context("no ARN of the load balancer")?;
-        // It is `active` from the second look on.
+        // moto reports the load balancer as `active` from the second read on.
         for _ in 0..2 {
             let look = self.elbv2.describe_load_balancers().load_balancer_arns(arn).send();
             look.await.with_context(|| format!("looking at {arn}"))?;
@@ -67,7 +67,7 @@ impl User {
         })
     }
 
-    /// One more target group for port 6443 of its targets, behind a listener of its own; its ARN.
+    /// Another target group for port 6443 of its targets, with its own listener. Returns the ARN.
     pub async fn create_target_group(
         &self,
         network: &Network,
@@ -110,7 +110,7 @@ impl User {
         Ok(group.to_owned())
     }
 
-    /// Sets how long the targets of a group drain.
+    /// Sets the deregistration delay of a group.
     pub async fn set_deregistration_delay(&self, target_group_arn: &str, seconds: u32) -> anyhow::Result<()> {
         let key = "deregistration_delay.timeout_seconds";
         self.announce_as(
@@ -158,7 +158,7 @@ impl User {
         })
     }
 
-    /// The plain client for load balancers that are no classic ones.
+    /// The plain client for application and network load balancers.
     pub fn elbv2(&self) -> &elbv2::Client {
         &self.elbv2
     }
@@ -168,7 +168,7 @@ impl User {
         &self.classic
     }
 
-    /// Takes a target out of a group by hand.
+    /// Deregisters a target of a group by hand.
     pub async fn deregister_target(&self, target_group_arn: &str, id: &str) -> anyhow::Result<()> {
         self.announce_as(
             "elbv2",
@@ -181,7 +181,7 @@ impl User {
         Ok(())
     }
 
-    /// The targets of a group, draining ones included, each with its state, e.g. `healthy`; in the order of their ids.
+    /// The targets of a group, including draining ones, each with its state, e.g. `healthy`; in the order of their ids.
     pub async fn targets(&self, target_group_arn: &str) -> anyhow::Result<Vec<(String, String)>> {
         let look = self.elbv2.describe_target_health().target_group_arn(target_group_arn);
         let seen = look.send().await;

@@ -1,4 +1,5 @@
-//! The user of a test: a human with a key of the account who sets networks up, looks around and changes things by hand.
+//! The user of a test: a human with a key of the account who creates networks, reads resources, and changes them by
+//! hand.
 
 mod dump;
 mod load_balancer;
@@ -19,7 +20,7 @@ pub use load_balancer::{ClassicLoadBalancer, LoadBalancer};
 pub use network::{Network, NetworkPlan, Zone};
 pub use query::query;
 
-/// An EC2 client for a key, as a program other than ours would make it.
+/// An EC2 client for a key, as another program would create it.
 pub fn client(url: &str, key: &AccessKey, region: &str) -> Client {
     Client::from_conf(
         Config::builder()
@@ -31,7 +32,7 @@ pub fn client(url: &str, key: &AccessKey, region: &str) -> Client {
     )
 }
 
-/// A client for load balancers that are no classic ones, as [`client`] is for EC2.
+/// A client for application and network load balancers, like [`client`] for EC2.
 pub fn elbv2_client(url: &str, key: &AccessKey, region: &str) -> elbv2::Client {
     elbv2::Client::from_conf(
         elbv2::Config::builder()
@@ -47,7 +48,7 @@ fn credentials(key: &AccessKey) -> Credentials {
     Credentials::new(&key.access_key_id, &key.secret_access_key, None, None, "e2e")
 }
 
-/// The owner of an account at work in one region. Its calls carry [`Account::user_key`].
+/// The owner of an account, in one region. The calls carry [`Account::user_key`].
 pub struct User {
     ec2: Client,
     elbv2: elbv2::Client,
@@ -58,7 +59,7 @@ pub struct User {
 }
 
 impl User {
-    /// Works in this account and region without a word.
+    /// A user in this account and region who does not announce changes.
     pub fn new(account: &Account, region: &str) -> Self {
         let key = account.user_key();
         let classic_ones = classic::Config::builder()
@@ -76,14 +77,14 @@ impl User {
         }
     }
 
-    /// Hands every change to `announce` first, as the `aws …` command line that makes it.
+    /// Passes every change to `announce` first, as the equivalent `aws …` command line.
     #[must_use]
     pub fn announcing(mut self, announce: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.announce = Box::new(announce);
         self
     }
 
-    /// The plain client, for what has no method here.
+    /// The plain client, for calls without a method of this type.
     pub fn ec2(&self) -> &Client {
         &self.ec2
     }
@@ -101,7 +102,7 @@ impl User {
         (self.announce)(&format!("aws {service} {arguments}"));
     }
 
-    /// All instances that EC2 shows, terminated ones included, in the order of their ids.
+    /// All instances that EC2 shows, including terminated ones, in the order of their ids.
     pub async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
         self.describe(self.ec2.describe_instances()).await
     }
@@ -155,7 +156,7 @@ impl User {
         Ok(())
     }
 
-    /// Makes an image of this name, and gives its id.
+    /// Registers an image with this name, and returns its id.
     pub async fn register_image(&self, name: &str) -> anyhow::Result<String> {
         self.announce(&format!("register-image --name {name} --root-device-name /dev/xvda"));
         let request = self.ec2.register_image().name(name).root_device_name("/dev/xvda");
@@ -166,7 +167,7 @@ impl User {
         registered.image_id.context("the image has no id")
     }
 
-    /// Makes the instance profiles that our templates name.
+    /// Creates the instance profiles that this repository's templates name.
     pub async fn create_instance_profiles(&self) -> anyhow::Result<()> {
         let (url, key) = (self.account.url(), self.account.user_key());
         for role in ["control-plane", "nodes"] {
@@ -180,7 +181,7 @@ impl User {
                 ("Version", "2010-05-08"),
                 ("InstanceProfileName", &name),
             ];
-            // IAM has one region.
+            // IAM requests are signed for one region.
             let (status, answer) = query(url, &key.access_key_id, "us-east-1", "iam", &form).await?;
             anyhow::ensure!(
                 status == 200,
@@ -202,7 +203,7 @@ impl User {
         Ok(())
     }
 
-    /// Sets a tag of anything that has tags.
+    /// Sets a tag of any resource.
     pub async fn tag(&self, id: &str, key: &str, value: &str) -> anyhow::Result<()> {
         self.announce(&format!(
             "create-tags --resources {id} --tags 'Key={key},Value={value}'"

@@ -1,4 +1,4 @@
-//! A network as a user brings it: a VPC with public and private subnets, its routes and two security groups.
+//! A network that a user provides: a VPC with public and private subnets, its routes and two security groups.
 
 use anyhow::Context;
 use aws_sdk_ec2::types::{DomainType, IpPermission, IpRange, ResourceType, Tag, TagSpecification, UserIdGroupPair};
@@ -7,10 +7,10 @@ use super::User;
 
 const CIDR_BLOCK: &str = "10.0.0.0/16";
 
-/// What to build.
+/// The plan of a network.
 #[derive(Clone, Debug)]
 pub struct NetworkPlan {
-    /// Goes into the `Name` tag of everything.
+    /// The name in the `Name` tag of every resource.
     pub name: String,
     /// Zones by name, e.g. `eu-west-1a`; each gets a public and a private subnet. At most 100.
     pub zones: Vec<String>,
@@ -18,16 +18,16 @@ pub struct NetworkPlan {
     pub nat: bool,
 }
 
-/// What was built.
+/// The created network.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The VPC, 10.0.0.0/16.
     pub vpc_id: String,
     /// The zones in the order of the plan.
     pub zones: Vec<Zone>,
-    /// For the nodes: everything among themselves, everything from the control plane.
+    /// The security group of nodes: allows all traffic among them and from the control plane.
     pub node_security_group_id: String,
-    /// For the control plane: port 6443 from the VPC.
+    /// The security group of the control plane: allows port 6443 from the VPC.
     pub control_plane_security_group_id: String,
     /// The internet gateway.
     pub internet_gateway_id: String,
@@ -40,9 +40,9 @@ pub struct Network {
 pub struct Zone {
     /// The zone's name.
     pub name: String,
-    /// Its default route is the internet gateway.
+    /// The public subnet, whose default route is the internet gateway.
     pub public_subnet_id: String,
-    /// No default route, or one to the NAT gateway.
+    /// The private subnet, without a default route or with one to the NAT gateway.
     pub private_subnet_id: String,
 }
 
@@ -74,7 +74,7 @@ impl Network {
 }
 
 impl User {
-    /// Builds a network.
+    /// Creates a network.
     pub async fn create_network(&self, plan: &NetworkPlan) -> anyhow::Result<Network> {
         let name = &plan.name;
         let vpc_id = self.create_vpc(name).await?;
@@ -339,7 +339,7 @@ impl User {
         Ok(())
     }
 
-    /// Announces a creation with its `Name` tag, and gives the tag as the call wants it.
+    /// Announces a creation with its `Name` tag, and returns the tag for the call.
     fn announce_tagged(&self, command: &str, resource_type: &ResourceType, name: &str) -> TagSpecification {
         let resource = resource_type.as_str();
         self.announce(&format!(

@@ -1,4 +1,4 @@
-//! A call without the SDK: its answer whole and generic, and its request as wrong as a test wants it.
+//! Calls without the SDK: the answer is complete and generic, and the request may be invalid.
 
 use anyhow::Context;
 use http_body_util::{BodyExt, Full};
@@ -8,8 +8,8 @@ use hyper_util::rt::TokioExecutor;
 
 use crate::aws_proxy::xml::Element;
 
-/// Sends a form in AWS's Query protocol and gives the HTTP status and the answer. The signature is a mere form:
-/// the proxy looks at the key alone.
+/// Sends a form in AWS's Query protocol, and returns the HTTP status and the answer. The signature is a placeholder,
+/// because the proxy checks the key id alone.
 pub async fn query(
     url: &str,
     access_key_id: &str,
@@ -42,6 +42,7 @@ pub async fn query(
         .await
         .with_context(|| format!("reading from {url}"))?
         .to_bytes();
-    let answer = Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing what {url} said"))?;
+    let answer =
+        Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing the answer of {url}"))?;
     Ok((status, answer))
 }

@@ -44,7 +44,7 @@ async fn accounts_see_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn the_journal_tells_the_user_from_the_manager_by_their_keys() {
+async fn the_journal_separates_user_and_manager_by_their_keys() {
     let account = account().await;
     let rotated = account.another_key();
     for key in [account.key(), account.user_key(), &rotated] {
@@ -61,7 +61,7 @@ async fn the_journal_tells_the_user_from_the_manager_by_their_keys() {
 }
 
 #[tokio::test]
-async fn a_mark_separates_what_was_from_what_comes() {
+async fn a_mark_separates_earlier_from_later_calls() {
     let account = account().await;
     let ec2 = client(account.url(), account.key(), REGION);
     ec2.describe_vpcs().send().await.unwrap();

@@ -1,5 +1,4 @@
-//! The EC2 that stories meet over the wire, compared with EC2's documentation by the cases that the simulated one
-//! passes.
+//! The EC2 of the stories, over the wire, tested by the same cases from EC2's documentation as the simulated EC2.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,13 +24,13 @@ use futures::{StreamExt, stream};
 
 use super::{REGION, account};
 
-/// Longer than any case runs.
+/// The hidden or pending time of a held instance: longer than any case runs.
 const HELD: Duration = Duration::from_hours(1);
 
-/// Cases that run at a time: moto answers one call after the other anyway.
+/// The number of concurrent cases: moto answers one call after the other anyway.
 const AT_A_TIME: usize = 4;
 
-/// Cases that cannot be run over the wire, and why.
+/// The cases that cannot run over the wire, with the reason.
 const NOT_ON_THE_WIRE: [(&str, &str); 1] = [(
     "instances_are_found_by_their_groups",
     "moto's filter knows the groups of an instance, and not those of its interface",
@@ -50,7 +49,7 @@ impl OnTheWire {
         let account = account().await;
         let user = User::new(&account, REGION);
         let place = place(user.ec2()).await;
-        // A retry would hide the refusal that a case is about.
+        // A retry would hide the refusal that a case tests.
         let ec2 = client(account.url(), account.key(), REGION);
         let once = ec2.config().to_builder().retry_config(RetryConfig::disabled()).build();
         Self {
@@ -199,7 +198,7 @@ fn launch(call: RunInstancesFluentBuilder, request: &LaunchRequest) -> RunInstan
     let tags = TagSpecification::builder()
         .resource_type(ResourceType::Instance)
         .set_tags(Some(tags.collect()));
-    // As our own client has it: subnet and groups belong to the interface.
+    // The provider's own client also sets the subnet and the groups on the interface.
     let interface = InstanceNetworkInterfaceSpecification::builder()
         .device_index(0)
         .subnet_id(&request.subnet_id)

@@ -1,4 +1,4 @@
-//! What goes wrong on the way to AWS and back, when a test wants it.
+//! Faults that a test injects into calls to AWS and their answers.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use capa_e2e::user::{Network, NetworkPlan, User, query};
 use super::{REGION, account};
 
 const WITHIN: Duration = Duration::from_mins(2);
-/// Longer than any test waits.
+/// A delay longer than any test waits.
 const LONG: Duration = Duration::from_mins(10);
 
 /// An account with a network in two zones.
@@ -23,7 +23,7 @@ async fn world() -> (Account, User, Network) {
     (account, user, network)
 }
 
-/// One call with the manager's key, without an SDK that would try again.
+/// One call with the manager's key, without an SDK that would retry.
 async fn call(account: &Account, service: &str, action: &str, form: &[(&str, &str)]) -> anyhow::Result<(u16, Element)> {
     let version = if service == "ec2" { "2016-11-15" } else { "2011-06-15" };
     let form = [&[("Action", action), ("Version", version)], form].concat();
@@ -31,7 +31,7 @@ async fn call(account: &Account, service: &str, action: &str, form: &[(&str, &st
 }
 
 /// The HTTP status and error code of an answer.
-async fn told(account: &Account, action: &str, form: &[(&str, &str)]) -> (u16, String) {
+async fn answer_of(account: &Account, action: &str, form: &[(&str, &str)]) -> (u16, String) {
     let (status, answer) = call(account, "ec2", action, form).await.unwrap();
     (
         status,
@@ -62,7 +62,7 @@ async fn live(user: &User) -> usize {
 }
 
 #[tokio::test]
-async fn a_zone_or_subnet_refuses_what_others_launch() {
+async fn a_fault_refuses_launches_of_its_zone_or_subnet_only() {
     let (account, user, network) = world().await;
     let [first, second] = network.private_subnet_ids()[..] else {
         panic!("two zones")
@@ -70,7 +70,7 @@ async fn a_zone_or_subnet_refuses_what_others_launch() {
     let zone = network.zones[0].name.as_str();
     let fault = Fault::on("RunInstances").in_zone(zone);
     let no_capacity = account.fault(fault.error("InsufficientInstanceCapacity").times(2));
-    let run = async |subnet, token| told(&account, "RunInstances", &launch(subnet, token)).await;
+    let run = async |subnet, token| answer_of(&account, "RunInstances", &launch(subnet, token)).await;
     let refused = (500, "InsufficientInstanceCapacity".to_owned());
     assert_eq!(run(first, "1").await, refused);
     assert_eq!(
@@ -104,13 +104,13 @@ async fn a_token_that_launched_gets_its_answer_despite_refusals() {
     assert_eq!(launched(&account, subnet, "1").await, instance);
     assert_eq!(no_capacity.hits(), 0);
     account.fault(Fault::on("RunInstances").error("UnauthorizedOperation"));
-    let refused = told(&account, "RunInstances", &launch(subnet, "1")).await;
+    let refused = answer_of(&account, "RunInstances", &launch(subnet, "1")).await;
     assert_eq!(refused, (403, "UnauthorizedOperation".to_owned()));
     assert_eq!(live(&user).await, 1);
 }
 
 #[tokio::test]
-async fn no_two_refusals_are_equal_to_the_letter() {
+async fn no_two_refusals_have_the_same_request_id() {
     let (account, _, _) = world().await;
     account.fault(Fault::on("DescribeVpcs").error("VpcLimitExceeded"));
     let mut ids = Vec::new();
@@ -122,7 +122,7 @@ async fn no_two_refusals_are_equal_to_the_letter() {
 }
 
 #[tokio::test]
-async fn an_answer_held_back_shows_as_a_launch_that_nobody_knows_of() {
+async fn a_held_answer_shows_as_an_unanswered_launch() {
     let (account, user, network) = world().await;
     let subnet = network.private_subnet_ids()[0].to_owned();
     assert!(account.unanswered_launches().is_empty());
@@ -136,11 +136,11 @@ async fn an_answer_held_back_shows_as_a_launch_that_nobody_knows_of() {
         unanswered[0].instance_ids,
         account.manager_journal().calls()[0].instance_ids
     );
-    assert_eq!(live(&user).await, 1, "it has had its effect");
+    assert_eq!(live(&user).await, 1, "the launch has had its effect");
     assert!(!caller.is_finished());
-    // A caller that is killed waits for no answer any more.
+    // The client of a caller that is killed no longer waits for an answer.
     caller.abort();
-    let gone = eventually(WITHIN, "nobody to wait any more", async || {
+    let gone = eventually(WITHIN, "no caller to wait for an answer", async || {
         anyhow::ensure!(account.unanswered_launches().is_empty());
         Ok(())
     });
@@ -157,9 +157,12 @@ async fn an_answer_held_back_goes_out_once_its_fault_is_lifted() {
     let caller = tokio::spawn(async move { launched(&calling, &subnet, "uid-1").await });
     let unanswered = account.some_unanswered_launches(1, WITHIN).await.unwrap();
     held.lift();
-    let told = tokio::time::timeout(WITHIN, caller).await.unwrap().unwrap();
-    assert_eq!(unanswered[0].instance_ids, [told]);
-    assert!(account.unanswered_launches().is_empty(), "nobody waits any more");
+    let answered = tokio::time::timeout(WITHIN, caller).await.unwrap().unwrap();
+    assert_eq!(unanswered[0].instance_ids, [answered]);
+    assert!(
+        account.unanswered_launches().is_empty(),
+        "no caller waits for an answer"
+    );
 }
 
 #[tokio::test]
@@ -168,13 +171,13 @@ async fn an_answer_is_held_back_as_long_as_asked() {
     let delay = Duration::from_millis(300);
     account.fault(Fault::on("DescribeVpcs").delay(delay).times(1));
     let started = Instant::now();
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
     assert!(started.elapsed() >= delay);
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
 }
 
 #[tokio::test]
-async fn a_lost_request_does_nothing_and_a_lost_answer_has_done_it() {
+async fn a_lost_answer_has_its_effect_and_a_lost_request_none() {
     let (account, user, network) = world().await;
     let subnet = network.private_subnet_ids()[0];
     let run = async || call(&account, "ec2", "RunInstances", &launch(subnet, "1")).await;
@@ -197,18 +200,18 @@ async fn a_lost_request_does_nothing_and_a_lost_answer_has_done_it() {
 }
 
 #[tokio::test]
-async fn an_unreachable_endpoint_answers_nobody_but_the_user() {
+async fn an_unreachable_endpoint_answers_only_the_user() {
     let (account, user, _) = world().await;
     let neighbour = super::account().await;
     let outage = account.fault(Fault::unreachable());
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
     assert!(call(&account, "sts", "GetCallerIdentity", &[]).await.is_err());
     assert_eq!(outage.hits(), 2);
-    assert_eq!(account.manager_journal().len(), 2, "what is tried can be counted");
+    assert_eq!(account.manager_journal().len(), 2, "the journal counts the attempts");
     assert_eq!(live(&user).await, 0);
-    assert_eq!(told(&neighbour, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&neighbour, "DescribeVpcs", &[]).await.0, 200);
     outage.lift();
-    assert_eq!(told(&account, "DescribeVpcs", &[]).await.0, 200);
+    assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
     let brief = account.fault(Fault::unreachable().lasting(Duration::from_secs(3)));
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
     let over = eventually(WITHIN, "the outage to be over", async || {
@@ -226,7 +229,7 @@ async fn calls_beyond_the_published_buckets_are_throttled() {
     let tokens: Vec<String> = (0..10).map(|token| token.to_string()).collect();
     let launches = tokens.iter().map(|token| {
         let (account, form) = (&account, launch(subnet, token));
-        async move { told(account, "RunInstances", &form).await }
+        async move { answer_of(account, "RunInstances", &form).await }
     });
     let answers = futures::future::join_all(launches).await;
     let refused = answers
@@ -235,16 +238,19 @@ async fn calls_beyond_the_published_buckets_are_throttled() {
     assert_eq!(refused.count(), 5, "{answers:?}");
     assert_eq!(live(&user).await, 5);
     assert_eq!(
-        told(&account, "DescribeVpcs", &[]).await.0,
+        answer_of(&account, "DescribeVpcs", &[]).await.0,
         200,
         "another action has another bucket"
     );
     account.unthrottle();
-    assert_eq!(told(&account, "RunInstances", &launch(subnet, "more")).await.0, 200);
+    assert_eq!(
+        answer_of(&account, "RunInstances", &launch(subnet, "more")).await.0,
+        200
+    );
 }
 
 #[tokio::test]
-async fn the_bodies_of_launches_are_kept_whole_and_printed_nowhere() {
+async fn bodies_of_launches_are_kept_whole_and_never_printed() {
     let (account, _, network) = world().await;
     launched(&account, network.private_subnet_ids()[0], "1").await;
     let launches = account.raw_launches();

@@ -134,7 +134,7 @@ async fn a_refused_launch_leaves_its_token_unused() {
 }
 
 #[tokio::test]
-async fn what_a_launch_names_must_exist() {
+async fn references_of_a_launch_must_exist() {
     let (_, user, network, ec2) = network().await;
     let subnet = network.private_subnet_ids()[0];
     let code = |launch: RunInstancesFluentBuilder| async move {

@@ -1,4 +1,4 @@
-//! Targets of load balancers: registered, checked, drained; and who is reached behind a DNS name.
+//! Targets of load balancers: registrations, health checks, draining, and the instances behind a DNS name.
 
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ async fn calls_about_targets_are_recorded_and_meet_faults() {
     fault.lift();
     look().await.unwrap();
     let looks = account.manager_journal().of("DescribeTargetHealth");
-    let told: Vec<_> = looks
+    let recorded: Vec<_> = looks
         .calls()
         .iter()
         .map(|call| {
@@ -207,7 +207,7 @@ async fn calls_about_targets_are_recorded_and_meet_faults() {
         .collect();
     let arn = Some(group.as_str());
     assert_eq!(
-        told,
+        recorded,
         [
             ("elasticloadbalancing", arn, Some("AccessDenied")),
             ("elasticloadbalancing", arn, None)

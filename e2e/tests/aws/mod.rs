@@ -1,4 +1,4 @@
-//! The AWS side of the local world by itself: what the other tests rely on when they read the journal.
+//! Tests of the local world's AWS side alone, on which the other tests rely when they read the journal.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Instances that are hidden, stop, or die before they run.
+//! Instances that are hidden, stop, or end in `pending`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn states(change: &InstanceStateChange) -> (InstanceStateName, InstanceStateName
 }
 
 #[tokio::test]
-async fn a_fresh_instance_is_hidden_from_everybody_but_the_user() {
+async fn the_user_alone_sees_a_fresh_instance() {
     let (account, user, network, ec2) = network().await;
     account.set_hidden(LONG);
     let instance = launched(&ec2, network.private_subnet_ids()[0], "uid-1").await;
@@ -76,7 +76,7 @@ async fn an_instance_takes_its_time_to_stop_and_to_start_again() {
 }
 
 #[tokio::test]
-async fn a_launch_dies_in_pending_with_its_reason_and_leaves_nothing() {
+async fn a_launch_ends_in_pending_with_its_reason_without_leaks() {
     let (account, user, network, ec2) = network().await;
     let before = user.dump().await.unwrap();
     let [first, second] = network.private_subnet_ids()[..] else {

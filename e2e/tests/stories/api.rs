@@ -1,4 +1,5 @@
-//! Our kinds in the real API server: what it accepts, what it refuses and with which words, what kubectl shows.
+//! This provider's kinds in the real API server: accepted objects, refused objects with the words of the refusal, and
+//! the output of kubectl.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::scenario::{OURS, WITHIN};
 
-/// A spec, as a change of the smallest one, and a word of the refusal; none where it is accepted.
+/// A change of the smallest spec, and a word of the refusal; `None` where the server accepts the spec.
 type Case = (Value, Option<&'static str>);
 
 #[test]
@@ -36,7 +37,8 @@ fn all_kinds_are_established() -> anyhow::Result<()> {
                     objects::condition(&definition, condition).with_context(|| format!("{name}: {condition}"))?;
                 assert_eq!(found.status, "True", "{name}: {found:?}");
             }
-            // A schema that the server accepts but cannot use for server-side apply or kubectl explain is told here.
+            // This condition reports a schema that the server accepts but cannot use for server-side apply or kubectl
+            // explain.
             let structural = objects::condition(&definition, "NonStructuralSchema");
             assert_eq!(structural, None, "{name}");
             kinds.push(definition.data["spec"]["names"]["kind"].as_str().map(str::to_owned));
@@ -47,7 +49,7 @@ fn all_kinds_are_established() -> anyhow::Result<()> {
 }
 
 #[test]
-fn machines_that_make_no_sense_are_refused() -> anyhow::Result<()> {
+fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
     installed("machine-schema", async |environment| {
         let target = json!({"targetGroupARN": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"});
         let volume = json!({"size": 8, "deviceName": "/dev/sdb"});
@@ -129,7 +131,7 @@ fn machines_that_make_no_sense_are_refused() -> anyhow::Result<()> {
 }
 
 #[test]
-fn clusters_and_identities_that_make_no_sense_are_refused() -> anyhow::Result<()> {
+fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
     installed("cluster-schema", async |environment| {
         let subnets = |count: usize| {
             let ids = (0..count).map(|number| json!({"id": format!("subnet-{number:08x}")}));
@@ -286,7 +288,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
 }
 
 #[test]
-fn spec_and_status_are_written_through_doors_of_their_own() -> anyhow::Result<()> {
+fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()> {
     installed("subresource", async |environment| {
         for (kind, spec) in [
             ("AWSCluster", json!({"region": "eu-west-1"})),
@@ -315,7 +317,7 @@ fn spec_and_status_are_written_through_doors_of_their_own() -> anyhow::Result<()
 fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> {
     installed("kubectl", async |environment| {
         for (field, says) in [
-            ("awscluster.spec.unmanaged", "The infrastructure exists and is yours"),
+            ("awscluster.spec.unmanaged", "Whether you bring the infrastructure"),
             ("awsc.spec.network.subnets.availabilityZone", "Zone of the subnet"),
             ("awsmachine.spec.cloudInit.insecureSkipSecretsManager", "user data"),
             ("awsmachine.status.launch.clientToken", "token"),
@@ -354,8 +356,8 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
     })
 }
 
-/// A story in a namespace of a world that has our kinds. The schemas are judged, not which fields have their effect
-/// already.
+/// A story in a namespace of a world with this provider's kinds. The story tests the schemas, and exempts its objects
+/// from the policy about fields without effect.
 fn installed(name: &str, body: impl AsyncFnOnce(&TestEnvironment) -> anyhow::Result<()>) -> anyhow::Result<()> {
     Story::new(name).of_stored_objects().run(async |environment| {
         environment.world().install_provider().await?;
@@ -368,7 +370,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> anyhow::Result<DynamicObject>
     Ok(serde_json::from_value(document)?)
 }
 
-/// Has the server judge specs without storing them.
+/// Tests specs on the server without storing them.
 async fn judged(environment: &TestEnvironment, kind: &str, smallest: &Value, cases: Vec<Case>) -> anyhow::Result<()> {
     let api = environment.api(OURS, kind).await?;
     let dry_run = PostParams {
@@ -396,7 +398,7 @@ fn judge(case: &Value, refusal: Option<&str>, answer: kube::Result<DynamicObject
     }
 }
 
-/// The fields of an object with those of another on top; null takes one away unless it is the only way to say so.
+/// Merges the fields of `change` into `base`; null removes a field unless null is a value of the field.
 fn merged(base: &Value, change: &Value) -> Value {
     let mut fields = base.as_object().cloned().unwrap_or_default();
     for (key, value) in change.as_object().into_iter().flatten() {
@@ -409,13 +411,13 @@ fn merged(base: &Value, change: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// This many tags with values of this length.
+/// A map with this many tags, whose values have this length.
 fn tags(count: usize, length: usize) -> Value {
     let tags = (0..count).map(|number| (format!("tag-{number}"), "v".repeat(length).into()));
     Value::Object(tags.collect())
 }
 
-/// What kubectl prints in the test's namespace.
+/// The output of kubectl in the test's namespace.
 fn kubectl(environment: &TestEnvironment, arguments: &[&str]) -> anyhow::Result<String> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/kubectl");
     let cache = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! What follows an attempt to launch that AWS refuses, lets die, or does not answer.
+//! Launch attempts that AWS refuses, whose instances end early, or that get no answer.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 const ABANDON: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
-/// The tokens of all calls that launched or should have, each once.
+/// The tokens of all RunInstances calls, without duplicates.
 fn tokens(scenario: &Scenario) -> anyhow::Result<Vec<String>> {
     let launches = scenario.launches();
     let tokens = launches.calls().iter().map(|call| call.parameter("ClientToken"));
@@ -29,7 +29,7 @@ fn tokens(scenario: &Scenario) -> anyhow::Result<Vec<String>> {
 fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result<()> {
     story("capacity", async |s| {
         s.cluster("dev").await?;
-        // All subnets are empty: the lowest id is tried first.
+        // All subnets are empty, so the subnet with the lowest id comes first.
         let network = &s.network;
         let lowest = network.zones.iter().min_by_key(|zone| &zone.private_subnet_id);
         let short = lowest.context("no zones")?;
@@ -45,10 +45,13 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
 
         let subnet = format!("{INLINE}, subnet: {{id: {}}}", short.private_subnet_id);
         s.machine("bound", "dev", &subnet).await?;
-        let told = s
+        let message = s
             .machine_lacks("bound", "InstanceReady", "InsufficientCapacity")
             .await?;
-        assert!(told.contains(&short.name) && told.contains("t3.large"), "{told}");
+        assert!(
+            message.contains(&short.name) && message.contains("t3.large"),
+            "{message}"
+        );
         fault.lift();
         let bound = s.machine_ready("bound").await?;
         assert_eq!(text(&bound, "/status/failureDomain"), short.name);
@@ -75,8 +78,8 @@ fn an_instance_dead_in_pending_is_replaced_if_ec2_is_to_blame() -> anyhow::Resul
 
         s.aws().fault(dying("Client.VolumeLimitExceeded"));
         s.machine("hopeless", "dev", INLINE).await?;
-        let told = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
-        assert!(told.contains("Client.VolumeLimitExceeded"), "{told}");
+        let message = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
+        assert!(message.contains("Client.VolumeLimitExceeded"), "{message}");
         s.looked_again("hopeless").await?;
         s.assert_mutating(&[("RunInstances", 3)]);
         assert_eq!(s.user.live_instances().await?.len(), 1);
@@ -103,7 +106,7 @@ fn an_open_attempt_blocks_a_move_until_abandoned_by_its_token() -> anyhow::Resul
             Ok(token)
         })
         .await?;
-        // Looking for what may have been launched takes its time; the user knows better.
+        // Without the annotation, the search for an instance of the open attempt would delay the deletion.
         s.aws()
             .fault(Fault::on("DescribeInstances").error("UnauthorizedOperation"));
         s.begin_deletion(CORE, "Machine", "open").await?;
@@ -114,7 +117,7 @@ fn an_open_attempt_blocks_a_move_until_abandoned_by_its_token() -> anyhow::Resul
         s.patch(OURS, "AWSMachine", "open", abandon(&token)).await?;
         s.gone(OURS, "AWSMachine", &["open"]).await?;
         s.event("AWSMachine", "open", "InstanceAbandoned").await?;
-        // What was given up is asked for again by nobody, and nothing of it is undone.
+        // Nothing requests the abandoned launch again, and nothing terminates its instances.
         let written = s.aws().manager_journal().mutating();
         let others = written.matching(|call| call.action != "RunInstances");
         assert!(others.is_empty(), "{others}");

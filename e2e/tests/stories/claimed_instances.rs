@@ -1,4 +1,4 @@
-//! Instances that a spec names, which users can write.
+//! Specs that name an instance. Users can write this field.
 
 use anyhow::Context;
 use aws_sdk_ec2::types::InstanceType;
@@ -17,8 +17,8 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
         let claims = format!("{INLINE}, providerID: 'aws:///{}/{id}', instanceID: {id}", zone.name);
         s.machine("thief", "dev", &claims).await?;
         for condition in ["InstanceReady", "Ready"] {
-            let told = s.machine_lacks("thief", condition, "NotOwned").await?;
-            assert!(told.contains(&id), "{told}");
+            let message = s.machine_lacks("thief", condition, "NotOwned").await?;
+            assert!(message.contains(&id), "{message}");
         }
         let thief = s.get(OURS, "AWSMachine", "thief").await?;
         assert!(thief.data.pointer("/status/initialization").is_none(), "{}", thief.data);
@@ -28,7 +28,7 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
         assert_eq!(s.state_of(&id).await?, "running");
         s.assert_mutating(&[]);
 
-        // The tags prove whose it is: now the machine takes its instance along.
+        // The tags prove that the instance belongs to the machine, so its deletion terminates the instance.
         let machine = format!("{}/thief", s.namespace());
         s.user.tag(&id, "MachineName", &machine).await?;
         s.user
@@ -65,7 +65,7 @@ fn a_machine_whose_status_was_lost_finds_its_instance_again() -> anyhow::Result<
     })
 }
 
-/// An instance of the user, without any tag of ours.
+/// An instance of the user, without any of the provider's tags.
 pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String> {
     let zone = scenario.network.zones.first().context("no zone")?;
     let launch = scenario.user.ec2().run_instances().image_id(moto::IMAGE_ID);

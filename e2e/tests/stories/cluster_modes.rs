@@ -1,5 +1,5 @@
-//! Clusters that are not, not yet or not now ours to reconcile: nothing is called, and nothing but the reason is
-//! written.
+//! Clusters that the manager does not, not yet or not now reconcile: it makes no call, and writes nothing but the
+//! reason.
 
 use anyhow::ensure;
 use capa_e2e::{Story, eventually, fixtures, objects};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::machines::{INLINE, text};
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story, tell};
 
-/// What a managed cluster carries.
+/// The finalizer of a managed cluster.
 const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
 
 #[test]
-fn a_managed_cluster_waits_and_is_let_go_once_unmanaged() -> anyhow::Result<()> {
+fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()> {
     story("not-managed-yet", async |s| {
         let before = s.user.dump().await?;
         s.owned("dev", &managed(s)).await?;
@@ -39,14 +39,14 @@ fn a_managed_cluster_waits_and_is_let_go_once_unmanaged() -> anyhow::Result<()> 
     })
 }
 
-/// A managed cluster named `dev` with our finalizer, as another release or CAPA leaves it.
+/// A managed cluster named `dev` with the provider's finalizer, as another release or CAPA leaves it.
 fn managed(scenario: &Scenario) -> String {
     let managed = scenario.unmanaged("dev", "").replace("  unmanaged: true\n", "");
     managed.replace("{name: dev}", &format!("{{name: dev, finalizers: [{FINALIZER}]}}"))
 }
 
 #[test]
-fn a_cluster_that_another_controller_takes_over_is_let_go() -> anyhow::Result<()> {
+fn a_cluster_taken_over_by_another_controller_is_released() -> anyhow::Result<()> {
     story("taken-over", async |s| {
         let network = s.user.dump().await?;
         s.owned("dev", &managed(s)).await?;
@@ -87,7 +87,7 @@ fn a_cluster_of_another_controller_only_loses_our_finalizer() -> anyhow::Result<
         s.owned("dev", &foreign).await?;
         let finalizers = [FINALIZER, "example.org/another"];
         s.change("dev", json!({"metadata": {"finalizers": finalizers}})).await?;
-        // As older writers leave it.
+        // A controller for an older contract writes only this field of the status.
         let api = s.api(OURS, "AWSCluster").await?;
         let half = json!({"status": {"ready": true}});
         api.patch_status(
@@ -152,7 +152,7 @@ spec:
         let after = s.aws_cluster("dev").await?;
         assert_eq!(
             after.metadata.resource_version, before.metadata.resource_version,
-            "it is not ours"
+            "the manager wrote to the cluster of another controller"
         );
         s.delete(CORE, "Machine", "worker").await?;
         s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
@@ -170,7 +170,8 @@ fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Resu
         s.reconciles_without_a_write("dev", 5).await?;
         assert!(s.calls().is_empty());
 
-        // Cluster API does not touch the infrastructure of a Cluster that names none, so the reference stays as it is.
+        // Cluster API does not touch the infrastructure object of a Cluster without an `infrastructureRef`, so the
+        // owner reference stays as it is.
         s.apply(&fixtures::cluster("owner", None)).await?;
         let owner = s.get(CORE, "Cluster", "owner").await?;
         let reference = json!({
@@ -243,8 +244,9 @@ fn an_awscluster_with_the_paused_annotation_is_left_alone() -> anyhow::Result<()
     })
 }
 
-/// A change of a paused cluster has no effect, no call and no write but the condition, until `resume`. The change also
-/// puts our finalizer on, which comes off an unmanaged cluster that is not paused.
+/// Tests that a change of a paused cluster has no effect, and causes no call and no write but the condition, until
+/// `resume`. The change also adds the provider's finalizer, which the manager removes from an unmanaged cluster that is
+/// not paused.
 async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     scenario.says("dev", "Paused", "True", "Paused").await?;
     let before = scenario.aws_cluster("dev").await?;

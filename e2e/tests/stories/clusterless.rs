@@ -1,4 +1,4 @@
-//! Machines of a Cluster without AWS infrastructure: everything comes from their own template.
+//! Machines of a Cluster without AWS infrastructure: all settings come from their own template.
 
 use capa_e2e::fixtures;
 use kube::api::DeleteParams;
@@ -11,7 +11,7 @@ use super::scenario::{CORE, OURS, REGION, story, template};
 fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()> {
     story("clusterless", async |s| {
         let (environment, network) = (&s.environment, &s.network);
-        // Identities belong to no namespace, so the name must be the test's own.
+        // Identities have no namespace, so the name must be unique to the test.
         let identity = environment.namespace();
         let key = environment.aws().another_key();
         s.static_identity(identity, "{list: [somewhere-else]}", &key).await?;
@@ -34,8 +34,8 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
             .apply(&fixtures::machine_deployment("workers", "bare", 2))
             .await?;
         for name in s.names_of_machines(2).await? {
-            let told = s.machine_lacks(&name, "IdentityReady", "NotAllowed").await?;
-            assert!(told.contains(environment.namespace()), "{told}");
+            let message = s.machine_lacks(&name, "IdentityReady", "NotAllowed").await?;
+            assert!(message.contains(environment.namespace()), "{message}");
         }
         assert!(environment.aws().manager_journal().is_empty());
 

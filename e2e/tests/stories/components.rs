@@ -1,4 +1,4 @@
-//! What `make release-manifests` gives to clusterctl.
+//! The release files that `make release-manifests` writes for clusterctl.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +10,8 @@ use capa_e2e::objects;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
-/// Variables of an installation, and whether they have a default. Not the credentials: clusterctl makes their Secret
-/// anew with every upgrade, and shall not make it empty because nobody thought of it.
+/// The variables of an installation, and whether they have a default. The credentials have none: clusterctl renders
+/// their Secret anew with every upgrade, and a default would empty the Secret when a user forgets the variable.
 const VARIABLES: [(&str, bool); 3] = [
     ("AWS_B64ENCODED_CREDENTIALS", false),
     ("CAPA_DIAGNOSTICS_ADDRESS", true),
@@ -106,7 +106,7 @@ fn names(objects: &[&DynamicObject]) -> BTreeSet<String> {
     objects.iter().map(|object| object.name_any()).collect()
 }
 
-/// The variables in a text, with whether each has a default.
+/// The variables in a text, each with whether it has a default.
 fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
     let uses = text.split("${").skip(1);
     uses.map(|rest| {
@@ -125,7 +125,7 @@ fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
 }
 
 #[test]
-fn a_variable_without_a_default_is_told_from_one_with() {
+fn variables_with_and_without_default_are_distinguished() {
     let found = variables("image: ${IMAGE}\nargs: ${ARGS:=none}").unwrap();
     let expected = [("ARGS".to_owned(), true), ("IMAGE".to_owned(), false)];
     assert_eq!(found, BTreeSet::from(expected));

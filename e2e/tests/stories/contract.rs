@@ -1,4 +1,4 @@
-//! Requirements of Cluster API's contract that no other story is about. `docs/contract.md` lists them all.
+//! Requirements of Cluster API's contract without a story of their own. `docs/contract.md` lists all requirements.
 
 use anyhow::ensure;
 use capa_e2e::{Story, eventually};
@@ -10,7 +10,7 @@ use super::scenario::{CORE, OURS, Scenario, WITHIN, story, tell, template};
 
 const FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io";
 
-/// What server-side apply shows in a dry run, without what the server stamps on it.
+/// The result of a server-side apply in a dry run, without the fields that the server sets.
 async fn dry_run(scenario: &Scenario, kind: &str, yaml: &str) -> anyhow::Result<Value> {
     let document: DynamicObject = capa_e2e::objects::parse(yaml)?.remove(0);
     let api = scenario.api(OURS, kind).await?;
@@ -50,7 +50,7 @@ fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
             again["metadata"] = json!({"name": "dev"});
             let second = dry_run(s, kind, &yaml).await?;
             assert_eq!(first.to_string(), second.to_string(), "{kind}");
-            // What was defaulted once is not defaulted otherwise when it comes back.
+            // A defaulted object keeps its defaults when it is applied again.
             let returned = dry_run(s, kind, &serde_json::to_string(&again)?).await?;
             assert_eq!(first["spec"].to_string(), returned["spec"].to_string(), "{kind}");
         }
@@ -59,7 +59,7 @@ fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
 }
 
 #[test]
-fn our_finalizer_comes_back_when_somebody_takes_it_off() -> anyhow::Result<()> {
+fn a_removed_finalizer_is_added_again() -> anyhow::Result<()> {
     story("finalizer", async |s| {
         s.cluster("dev").await?;
         s.machine("held", "dev", INLINE).await?;
@@ -82,7 +82,7 @@ fn our_finalizer_comes_back_when_somebody_takes_it_off() -> anyhow::Result<()> {
 }
 
 #[test]
-fn paused_tells_which_generation_it_speaks_of() -> anyhow::Result<()> {
+fn paused_has_the_generation_that_it_was_observed_at() -> anyhow::Result<()> {
     story("paused-generation", async |s| {
         s.cluster("dev").await?;
         let says = async |status: &str, generation: i64| {
@@ -99,7 +99,7 @@ fn paused_tells_which_generation_it_speaks_of() -> anyhow::Result<()> {
                     let paused = paused.unwrap_or_default();
                     ensure!(
                         paused["status"] == status && paused["observedGeneration"] == generation,
-                        "it says {paused}"
+                        "the condition is {paused}"
                     );
                     Ok(())
                 },
@@ -140,7 +140,7 @@ fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<()> {
             let waits = conditions.iter().any(|condition| {
                 condition["type"] == "Deleting" && condition["reason"] == "WaitingForPreTerminateHook"
             });
-            ensure!(waits, "it does not: {phase}");
+            ensure!(waits, "the Cluster does not wait: {phase}");
             Ok(())
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Every way to the end of a machine, each with exactly the calls that it takes.
+//! Every way in which a machine can be deleted, each with exactly the calls that it needs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_hours(1);
 fn machines_that_were_never_launched_go_without_a_call() -> anyhow::Result<()> {
     story("never-launched", async |s| {
         let environment = &s.environment;
-        // One waits for its cluster's infrastructure, the other for its bootstrap data.
+        // The first machine waits for its cluster's infrastructure, the second one for its bootstrap data.
         environment
             .apply(&fixtures::cluster("absent", Some("AWSCluster")))
             .await?;
@@ -49,14 +49,14 @@ fn a_pending_machine_is_terminated_once_and_waited_for() -> anyhow::Result<()> {
         let id = s.launched("slow").await?;
         s.begin_deletion(CORE, "Machine", "slow").await?;
         s.machine_lacks("slow", "InstanceReady", "Terminating").await?;
-        // The condition says that the termination is submitted: its call follows.
+        // The condition says that the termination is submitted: the call follows.
         eventually(WITHIN, "the instance to shut down", async || {
             let state = s.state_of(&id).await?;
-            ensure!(state == "shutting-down", "it is {state}");
+            ensure!(state == "shutting-down", "the instance is {state}");
             Ok(())
         })
         .await?;
-        // Another pass does not terminate again.
+        // A second pass does not terminate the instance again.
         s.looked_again("slow").await?;
         assert_eq!(s.state_of(&id).await?, "shutting-down");
         assert_eq!(s.terminations(&id), 1);
@@ -99,7 +99,7 @@ fn a_machine_is_deleted_without_its_awscluster_or_cluster() -> anyhow::Result<()
     })
 }
 
-/// Deletes an object without waiting for whoever holds it.
+/// Deletes an object without waiting for the controllers of its finalizers.
 async fn remove_by_force(scenario: &Scenario, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
     let api = scenario.api(api_version, kind).await?;
     if api
@@ -116,7 +116,7 @@ async fn remove_by_force(scenario: &Scenario, api_version: &str, kind: &str, nam
         scenario
             .patch(api_version, kind, name, json!({"metadata": {"finalizers": null}}))
             .await?;
-        anyhow::bail!("it was held by {:?}", object.metadata.finalizers)
+        anyhow::bail!("the finalizers were {:?}", object.metadata.finalizers)
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! What `kubectl describe` tells of a life: an event for each write to AWS and for each turn for the worse, no other.
+//! The events of a machine's life in `kubectl describe`: one for each write to AWS and for each failure, and no others.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use serde_json::json;
 use super::machines::{INLINE, machine, text};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 
-/// Kind, name, type, reason.
-type Told = (String, String, String, String);
+/// The kind, the name, the type and the reason of an event.
+type Published = (String, String, String, String);
 
 #[test]
-fn events_tell_of_writes_to_aws_and_of_turns_for_the_worse() -> anyhow::Result<()> {
+fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
     story("events", async |s| {
         let misspelt = s
             .unmanaged("dev", "")
@@ -46,7 +46,7 @@ fn events_tell_of_writes_to_aws_and_of_turns_for_the_worse() -> anyhow::Result<(
         s.apply(&managed("other")).await?;
         s.says("other", "Ready", "False", "NotManagedYet").await?;
 
-        let expected: BTreeSet<Told> = [
+        let expected: BTreeSet<Published> = [
             ("AWSCluster", "dev", "Warning", "NotFound"),
             ("AWSCluster", "other", "Warning", "NotManagedYet"),
             ("AWSMachine", "first", "Warning", "UnsupportedFormat"),
@@ -58,13 +58,13 @@ fn events_tell_of_writes_to_aws_and_of_turns_for_the_worse() -> anyhow::Result<(
         .map(|(kind, name, type_, reason)| (kind.into(), name.into(), type_.into(), reason.into()))
         .into();
         eventually(WITHIN, "every event", async || {
-            let told = told(s).await?;
-            ensure!(told.is_superset(&expected), "only {told:?}");
+            let published = published(s).await?;
+            ensure!(published.is_superset(&expected), "only {published:?}");
             Ok(())
         })
         .await?;
         s.manager().stop().await?;
-        assert_eq!(told(s).await?, expected, "no other");
+        assert_eq!(published(s).await?, expected, "no other");
         Ok(())
     })
 }
@@ -73,10 +73,10 @@ fn managed(name: &str) -> String {
     format!("{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {name}}}, spec: {{region: eu-west-1}}}}")
 }
 
-/// All events about our objects; each must be our manager's.
-async fn told(scenario: &Scenario) -> anyhow::Result<BTreeSet<Told>> {
+/// All events about this provider's objects; each must come from the manager.
+async fn published(scenario: &Scenario) -> anyhow::Result<BTreeSet<Published>> {
     let events: Api<Event> = Api::namespaced(scenario.environment.client(), scenario.namespace());
-    let mut told = BTreeSet::new();
+    let mut published = BTreeSet::new();
     for event in events.list(&ListParams::default()).await?.items {
         let about = event.regarding.unwrap_or_default();
         if about.api_version.as_deref() != Some(OURS) {
@@ -87,12 +87,12 @@ async fn told(scenario: &Scenario) -> anyhow::Result<BTreeSet<Told>> {
             "{:?}",
             event.reporting_controller
         );
-        told.insert((
+        published.insert((
             about.kind.unwrap_or_default(),
             about.name.unwrap_or_default(),
             event.type_.unwrap_or_default(),
             event.reason.unwrap_or_default(),
         ));
     }
-    Ok(told)
+    Ok(published)
 }

@@ -1,4 +1,4 @@
-//! The objects that our documentation shows, as they are: against the real API server, and run.
+//! The objects in the documentation, applied unchanged to the real API server and reconciled.
 
 use anyhow::{Context, bail, ensure};
 use capa_api::unsupported;
@@ -25,15 +25,16 @@ const EXAMPLES: [(&str, &str); 4] = [
     ),
     ("unmanaged-awscluster.yaml", UNMANAGED),
 ];
-/// What the examples say that is not there yet: file, object, path of a field or `-` for the kind, reason.
+/// The parts of the examples that do not exist yet: file, object, path of a field or `-` for the kind, reason.
 const NOT_YET: &str = include_str!("../../../api/tests/fixtures/not-yet.tsv");
 
-/// What the unmanaged example asks for and does not get yet. With `preflight.mode: Require` it would be one more.
+/// The fields of the unmanaged example that have no effect yet. `preflight.mode: Require` would be another one.
 const WITHOUT_EFFECT: [&str; 2] = ["preflight.skipRules", "preflight.cni"];
 
 #[test]
 fn every_example_is_stored_whole_or_listed_as_not_there_yet() -> anyhow::Result<()> {
-    // As an object that was stored before there was a policy against fields without effect.
+    // The objects of this story are exempt from the policy against fields without effect, like objects stored before
+    // it.
     Story::new("examples").of_stored_objects().run(async |environment| {
         environment.world().install_provider().await?;
         let mut listed = 0;
@@ -119,7 +120,7 @@ fn the_example_with_effective_fields_only_is_run() -> anyhow::Result<()> {
                 .iter()
                 .map(|machine| &machine.data["status"]["phase"])
                 .collect();
-            ensure!(phases == ["Provisioned", "Provisioned"], "they are {phases:?}");
+            ensure!(phases == ["Provisioned", "Provisioned"], "the phases are {phases:?}");
             Ok(())
         })
         .await?;
@@ -156,7 +157,7 @@ fn on_network(scenario: &Scenario, cluster: &DynamicObject) -> anyhow::Result<St
     .fold(text, |text, (ours, theirs)| text.replace(ours, theirs)))
 }
 
-/// Applies the identity that the example names, called after the namespace because identities have none.
+/// Applies the identity of the example, named after the namespace, because identities have no namespace.
 async fn identity(scenario: &Scenario) -> anyhow::Result<String> {
     let name = format!("{}-team-a", scenario.namespace());
     let role = scenario.aws().role_arn("team-a");
@@ -170,7 +171,7 @@ async fn identity(scenario: &Scenario) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// What of an example is not there yet: the path of a field, or `-` for its kind.
+/// The part of an example that does not exist yet: the path of a field, or `-` for its kind.
 fn not_yet(file: &str, object: &DynamicObject) -> Option<&'static str> {
     let kind = object
         .types
@@ -184,7 +185,8 @@ fn not_yet(file: &str, object: &DynamicObject) -> Option<&'static str> {
     })
 }
 
-/// Creates an object with its status and compares what is stored. Of objects of others only what their schema says.
+/// Creates an object with its status and compares the stored object. For kinds of other projects, only fields of their
+/// schema count.
 async fn store(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
     let types = object.types.clone().context("a kind")?;
     let api = environment.api(&types.api_version, &types.kind).await?;
@@ -203,7 +205,7 @@ async fn store(environment: &TestEnvironment, object: &DynamicObject) -> anyhow:
     Ok(())
 }
 
-/// Fails unless the server knows every field of the object but this one.
+/// Fails unless the server knows every field of the object except this one.
 async fn refused_for(environment: &TestEnvironment, object: &DynamicObject, path: &str) -> anyhow::Result<()> {
     let types = object.types.clone().context("a kind")?;
     let api = environment.api(&types.api_version, &types.kind).await?;
@@ -221,7 +223,7 @@ async fn refused_for(environment: &TestEnvironment, object: &DynamicObject, path
     Ok(())
 }
 
-/// Takes the field at a path away.
+/// Removes the field at a path.
 fn remove(object: &mut Value, path: &str) -> anyhow::Result<()> {
     let (parent, name) = path.rsplit_once('.').context("a path")?;
     let parent = object.pointer_mut(&format!("/{}", parent.replace('.', "/")));

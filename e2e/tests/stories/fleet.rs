@@ -1,4 +1,4 @@
-//! Many machines, and changes that concern none of them.
+//! Many machines, and changes that do not affect them.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::json;
 use super::machines::{at, condition_of, passes};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, settled, tell};
 
-/// Calls that all machines share, however many there are: whose account it is, what the cluster's network and the
-/// template are (seven calls), and a listing of all instances; one more for chance. Fewer than there are machines: one
-/// further call for each of them is too many.
+/// The calls that all machines share, whatever their number: the account, the cluster's network and the template (seven
+/// calls), and a listing of all instances; one more for chance. The limit is below the number of machines, so that one
+/// further call for each machine exceeds it.
 const SHARED: usize = 9;
-/// How often all instances that are pending are looked at, by one call.
+/// The interval at which one call reads all pending instances.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 #[test]
@@ -31,7 +31,8 @@ mod long_stories {
 
 fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
     tell(Story::new(name), async |s| {
-        // Real periods, without the periodic listing: every call has a cause, and none is left once all machines run.
+        // Real periods without the periodic listing: every call has a cause, and no cause is left once all machines
+        // run.
         let manager = s.new_manager().flag("--instance-poll-interval=1h").start().await?;
         s.cluster("dev").await?;
         s.machine_deployment("workers", "dev", u32::try_from(count)?).await?;
@@ -58,7 +59,7 @@ fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
         let calls = || aws.journal_since(mark).except(&aws.user_key().access_key_id);
         assert!(calls().is_empty(), "{}", calls());
 
-        // What does concern machines would have been noticed: a change of the network wakes each of them.
+        // A change that affects machines is noticed: a change of the network wakes each of them.
         s.change("dev", json!({"spec": {"additionalTags": {"team": "another"}}}))
             .await?;
         eventually(WITHIN, "a pass over each machine", async || {
@@ -67,7 +68,7 @@ fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        // So would a call be: one more machine is one more launch.
+        // A further call is noticed too: one more machine causes one more launch.
         let one_more = json!({"spec": {"replicas": count + 1}});
         s.patch(CORE, "MachineDeployment", "workers", one_more).await?;
         s.machines_ready(count + 1).await?;
@@ -76,7 +77,7 @@ fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
     })
 }
 
-/// Waits until no AWSMachine has had a pass for a second, and gives how many passes there were.
+/// Waits until no AWSMachine has had a pass for a second, and returns the number of passes.
 async fn machines_in_peace(manager: &Manager) -> anyhow::Result<f64> {
     settled("passes over machines", Duration::from_secs(1), WITHIN, async || {
         passes(manager).await
@@ -95,11 +96,15 @@ async fn set_ready(scenario: &Scenario, status: &str) -> anyhow::Result<()> {
     }
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
     api.patch_status("dev", &PatchParams::default(), &patch).await?;
-    eventually(WITHIN, "the Cluster to show what its infrastructure says", async || {
-        let cluster = scenario.get(CORE, "Cluster", "dev").await?;
-        let shown = condition_of(&cluster, "InfrastructureReady")?;
-        ensure!(shown.status == status, "it shows {shown:?}");
-        Ok(())
-    })
+    eventually(
+        WITHIN,
+        "the Cluster to show the condition of its infrastructure",
+        async || {
+            let cluster = scenario.get(CORE, "Cluster", "dev").await?;
+            let shown = condition_of(&cluster, "InfrastructureReady")?;
+            ensure!(shown.status == status, "the Cluster shows {shown:?}");
+            Ok(())
+        },
+    )
     .await
 }

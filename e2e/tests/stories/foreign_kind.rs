@@ -1,4 +1,4 @@
-//! Machines under infrastructure of a kind that nobody has heard of.
+//! Machines whose infrastructure kind is unknown to this provider.
 
 use capa_e2e::fixtures;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -21,9 +21,9 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
         s.apply(&for_core).await?;
         kind.cluster(s, "dev", json!({"network": network(s)})).await?;
         s.machine("abroad", "dev", INLINE).await?;
-        let told = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
+        let message = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
         for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         assert!(s.aws().manager_journal().is_empty());
 
@@ -39,7 +39,7 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
         let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
         assert_eq!(launch.tags("instance").get("cost-centre"), Some(&"42"));
 
-        // What was used is frozen: the machine goes though its source is gone.
+        // The status records the used network, so the machine is deleted even though its source is gone.
         let api = s.api(&kind.api_version(), &kind.name).await?;
         let released = json!({"metadata": {"finalizers": null}});
         s.patch(&kind.api_version(), &kind.name, "dev", released).await?;
@@ -86,10 +86,10 @@ fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Resu
         ] {
             kind.cluster(s, name, status).await?;
             s.machine(name, name, INLINE).await?;
-            let told = s.machine_lacks(name, "NetworkReady", reason).await?;
-            assert!(told.contains(part), "{told}");
-            assert!(reason == "MissingField" || told.contains(&format!("MadeUpCluster/{name}")));
-            assert!(!told.contains("hunter2"), "{told}");
+            let message = s.machine_lacks(name, "NetworkReady", reason).await?;
+            assert!(message.contains(part), "{message}");
+            assert!(reason == "MissingField" || message.contains(&format!("MadeUpCluster/{name}")));
+            assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(s.aws().manager_journal().is_empty());
 
@@ -102,7 +102,7 @@ fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Resu
     })
 }
 
-/// The last zone's subnet, and what else a placement can take from there.
+/// The last zone's subnet, and the other network fields that a placement can use.
 pub(super) fn network(scenario: &Scenario) -> Value {
     let subnets: Vec<Value> = scenario
         .network
@@ -120,7 +120,7 @@ pub(super) fn network(scenario: &Scenario) -> Value {
     })
 }
 
-/// A kind that the test makes up.
+/// A kind that only the test defines.
 pub(super) struct Kind {
     pub(super) group: String,
     pub(super) name: String,
@@ -161,7 +161,7 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
         )
     }
 
-    /// A Cluster on an object of this kind, which is provisioned and has this status besides.
+    /// A Cluster with an object of this kind, which is provisioned and has these further status fields.
     pub(super) async fn cluster(&self, scenario: &Scenario, name: &str, status: Value) -> anyhow::Result<()> {
         let (api_version, kind) = (self.api_version(), &self.name);
         let object = format!("{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: {name}}}}}");
@@ -180,7 +180,7 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
         Ok(())
     }
 
-    /// Takes back what the test gave to all namespaces.
+    /// Removes the cluster-scoped objects of the test.
     pub(super) async fn forget(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let roles: Api<ClusterRole> = Api::all(scenario.environment.client());
         for role in roles.list(&ListParams::default()).await?.items {

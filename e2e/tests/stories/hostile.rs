@@ -1,5 +1,5 @@
-//! Objects that the schemas let in and that nobody would write: none of them stops or busies the manager, and each is
-//! told what is wrong with it.
+//! Objects that the schemas accept and that no user would write: none of them stops the manager or keeps it busy, and
+//! each gets a condition about its errors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::scenario::{CORE, OURS, Scenario, tell};
 
-/// How many of a hundred objects are of each kind.
+/// The number of objects of each kind, of a hundred.
 const OBJECTS: [(&str, usize); 7] = [
     ("AWSMachine", 40),
     ("AWSCluster", 40),
@@ -25,30 +25,30 @@ const OBJECTS: [(&str, usize); 7] = [
     ("AWSClusterControllerIdentity", 2),
 ];
 
-/// Kinds that have a status from us, and the condition that each of their objects gets. The others are read when an
-/// object names them, and nothing is written to them.
+/// The kinds whose status this provider writes, and the condition that each of their objects gets. Objects of other
+/// kinds are read when an object names them, and are not written to.
 const WITH_STATUS: [(&str, &str); 3] = [
     ("AWSMachine", "Ready"),
     ("AWSCluster", "Ready"),
     ("AWSMachineTemplate", "CapacityReady"),
 ];
 
-/// Changes when other objects are to be tried.
+/// The seed. A change of the seed tests other objects.
 const SEED: u64 = 20_240_601;
 
-/// For a thousand objects on a busy machine with two cores.
+/// The limit for a thousand objects on a busy computer with two cores.
 const WITHIN: Duration = Duration::from_mins(10);
 
-/// Most passes over one object: some dozen for its life, and its share of being tried again at growing intervals.
+/// The most passes over one object: some dozen for its life, and its retries at growing intervals.
 const MOST_PASSES: usize = 40;
 
-/// Most calls to AWS for each object.
+/// The most calls to AWS for each object.
 const MOST_CALLS: usize = 5;
 
-/// Requests at a time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// Objects that are made in the place of one before it is given up.
+/// The number of replacements for an object that the API server refuses.
 const ATTEMPTS: usize = 50;
 
 #[test]
@@ -64,7 +64,8 @@ mod long_stories {
 }
 
 fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
-    // A world of its own: without our policies every field reaches the manager, as it would from an object of before.
+    // A separate world: without the policies every field reaches the manager, like one of an object from before the
+    // policies.
     tell(Story::new("hostile").in_its_own_world(&[]), async |s| {
         s.environment.world().install_provider().await?;
         s.forgo_policies().await?;
@@ -91,7 +92,7 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
         was_not_busied(s, &manager, hundreds * 100)?;
         manager.stop().await?;
 
-        // Hurried: what became of a launch without an answer takes ten minutes to find out.
+        // With shortened periods: the result of a launch without an answer takes ten minutes to find out.
         let manager = s.start_manager().await?;
         for (api_version, kind) in [
             (CORE, "Machine"),
@@ -111,7 +112,7 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
 }
 
 impl Scenario {
-    /// Takes our admission policies out of a world that nobody else uses, and waits until they have no effect.
+    /// Removes the admission policies from a world of its own, and waits until they have no effect.
     async fn forgo_policies(&self) -> anyhow::Result<()> {
         let bindings = self
             .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
@@ -154,7 +155,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
     }
 }
 
-/// What hostile objects are made from and live on.
+/// The generator of hostile objects and the objects that they refer to.
 struct Host<'a> {
     scenario: &'a Scenario,
     /// The owner of every AWSCluster and AWSMachineTemplate.
@@ -185,7 +186,7 @@ impl<'a> Host<'a> {
         Ok(Self { scenario, owner, words })
     }
 
-    /// Creates so many objects of a kind, and what a machine needs besides.
+    /// Creates this many objects of a kind, and the further objects that a machine needs.
     async fn create(&self, kind: &str, count: usize) -> anyhow::Result<()> {
         let definitions = self
             .scenario
@@ -217,7 +218,7 @@ impl<'a> Host<'a> {
             .await
     }
 
-    /// Creates one object: one that the API server accepts no part of makes room for another.
+    /// Creates one object. If the API server accepts no part of it, another object is created instead.
     async fn create_one(
         &self,
         api: &Api<DynamicObject>,
@@ -237,7 +238,7 @@ impl<'a> Host<'a> {
         bail!("{kind} {name} is refused whatever it holds: {refusal:?}");
     }
 
-    /// Every other object is a good one with some fields spoiled; the rest is hostile throughout.
+    /// Every other object is a valid one with some hostile fields; the other objects are hostile throughout.
     fn make(&self, kind: &str, name: &str, schema: &Value, hostile: &mut Hostile) -> anyhow::Result<DynamicObject> {
         let spoiled = name.ends_with(['0', '2', '4', '6', '8']);
         let machine = json!({
@@ -264,8 +265,8 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Creates an object. What the API server refuses in it is taken out, until the rest is accepted, or the refusal names
-/// nothing that could be.
+/// Creates an object. The fields that the API server refuses are removed until it accepts the rest, or until the
+/// refusal names no field that can be removed.
 async fn create_what_is_accepted(api: &Api<DynamicObject>, mut made: DynamicObject) -> anyhow::Result<Option<String>> {
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     loop {
@@ -277,7 +278,7 @@ async fn create_what_is_accepted(api: &Api<DynamicObject>, mut made: DynamicObje
         let mut corrected = false;
         for cause in error.details.iter().flat_map(|details| &details.causes) {
             let times = refused.entry(cause.field.clone()).or_default();
-            // What is refused again is refused for what it stands in.
+            // A field that is refused again is refused because of its parent.
             corrected |= cause.field.starts_with("spec.") && remove(&mut made.data, &cause.field, *times);
             *times += 1;
         }
@@ -287,7 +288,7 @@ async fn create_what_is_accepted(api: &Api<DynamicObject>, mut made: DynamicObje
     }
 }
 
-/// Identities have names that references among the words lead to.
+/// The name of an identity, to which the references among the words lead.
 fn name_of(kind: &str, number: usize) -> String {
     let short = kind
         .strip_prefix("AWSCluster")
@@ -295,7 +296,7 @@ fn name_of(kind: &str, number: usize) -> String {
     format!("{}-{number}", short.unwrap_or(kind).to_lowercase())
 }
 
-/// The Machine of an AWSMachine of the same name.
+/// The Machine of the AWSMachine with the same name.
 fn owner_machine(name: &str) -> anyhow::Result<DynamicObject> {
     let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name});
     let machine = json!({
@@ -316,7 +317,7 @@ fn owner_machine(name: &str) -> anyhow::Result<DynamicObject> {
 async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str, condition: &str) -> anyhow::Result<()> {
     let mut silent: Vec<String> = scenario.all(kind).await?.iter().map(ResourceExt::name_any).collect();
     let api = scenario.api(OURS, kind).await?;
-    // One by one: some are huge, and a list of all would be made again for each look.
+    // The objects are read one by one: some are huge, and every check would list all of them.
     eventually(WITHIN, &format!("a condition of every {kind}"), async || {
         while let Some(name) = silent.last() {
             let object = api.get(name).await?;
@@ -329,7 +330,7 @@ async fn every_one_says_how_it_is(scenario: &Scenario, kind: &str, condition: &s
     .await
 }
 
-/// The manager is ready and has not panicked.
+/// Fails unless the manager is ready and has not panicked.
 async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
     manager.ready().await?;
     let metrics = manager.metrics().await?;
@@ -341,7 +342,7 @@ async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// No object was looked at over and over, and AWS was not called more than there are objects to ask about.
+/// Fails if an object was reconciled too often, or if there were more AWS calls than objects that need them.
 fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
     let passes = passes_by_object(&manager.log()?);
     let busiest = passes
@@ -354,7 +355,7 @@ fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> any
     Ok(())
 }
 
-/// How often each object was looked at.
+/// The number of passes over each object.
 fn passes_by_object(log: &str) -> BTreeMap<String, usize> {
     let mut passes = BTreeMap::new();
     for line in log.lines() {

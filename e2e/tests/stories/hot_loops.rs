@@ -1,5 +1,5 @@
-//! What a manager asks of AWS while AWS refuses: little, less and less, and no stampede when it is over. Real periods,
-//! so that the numbers are those of a real minute.
+//! The manager's AWS calls while AWS refuses them: few, with growing intervals, and no burst afterwards. The periods
+//! are real, so that the numbers are those of a real minute.
 
 use std::time::{Duration, Instant};
 
@@ -13,31 +13,31 @@ use serde_json::json;
 use super::chaos::report;
 use super::scenario::{CORE, Scenario, WITHIN};
 
-/// When AWS begins to refuse.
+/// The time from which AWS refuses calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// Before the machines are created.
+    /// AWS refuses calls before the machines are created.
     Launch,
-    /// When they run, before they are deleted.
+    /// AWS refuses calls while the machines run, before they are deleted.
     Deletion,
 }
 
-/// One way to be refused.
+/// One kind of refusal.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     name: &'static str,
     moment: Moment,
     machines: u32,
     fault: fn() -> Fault,
-    /// Whether no instance can come up meanwhile.
+    /// Whether no instance can be launched meanwhile.
     prevents_launches: bool,
-    /// RunInstances that may be sent for a machine in the first minute.
+    /// The most RunInstances calls for a machine in the first minute.
     launches_a_machine: usize,
-    /// Calls of all kinds that may be made for a machine in the first minute.
+    /// The most calls of all kinds for a machine in the first minute.
     calls_a_machine: usize,
 }
 
-/// Of a launch that is refused, by a machine that backs off alone.
+/// The limits for refused launches of a machine that backs off alone.
 const REFUSED_LAUNCH: Trouble = Trouble {
     name: "",
     moment: Moment::Launch,
@@ -117,7 +117,7 @@ const TROUBLES: [Trouble; 10] = [
 ];
 
 #[test]
-fn aws_is_asked_less_and_less_while_it_refuses() -> anyhow::Result<()> {
+fn calls_become_rarer_while_aws_refuses_them() -> anyhow::Result<()> {
     all_for(Duration::from_secs(30))
 }
 
@@ -125,12 +125,12 @@ mod long_stories {
     use std::time::Duration;
 
     #[test]
-    fn aws_is_called_a_few_times_a_minute_while_it_refuses() -> anyhow::Result<()> {
+    fn calls_are_a_few_a_minute_while_aws_refuses_them() -> anyhow::Result<()> {
         super::all_for(Duration::from_mins(3))
     }
 }
 
-/// All troubles at the same time: each has an account and a manager of its own, and all are idle nearly all the time.
+/// All refusals at the same time: each has its own account and manager, which are idle nearly all the time.
 fn all_for(window: Duration) -> anyhow::Result<()> {
     mostly_waits();
     block_on(try_join_all(TROUBLES.map(|trouble| {
@@ -161,16 +161,16 @@ async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> any
         Moment::Launch => scenario.machine_deployment("workers", "dev", trouble.machines).await?,
         Moment::Deletion => scale_to_nothing(scenario).await?,
     }
-    // A machine that comes later would begin to back off when others have done so for long.
+    // A machine that comes later would begin to back off when the others have long done so.
     eventually(6 * WITHIN, "all machines, and the first refusal", async || {
         let machines = scenario.machines().await?.len();
         ensure!(machines == trouble.machines as usize, "there are {machines} machines");
-        ensure!(fault.hits() > 0, "AWS was not asked yet");
+        ensure!(fault.hits() > 0, "AWS has not been called yet");
         Ok(())
     })
     .await?;
     let (mark, began) = (aws.mark(), Timestamp::now());
-    // Nothing to wait for: what is measured is a time.
+    // A plain sleep: the test measures a period.
     tokio::time::sleep(window).await;
     let during = aws.journal_since(mark).except(&aws.user_key().access_key_id);
     judge(trouble, &during, began, window)?;
@@ -190,7 +190,7 @@ async fn scale_to_nothing(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.patch(CORE, "MachineDeployment", "workers", nothing).await
 }
 
-/// What was asked for comes about, and without a stampede.
+/// Checks that the machines are launched or deleted after the refusals, without a burst of calls.
 async fn recovers(trouble: Trouble, scenario: &Scenario) -> anyhow::Result<()> {
     let aws = scenario.aws();
     let (after, over) = (aws.mark(), Instant::now());
@@ -222,34 +222,34 @@ async fn recovers(trouble: Trouble, scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often something may be tried that is tried anew after a second, then after twice as long each time, each wait
-/// cut short by up to a quarter; once more for what wakes a machine besides.
+/// The most attempts of an operation that is retried after a second, then after twice as long each time, each delay
+/// shortened by up to a quarter; one more for a further wake-up of the machine.
 fn tries(window: Duration) -> usize {
     let waits = (1..u32::BITS).take_while(|count| (2_u64.pow(*count) - 1) * 3 <= window.as_secs() * 4);
     2 + waits.count()
 }
 
-/// Of what may be made in a minute, what may be made in a window of at most that.
+/// The part of a minute's limit that applies to a window of at most a minute.
 fn within(window: Duration, in_a_minute: usize) -> usize {
     let minute = Duration::from_mins(1);
     (in_a_minute * tries(window.min(minute))).div_ceil(tries(minute))
 }
 
-/// How often a machine may be tried in the second half of the time. Each wait is twice as long as the one before, so
-/// that no more than two tries fall into it; once more for a machine that came late, or is woken besides.
+/// The most attempts for a machine in the second half of the window. Each delay is twice as long as the one before, so
+/// at most two attempts fall into it; one more for a late machine or a further wake-up.
 const LATE_TRIES: usize = 3;
 
-/// How many calls may differ between the halves by chance.
+/// The tolerated difference of calls between the halves.
 const CHANCE: usize = 3;
 
-/// What all machines share in the second half of a window: listings of all instances, once a minute, and what little is
-/// asked of AWS for the cluster and its template.
+/// The calls that all machines share in the second half of a window: listings of all instances, once a minute, and the
+/// few calls for the cluster and its template.
 fn shared(window: Duration) -> usize {
     3 + usize::try_from(window.as_secs() / 60).unwrap_or(usize::MAX)
 }
 
-/// Prints the calls of each minute, holds each against the bounds, and the second half of the time against bounds of
-/// its own and against the first.
+/// Prints the calls of each minute, and checks each against the limits. Checks the second half of the window against
+/// its own limits and against the first half.
 fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) -> anyhow::Result<()> {
     let since = |call: &Call| began.duration_until(call.at).unsigned_abs();
     let minute = |number: u64| calls.matching(|call| since(call).as_secs() / 60 == number);
@@ -283,7 +283,8 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
         trouble.name,
         late.counts()
     );
-    // Where throttles have brought a rate down to its least, the calls come evenly: so a fifth more is none.
+    // Where throttling has reduced a rate to its minimum, the calls are evenly spread: an increase of up to a fifth is
+    // none.
     ensure!(
         second * 5 <= (first + CHANCE) * 6,
         "{}: not less and less: {first} calls in the first half, {second} in the second",
@@ -293,7 +294,7 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
 }
 
 #[test]
-fn a_shorter_window_allows_what_backing_off_makes_in_it() {
+fn a_shorter_window_allows_the_calls_of_its_back_off() {
     let tries = [1, 30, 60].map(|seconds| tries(Duration::from_secs(seconds)));
     assert_eq!(tries, [3, 7, 8]);
     let allowed = [30, 60, 180].map(|seconds| within(Duration::from_secs(seconds), 40));

@@ -1,4 +1,4 @@
-//! Whose credentials a cluster works with: identities of all three kinds, missing, refused and mended.
+//! The credentials of a cluster: identities of all three kinds, missing, refused and corrected.
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
@@ -10,7 +10,7 @@ use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, 
 /// The kind of the manager's own identity.
 const DEFAULT_KIND: &str = "AWSClusterControllerIdentity";
 
-/// A story about the cluster `dev` and its identities, for which nothing is written to AWS.
+/// A story about the cluster `dev` and its identities, in which the manager writes nothing to AWS.
 fn identity_story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
     story(name, async |s| {
         body(s).await?;
@@ -22,7 +22,7 @@ fn identity_story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Resul
 }
 
 impl Scenario {
-    /// The name of an identity of this story: identities have no namespace.
+    /// The name of an identity of this story, with the namespace in it, because identities have no namespace.
     fn identity_name(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.namespace())
     }
@@ -32,7 +32,7 @@ impl Scenario {
         self.identity(kind, &self.identity_name(suffix), spec).await
     }
 
-    /// Applies the Secret of a static identity, called like it.
+    /// Applies the Secret of a static identity, with the identity's name.
     async fn own_secret(&self, suffix: &str, key: &AccessKey) -> anyhow::Result<()> {
         self.identity_secret(&self.identity_name(suffix), key).await
     }
@@ -42,7 +42,7 @@ impl Scenario {
         self.owned_with_identity("dev", kind, &self.identity_name(suffix)).await
     }
 
-    /// Waits until the cluster names this trouble with its identity, in a message that has all these parts.
+    /// Waits until the cluster reports this error of its identity, in a message with all these parts.
     async fn identity_trouble(&self, reason: &str, parts: &[&str]) -> anyhow::Result<()> {
         eventually(
             WITHIN,
@@ -50,10 +50,13 @@ impl Scenario {
             async || {
                 let cluster = self.aws_cluster("dev").await?;
                 let found = objects::condition(&cluster, "IdentityReady").context("no IdentityReady yet")?;
-                ensure!(found.status == "False" && found.reason == reason, "it says {found:?}");
+                ensure!(
+                    found.status == "False" && found.reason == reason,
+                    "the condition is {found:?}"
+                );
                 ensure!(
                     parts.iter().all(|part| found.message.contains(part)),
-                    "it says {found:?}"
+                    "the condition is {found:?}"
                 );
                 Ok(())
             },
@@ -61,7 +64,7 @@ impl Scenario {
         .await
     }
 
-    /// Waits until the cluster is whole: provisioned, with everything looked up.
+    /// Waits until the cluster is complete: provisioned, with all lookups done.
     async fn is_whole(&self) -> anyhow::Result<()> {
         for condition in ["IdentityReady", "NetworkReady", "Ready"] {
             self.says("dev", condition, "True", "Ready").await?;
@@ -134,7 +137,7 @@ fn an_identity_serves_only_namespaces_that_it_allows() -> anyhow::Result<()> {
 
         let before = s.aws_cluster("dev").await?.data["status"].take();
         allow("{list: [], selector: {matchLabels: {team: a}}}").await?;
-        // An identity that changes concerns clusters at their next pass.
+        // A changed identity applies to clusters from their next pass on.
         s.change("dev", json!({"metadata": {"labels": {"touch": "1"}}})).await?;
         s.identity_trouble("NotAllowed", &parts).await?;
         s.says("dev", "Ready", "False", "NotAllowed").await?;
@@ -251,7 +254,7 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
 
 #[test]
 fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
-    // A world of its own: in the other one every manager has it created.
+    // A separate world: in the shared world every manager creates the identity.
     tell(Story::new("gate").in_its_own_world(&[]), async |s| {
         s.environment.world().install_provider().await?;
         let identities = s.api(OURS, DEFAULT_KIND).await?;
@@ -269,7 +272,7 @@ fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Res
         assert_eq!(created.data["spec"], json!({"allowedNamespaces": {}}));
         with.stop().await?;
 
-        // One that the user has made stays as it is.
+        // An identity that the user has created stays unchanged.
         s.delete(OURS, DEFAULT_KIND, "default").await?;
         s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}")
             .await?;

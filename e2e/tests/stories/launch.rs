@@ -1,4 +1,4 @@
-//! What a launch asks of EC2, and what the machine says of it.
+//! The parameters of a launch, and the machine's status afterwards.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -72,7 +72,7 @@ fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
             ("MetadataOptions.HttpTokens", "optional"),
             ("MetadataOptions.InstanceMetadataTags", "enabled"),
             ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
-            // Named twice, attached once.
+            // A group that is named twice is attached once.
             ("NetworkInterface.1.SecurityGroupId.1", &network.node_security_group_id),
             (
                 "NetworkInterface.1.SecurityGroupId.2",
@@ -116,7 +116,7 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
         let plain = s.machine_ready("plain").await?;
         let id = text(&plain, "/spec/instanceID").to_owned();
         let call = s.launch_of(&id)?;
-        // All subnets are empty: the lowest id wins.
+        // All subnets are empty, so the subnet with the lowest id is chosen.
         let lowest = network.zones.iter().min_by_key(|zone| &zone.private_subnet_id);
         let zone = lowest.context("no zones")?;
         let expected = [
@@ -212,9 +212,9 @@ fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
         s.cluster("dev").await?;
         s.machine("slow", "dev", INLINE).await?;
         let unanswered = aws.some_unanswered_launches(1, WITHIN).await?;
-        // Read once and without waiting: what comes after the call comes too late.
+        // Read once without waiting: the status must be written before the call ends.
         let slow = s.get(OURS, "AWSMachine", "slow").await?;
-        assert_eq!(aws.unanswered_launches(), unanswered, "the manager was not told yet");
+        assert_eq!(aws.unanswered_launches(), unanswered, "the manager has no answer yet");
         let launch = at(&slow, "/status/launch");
         let launches = s.launches();
         let [call] = launches.calls() else {
@@ -250,8 +250,8 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
         s.cluster("dev").await?;
         s.machine("locked", "dev", &format!("{INLINE}, sshKeyName: forgotten"))
             .await?;
-        let told = s.machine_lacks("locked", "InstanceReady", "NotFound").await?;
-        assert!(told.contains("forgotten"), "{}", told);
+        let message = s.machine_lacks("locked", "InstanceReady", "NotFound").await?;
+        assert!(message.contains("forgotten"), "{}", message);
         key_pair(s, "forgotten").await?;
         let locked = s.machine_ready("locked").await?;
 
@@ -274,7 +274,7 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
 }
 
 #[test]
-fn what_was_used_is_frozen_when_its_source_changes() -> anyhow::Result<()> {
+fn launch_parameters_stay_frozen_when_their_source_changes() -> anyhow::Result<()> {
     story("frozen", async |s| {
         s.cluster("dev").await?;
         s.machine("early", "dev", INLINE).await?;
@@ -309,7 +309,8 @@ fn what_was_used_is_frozen_when_its_source_changes() -> anyhow::Result<()> {
     })
 }
 
-/// The parameters that not every launch has alike, user data and tags aside. Checks those that every launch has.
+/// The parameters that differ between launches, except user data and tags. Checks the parameters that all launches
+/// share.
 fn besides_basics<'a>(call: &'a Call, machine: &DynamicObject) -> BTreeMap<&'a str, &'a str> {
     let token = format!("{}-1", machine.metadata.uid.as_deref().unwrap_or_default());
     let basics = [
@@ -334,7 +335,7 @@ fn besides_basics<'a>(call: &'a Call, machine: &DynamicObject) -> BTreeMap<&'a s
         .collect()
 }
 
-/// The user data that an instance can read.
+/// The user data of an instance.
 async fn user_data(scenario: &Scenario, instance_id: &str) -> anyhow::Result<Vec<u8>> {
     let ask = scenario.user.ec2().describe_instance_attribute();
     let attribute = InstanceAttributeName::UserData;
@@ -343,7 +344,7 @@ async fn user_data(scenario: &Scenario, instance_id: &str) -> anyhow::Result<Vec
     Ok(BASE64_STANDARD.decode(data.context("no user data")?)?)
 }
 
-/// Waits until core has taken over what the provider contract promises it.
+/// Waits until core has copied the fields that the provider contract defines.
 async fn core_follows(scenario: &Scenario, name: &str, ours: &DynamicObject) -> anyhow::Result<()> {
     eventually(WITHIN, "core to call the Machine Provisioned", async || {
         let machine = scenario.get(CORE, "Machine", name).await?;
@@ -372,7 +373,7 @@ async fn core_follows(scenario: &Scenario, name: &str, ours: &DynamicObject) -> 
     .await
 }
 
-/// The cells that `kubectl get awsmachines` shows, but for the age.
+/// The cells of `kubectl get awsmachines`, except the age.
 async fn row(scenario: &Scenario, name: &str) -> anyhow::Result<Vec<String>> {
     let path = format!("/apis/{OURS}/namespaces/{}/awsmachines/{name}", scenario.namespace());
     let request = http::Request::get(path)

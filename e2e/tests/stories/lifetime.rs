@@ -1,4 +1,4 @@
-//! Whatever becomes of a test process, nothing that it started outlives it.
+//! No program outlives the test process that started it, however the process ends.
 
 use std::{
     path::PathBuf,
@@ -14,18 +14,18 @@ use capa_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How the victim ends by itself; without it the victim waits to be ended.
+/// The variable with the way in which the victim ends by itself; without it the victim waits for its end.
 const ENDING: &str = "CAPA_E2E_VICTIM_ENDING";
 
-/// Where the victim reports what it has started.
+/// The variable with the file in which the victim reports the programs that it has started.
 const REPORT: &str = "CAPA_E2E_VICTIM_REPORT";
 
-/// Much more than the grace period of a supervisor and the patience of the sweeper together.
+/// The limit for the end of all programs: much more than the grace periods of supervisor and sweeper together.
 const GONE_WITHIN: Duration = Duration::from_mins(2);
 
-/// Ends on SIGTERM.
+/// A program that ends on SIGTERM.
 const POLITE: &[&str] = &["sleep", "1000"];
-/// Has a child of its own, and both ignore SIGTERM.
+/// A program with a child process; both ignore SIGTERM.
 const STUBBORN: &[&str] = &["sh", "-c", "trap '' TERM; sleep 1000; sleep 1000"];
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
 
     let mut failing = supervised(&directory, "failing", &["sh", "-c", "echo the reason; exit 7"])?;
     let error = eventually(GONE_WITHIN, "an error that tells the reason", async || {
-        failing.ensure_running().err().context("it still runs")
+        failing.ensure_running().err().context("the process still runs")
     });
     let error = format!("{:#}", error.await?);
     assert!(error.contains('7') && error.contains("the reason"), "{error}");
@@ -71,7 +71,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
 }
 
 #[tokio::test]
-async fn a_killed_program_has_no_time_to_say_goodbye() -> anyhow::Result<()> {
+async fn a_killed_program_gets_no_sigterm_first() -> anyhow::Result<()> {
     let directory = Directory::new()?;
     let program = supervised(
         &directory,
@@ -84,7 +84,7 @@ async fn a_killed_program_has_no_time_to_say_goodbye() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process to be ended: started by the tests above, through this test binary.
+/// The victim: the tests above start this test as a process, through this test binary.
 #[test]
 #[ignore = "a process for its neighbours to end"]
 fn victim() -> anyhow::Result<()> {
@@ -101,7 +101,7 @@ fn victim() -> anyhow::Result<()> {
         std::env::var(REPORT)?,
         format!("{} {ids} end", directory.path().display()),
     )?;
-    // Nothing is dropped properly, as the world of a test binary is not: it lives in a static.
+    // The values are not dropped, like the world of a test binary, which is a static.
     std::mem::forget((directory, programs));
     match std::env::var(ENDING)?.as_str() {
         "panic" => panic!("as a failed test does"),
@@ -116,12 +116,12 @@ fn victim() -> anyhow::Result<()> {
 async fn a_kept_world_outlives_the_program_until_its_stop_file() -> anyhow::Result<()> {
     let mut victim = Victim::run("kept_victim", "settle").await?;
     let status = eventually(GONE_WITHIN, "the program to end", async || {
-        victim.process.try_wait()?.context("it still runs")
+        victim.process.try_wait()?.context("the process still runs")
     });
     assert!(status.await?.success());
     assert!(
         !victim.programs.iter().any(|id| is_gone(*id)),
-        "what is kept must still run"
+        "a program of the settled process has ended"
     );
     std::fs::write(victim.directory.join("stop"), "")?;
     victim.leaves_nothing().await
@@ -134,7 +134,7 @@ async fn a_world_to_be_kept_ends_with_the_program_until_it_settles() -> anyhow::
     victim.leaves_nothing().await
 }
 
-/// The process that leaves something behind, on purpose.
+/// A process that deliberately leaves a program running.
 #[test]
 #[ignore = "a process for its neighbours to end"]
 fn kept_victim() -> anyhow::Result<()> {
@@ -170,10 +170,10 @@ impl Victim {
         Ok(victim)
     }
 
-    /// The test of this name as a process, with what it has reported.
+    /// Runs the test with this name as a process, and reads its report.
     async fn run(test: &str, ending: &str) -> anyhow::Result<Self> {
         let report = tempfile::NamedTempFile::new()?;
-        // A test run that a shell put into the background ignores SIGINT, and all that it starts would too.
+        // A test run in the background of a shell ignores SIGINT, and so would its child processes.
         let process = Command::new("env")
             .arg("--default-signal=INT")
             .arg(std::env::current_exe()?)
@@ -185,7 +185,7 @@ impl Victim {
             .spawn()?;
         let report = eventually(GONE_WITHIN, "the victim's report", async || {
             let report = std::fs::read_to_string(report.path())?;
-            ensure!(report.ends_with(" end"), "it reports {report:?}");
+            ensure!(report.ends_with(" end"), "the victim reports {report:?}");
             Ok(report)
         });
         let report = report.await?;
@@ -218,7 +218,7 @@ impl Victim {
 }
 
 impl Drop for Victim {
-    /// A test that fails leaves nothing either.
+    /// A failed test does not leave the process behind either.
     fn drop(&mut self) {
         let _already_gone = std::fs::write(self.directory.join("stop"), "");
         let _already_ended = self.process.kill();
@@ -230,7 +230,7 @@ fn supervised(directory: &Directory, name: &str, words: &[&str]) -> anyhow::Resu
     Supervised::start(directory, directory.path(), name, Command::new(program).args(arguments))
 }
 
-/// The process that this process has started.
+/// The child process of a process.
 async fn child_of(id: i32) -> anyhow::Result<i32> {
     eventually(GONE_WITHIN, "the program to start its child", async || {
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
@@ -239,7 +239,7 @@ async fn child_of(id: i32) -> anyhow::Result<i32> {
     .await
 }
 
-/// Whether a process has ended; one that only waits for its parent to notice has.
+/// Whether a process has ended; a zombie counts as ended.
 fn is_gone(id: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{id}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }

@@ -1,4 +1,4 @@
-//! Many machines within the request rates that AWS publishes.
+//! Many machines within the published request rates of AWS.
 
 use anyhow::ensure;
 use capa_e2e::{Story, eventually};
@@ -7,11 +7,12 @@ use serde_json::json;
 use super::scenario::{CORE, WITHIN, tell};
 
 const MACHINES: usize = 40;
-/// How hurried manager and AWS's buckets are. AWS's own pace: a busy host makes the manager stand still for a second or two,
-/// and the launches of a longer time, made at once, would be more than a bucket holds.
+/// The divisor of the periods of the manager and of AWS's buckets. It is 1, because a busy host suspends the manager
+/// for a second or two, and a greater divisor would turn this into more launches at once than a bucket holds.
 const FASTER: u32 = 1;
 
-/// Judges a pace, which a busy host changes: `make test` has the pace of a fleet in simulated time (simulation/tests).
+/// The test checks a rate, which depends on the load of the host: `make test` checks the rate of a fleet in simulated
+/// time (simulation/tests).
 mod long_stories {
     use super::*;
 
@@ -24,7 +25,7 @@ mod long_stories {
             let earlier = builder.start().await?;
             s.cluster("dev").await?;
             earlier.stop().await?;
-            // The machines are there before the manager is, so that all of them want to launch at once.
+            // The machines exist before the manager starts, so that all of them request a launch at the same time.
             s.machine_deployment("workers", "dev", u32::try_from(MACHINES)?).await?;
             eventually(WITHIN, "all AWSMachines to be there", async || {
                 let made = s.machines().await?.len();

@@ -1,4 +1,4 @@
-//! A MachineDeployment on infrastructure that the user brought, up and away.
+//! A MachineDeployment on existing infrastructure, from its creation to its deletion.
 
 use std::collections::BTreeSet;
 

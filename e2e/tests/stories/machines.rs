@@ -1,4 +1,4 @@
-//! Stand-alone machines, and what stories ask about machines and their calls.
+//! Stand-alone machines, and the checks of machines and their calls in stories.
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN};
 
-/// The line of a spec that hands user data over inline.
+/// The line of a spec that passes user data inline.
 pub(crate) const INLINE: &str = "cloudInit: {insecureSkipSecretsManager: true}";
 
-/// A Machine with its AWSMachine, both of one name. `spec` are further fields of the AWSMachine's spec, as YAML in
+/// A Machine and its AWSMachine with the same name. `spec` contains further fields of the AWSMachine's spec, as YAML in
 /// flow style without the braces.
 pub(crate) fn machine(name: &str, cluster: &str, spec: &str) -> String {
     format!(
@@ -50,15 +50,15 @@ impl Scenario {
 
     /// Waits until a condition of an AWSMachine is False for this reason, and gives its message.
     pub(crate) async fn machine_lacks(&self, name: &str, condition: &str, reason: &str) -> anyhow::Result<String> {
-        let told = self.condition("AWSMachine", name, condition, "False", reason).await?;
-        Ok(told.message)
+        let found = self.condition("AWSMachine", name, condition, "False", reason).await?;
+        Ok(found.message)
     }
 
     /// Waits until the namespace has this many AWSMachines, and gives their names.
     pub(crate) async fn names_of_machines(&self, count: usize) -> anyhow::Result<Vec<String>> {
         eventually(WITHIN, &format!("{count} AWSMachines"), async || {
             let machines = self.machines().await?;
-            ensure!(machines.len() == count, "there are {}", machines.len());
+            ensure!(machines.len() == count, "there are {} machines", machines.len());
             Ok(machines.iter().map(ResourceExt::name_any).collect())
         })
         .await
@@ -74,7 +74,7 @@ impl Scenario {
         .await
     }
 
-    /// Asks for the deletion of an object and does not wait.
+    /// Requests the deletion of an object without waiting.
     pub(crate) async fn begin_deletion(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
         let api = self.api(api_version, kind).await?;
         api.delete(name, &DeleteParams::default()).await?;
@@ -96,26 +96,27 @@ impl Scenario {
         Ok(())
     }
 
-    /// Waits until the condition `InstanceReady` of a machine that is being deleted says this.
+    /// Waits until the condition `InstanceReady` of a machine that is being deleted has a message with this
+    /// text.
     pub(crate) async fn deletion_says(&self, name: &str, expected: &str) -> anyhow::Result<()> {
         eventually(
             WITHIN,
             &format!("the deletion of {name} to say {expected:?}"),
             async || {
                 let machine = self.get(OURS, "AWSMachine", name).await?;
-                let told = condition_of(&machine, "InstanceReady")?.message;
+                let message = condition_of(&machine, "InstanceReady")?.message;
                 ensure!(
                     machine.metadata.deletion_timestamp.is_some(),
-                    "nobody has deleted it yet"
+                    "the AWSMachine is not being deleted yet"
                 );
-                ensure!(told.contains(expected), "it says {told:?}");
+                ensure!(message.contains(expected), "the message is {message:?}");
                 Ok(())
             },
         )
         .await
     }
 
-    /// Takes the status off an AWSMachine, as a restored backup would.
+    /// Removes the status of an AWSMachine, like a restored backup.
     pub(crate) async fn lose_status(&self, name: &str) -> anyhow::Result<()> {
         let api = self.api(OURS, "AWSMachine").await?;
         let lost = Patch::Merge(json!({"status": null}));
@@ -125,11 +126,10 @@ impl Scenario {
         Ok(())
     }
 
-    /// Makes the manager look at a machine once more, and waits until it has: a pass has ended over the machine as it
-    /// is from here on.
+    /// Triggers a pass over a machine, and waits until one has ended over the machine in its present version.
     pub(crate) async fn looked_again(&self, name: &str) -> anyhow::Result<()> {
         let (api, manager) = (self.api(OURS, "AWSMachine").await?, self.manager());
-        // A value of its own each time: an equal one would be no change.
+        // The value is different each time: an equal one would change nothing.
         let before = api.get(name).await?.resource_version();
         let label = Patch::Merge(json!({"metadata": {"labels": {"seen": before}}}));
         let labelled = api.patch(name, &PatchParams::default(), &label).await?;
@@ -158,7 +158,7 @@ impl Scenario {
         assert_eq!(self.mutating(), counts(expected));
     }
 
-    /// The calls that launched or should have.
+    /// All RunInstances calls.
     pub(crate) fn launches(&self) -> Journal {
         self.aws().manager_journal().of("RunInstances")
     }
@@ -177,19 +177,19 @@ impl Scenario {
         Ok(call.clone())
     }
 
-    /// How often an instance was asked to be terminated by the manager.
+    /// The number of the manager's calls that terminate an instance.
     pub(crate) fn terminations(&self, instance_id: &str) -> usize {
         self.terminated().iter().filter(|id| *id == instance_id).count()
     }
 
-    /// The instances that the manager has asked to terminate, each as often as it has.
+    /// The instances that the manager has terminated, each once for every call.
     pub(crate) fn terminated(&self) -> Vec<String> {
         let journal = self.aws().manager_journal().of("TerminateInstances");
         let ids = journal.calls().iter().flat_map(|call| call.values("InstanceId"));
         ids.map(str::to_owned).collect()
     }
 
-    /// The state of an instance as its user sees it.
+    /// The state of an instance from a call with the user's key.
     pub(crate) async fn state_of(&self, instance_id: &str) -> anyhow::Result<String> {
         let instance = self.user.instance(instance_id).await?;
         let state = instance.state.and_then(|state| state.name);
@@ -197,12 +197,12 @@ impl Scenario {
     }
 }
 
-/// How many passes over AWSMachines there were.
+/// The number of passes over AWSMachines.
 pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
     manager.passes("awsmachine").await
 }
 
-/// How many of these Machines or AWSMachines are in each of the three zones, the emptiest zone first.
+/// The numbers of these Machines or AWSMachines in the three zones, in ascending order.
 pub(crate) fn spread<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> [usize; 3] {
     let zones: Vec<&str> = machines
         .into_iter()
@@ -216,7 +216,7 @@ pub(crate) fn spread<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) 
     counts
 }
 
-/// A condition that must be there.
+/// A condition of an object; an error without it.
 pub(crate) fn condition_of(object: &DynamicObject, condition: &str) -> anyhow::Result<objects::Condition> {
     objects::condition(object, condition).with_context(|| format!("no {condition} yet"))
 }
@@ -226,12 +226,12 @@ pub(crate) fn at<'a>(object: &'a DynamicObject, pointer: &str) -> &'a Value {
     object.data.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// A field of an object that holds a text; empty where it is absent.
+/// A text field of an object; empty where it is absent.
 pub(crate) fn text<'a>(object: &'a DynamicObject, pointer: &str) -> &'a str {
     at(object, pointer).as_str().unwrap_or_default()
 }
 
-/// The pairs that [`Scenario::mutating`] gives.
+/// The pairs in the form of [`Scenario::mutating`].
 pub(crate) fn counts(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
     expected
         .iter()

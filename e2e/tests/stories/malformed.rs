@@ -1,4 +1,5 @@
-//! Objects that another CustomResourceDefinition let in: they are healed or named, and no other object suffers.
+//! Objects that an earlier CustomResourceDefinition admitted: the manager corrects or reports them, and they affect no
+//! other object.
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, eventually, moto, objects};
@@ -14,7 +15,7 @@ const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 #[test]
 fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Result<()> {
-    // A world of its own, because a schema is everybody's.
+    // A separate world, because all tests of a world share its schemas.
     tell(Story::new("malformed").in_its_own_world(&[]), async |s| {
         s.environment.world().install_provider().await?;
         let ours = replace_schema(s, CLUSTERS, anything()).await?;
@@ -24,7 +25,7 @@ fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Resul
         }
         let network = json!({"spec": {"network": "none"}});
         s.change("unreadable", network).await?;
-        // As the Go provider leaves it.
+        // The Go provider stores the field in this form.
         let domains = json!({"eu-west-1a": {"controlPlane": true}});
         let foreign = json!({"status": {"ready": true, "failureDomains": domains, "conditions": "none"}});
         let api = s.api(OURS, "AWSCluster").await?;
@@ -50,7 +51,7 @@ fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Resul
         let log = manager.log()?;
         let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
         assert!(log.lines().any(named), "{log}");
-        told(s, "AWSCluster", "spec.network", "nothing is done for it").await?;
+        reported(s, "AWSCluster", "spec.network", "nothing is done for it").await?;
 
         let network = s.aws_cluster("fine").await?.data["spec"]["network"].take();
         s.change("unreadable", json!({"spec": {"network": network}})).await?;
@@ -70,7 +71,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         let unreadable = instance_of(&s.machine_ready("unreadable").await?);
         let forgetful = instance_of(&s.machine_ready("forgetful").await?);
 
-        // As long ago as a schema of another shape, there were no policies either.
+        // Objects from the time of an earlier schema were not subject to the policies either.
         let bindings = s
             .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
             .await?;
@@ -79,7 +80,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
             .await?;
         let ours = replace_schema(s, MACHINES, anything()).await?;
         let api = s.api(OURS, "AWSMachine").await?;
-        // Accepted once the schema has taken effect.
+        // The object is accepted once the schema has taken effect.
         eventually(WITHIN, "a text in place of an image to be accepted", async || {
             let image = Patch::Merge(json!({"spec": {"ami": "none"}}));
             api.patch("unreadable", &PatchParams::default(), &image).await?;
@@ -98,8 +99,8 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
             Ok(())
         })
         .await?;
-        told(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
-        // A status by somebody else wakes nobody. The next pass heals it, whatever it is for.
+        reported(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
+        // A status write by another client triggers no pass. The next pass for any reason corrects the status.
         let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
         s.change("dev", tags).await?;
         eventually(WITHIN, "the record of the launch to be restored", async || {
@@ -113,11 +114,11 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
             Ok(())
         })
         .await?;
-        // Neither the deletion of the one nor a new machine waits for the other.
+        // The deletion of one machine and a new machine do not wait for the unreadable object.
         s.machine("new", "dev", INLINE).await?;
         s.machine_ready("new").await?;
         s.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
-        told(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
+        reported(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
         s.delete(CORE, "Machine", "forgetful").await?;
         let live: Vec<_> = s
             .user
@@ -130,11 +131,14 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
         assert_eq!(s.terminated(), [forgetful.as_str()]);
 
-        // Mended, it goes on where it was: to be deleted.
+        // After its correction, the machine continues with its deletion.
         let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
         s.patch(OURS, "AWSMachine", "unreadable", image).await?;
         eventually(WITHIN, "the mended machine to be gone", async || {
-            ensure!(api.get_opt("unreadable").await?.is_none(), "it is still there");
+            ensure!(
+                api.get_opt("unreadable").await?.is_none(),
+                "the AWSMachine still exists"
+            );
             Ok(())
         })
         .await?;
@@ -143,8 +147,8 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
     })
 }
 
-/// Waits for the one event about the unreadable object that names this field and this consequence.
-async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
+/// Waits for the only event about the unreadable object, which names this field and this consequence.
+async fn reported(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -> anyhow::Result<()> {
     let events = scenario.api("events.k8s.io/v1", "Event").await?;
     eventually(WITHIN, "an event about the unreadable object", async || {
         let events = events.list(&ListParams::default()).await?.items;
@@ -156,16 +160,16 @@ async fn told(scenario: &Scenario, kind: &str, field: &str, consequence: &str) -
             .iter()
             .filter(about)
             .filter_map(|event| event.data["note"].as_str());
-        let told: Vec<_> = notes
+        let matching: Vec<_> = notes
             .filter(|note| note.contains(&format!("{field}: expected ")) && note.contains(consequence))
             .collect();
-        ensure!(told.len() == 1, "{told:?} among {}", events.len());
+        ensure!(matching.len() == 1, "{matching:?} among {}", events.len());
         Ok(())
     })
     .await
 }
 
-/// The instance that a machine's status names.
+/// The instance in a machine's status.
 fn instance_of(machine: &DynamicObject) -> String {
     let id = machine
         .data
@@ -174,12 +178,12 @@ fn instance_of(machine: &DynamicObject) -> String {
     id.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A schema that lets everything in.
+/// A schema that accepts any object.
 fn anything() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Puts another schema in place of a kind's, and gives the former one.
+/// Replaces the schema of a kind, and returns the former one.
 async fn replace_schema(scenario: &Scenario, definition: &str, schema: Value) -> anyhow::Result<Value> {
     let api = scenario
         .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")

@@ -1,4 +1,4 @@
-//! Our manager as a process: it starts, leads, ends and comes back, with the permissions that our manifests give it.
+//! The manager as a process: its start, leadership, end and restart, with the permissions of the released manifests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn the_manager_also_runs_inside_a_test() -> anyhow::Result<()> {
 #[test]
 fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
     Story::new("leaders").run(async |environment| {
-        // A leader that a busy machine keeps from its work for some seconds leads on.
+        // A leader whose busy host delays it for some seconds keeps leading.
         let builder = environment
             .new_manager()
             .leader_election()
@@ -62,7 +62,7 @@ fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_manager_with_flags_that_cannot_be_meant_ends_and_says_why() -> anyhow::Result<()> {
+fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
     Story::new("flags").run(async |environment| {
         for (flag, says) in [
             ("--health-addr=nowhere", "--health-addr"),

@@ -1,4 +1,4 @@
-//! What Prometheus gets from a manager at work, and who gets it.
+//! The metrics of a working manager, and the users who may read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use super::scenario::{FASTER, OURS, Scenario, WITHIN, tell};
 
 const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
 
-/// Shown once there was something to count.
+/// The metrics that appear with their first sample.
 const AT_NEED: [&str; 2] = ["capa_aws_throttle_wait_seconds", "capa_instances_without_machine"];
 
-/// Type and labels of each metric.
+/// The type and the labels of each metric.
 type Families = BTreeMap<String, (String, BTreeSet<String>)>;
 
 #[test]
@@ -32,7 +32,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         eventually(WITHIN, "a listing", async || {
             let metrics = manager.metrics().await?;
             let age = metrics.sum("capa_instance_store_age_seconds", &[]);
-            ensure!(age.is_some(), "none yet");
+            ensure!(age.is_some(), "the metric has no sample yet");
             Ok(())
         })
         .await?;
@@ -137,7 +137,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
     })
 }
 
-/// The rows of the table.
+/// The rows of the table in the documentation.
 fn documented() -> anyhow::Result<Families> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
@@ -152,7 +152,7 @@ fn documented() -> anyhow::Result<Families> {
     .collect()
 }
 
-/// What a scrape shows, also of metrics without a sample.
+/// The metrics of a scrape, including those without a sample.
 fn served(text: &str) -> anyhow::Result<Families> {
     let mut families = Families::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -182,7 +182,7 @@ async fn token(scenario: &Scenario, account: &str) -> anyhow::Result<String> {
     Ok(answer.status.context("no token was granted")?.token)
 }
 
-/// As Prometheus with a token and `insecureSkipVerify`.
+/// A scrape like that of Prometheus, with a token and `insecureSkipVerify`.
 async fn scrape(address: &str, token: &str) -> anyhow::Result<String> {
     let mut config = Config::new(format!("https://{address}").parse()?);
     config.accept_invalid_certs = true;

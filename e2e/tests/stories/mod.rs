@@ -1,4 +1,4 @@
-//! One file per subject.
+//! The stories: one file for each subject.
 
 mod admission;
 mod api;
@@ -27,6 +27,7 @@ mod machines;
 mod malformed;
 mod manager;
 mod metrics;
+mod orphans;
 mod paused_machines;
 mod permissions;
 mod placement;
@@ -35,7 +36,6 @@ mod scenario;
 mod scope;
 mod secrets;
 mod slow_sources;
-mod strays;
 mod survival;
 mod targets;
 mod templates;

@@ -1,4 +1,4 @@
-//! Machines that are paused: no AWS call of any kind on their account, and on they go afterwards.
+//! Paused machines: they cause no AWS call of any kind, and continue after the pause.
 
 use anyhow::ensure;
 use capa_api::meta::MACHINE_FINALIZER;
@@ -18,8 +18,8 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         s.condition("AWSCluster", "dev", "Paused", "True", "Paused").await?;
         let mark = s.aws().mark();
         s.machine("single", "dev", INLINE).await?;
-        // Core gives no owner to the machines of a paused cluster. With one, nothing but the pause keeps our finalizer
-        // off.
+        // Core sets no owner on the machines of a paused cluster. With an owner reference, only the pause keeps the
+        // manager from adding its finalizer.
         let machine = s.get(CORE, "Machine", "single").await?.metadata.uid;
         let owned = json!({"metadata": {
             "labels": {"cluster.x-k8s.io/cluster-name": "dev"},
@@ -31,7 +31,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         no_call_since(s, mark);
         let paused = s.get(OURS, "AWSMachine", "single").await?;
         assert_eq!(paused.metadata.finalizers, None);
-        assert_eq!(paused.metadata.generation, Some(1), "nobody has written to the spec");
+        assert_eq!(paused.metadata.generation, Some(1), "no client has written to the spec");
 
         s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
             .await?;
@@ -39,7 +39,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         s.machine_lacks("single", "Paused", "NotPaused").await?;
         s.assert_mutating(&[("RunInstances", 1)]);
 
-        // Not even a deletion gets through a pause.
+        // A pause also stops a deletion.
         s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}}))
             .await?;
         no_instance_is_followed(&s.manager()).await?;
@@ -65,7 +65,7 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
         s.machine("asleep", "dev", INLINE).await?;
         let ready = s.machine_ready("asleep").await?;
         let id = text(&ready, "/spec/instanceID").to_owned();
-        // The annotation counts, not what it says.
+        // The presence of the annotation counts, not its value.
         pause(s, "asleep", json!("false")).await?;
         s.condition("AWSMachine", "asleep", "Paused", "True", "Paused").await?;
         let still = s.get(OURS, "AWSMachine", "asleep").await?;
@@ -80,7 +80,10 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
         s.begin_deletion(CORE, "Machine", "asleep").await?;
         eventually(WITHIN, "core to delete the AWSMachine", async || {
             let machine = s.get(OURS, "AWSMachine", "asleep").await?;
-            ensure!(machine.metadata.deletion_timestamp.is_some(), "it has not");
+            ensure!(
+                machine.metadata.deletion_timestamp.is_some(),
+                "the AWSMachine is not being deleted yet"
+            );
             Ok(())
         })
         .await?;
@@ -100,14 +103,17 @@ async fn pause(scenario: &Scenario, name: &str, value: serde_json::Value) -> any
     scenario.patch(OURS, "AWSMachine", name, patch).await
 }
 
-/// Waits until the instance store of the region has nothing left to follow, and so makes no call any more.
+/// Waits until the instance informer of the region follows no instance, and so makes no call any more.
 async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
-    eventually(WITHIN, "the instance store to follow nothing", async || {
+    eventually(WITHIN, "the instance informer to follow nothing", async || {
         let followed = manager
             .metrics()
             .await?
             .sum("capa_instance_store_instances", &[("region", REGION)]);
-        ensure!(followed.is_none(), "it follows {followed:?}");
+        ensure!(
+            followed.is_none(),
+            "the instance informer follows {followed:?} instances"
+        );
         Ok(())
     })
     .await

@@ -1,4 +1,4 @@
-//! What our manifests allow, as the API server judges it.
+//! The permissions of the released manifests, evaluated by the API server.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use serde_json::json;
 use super::scenario::WITHIN;
 
 const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
-/// The namespace of our manager.
+/// The namespace of the manager.
 const OUR_NAMESPACE: &str = "capa-rs-system";
-/// The ServiceAccount of our manager in its namespace.
+/// The ServiceAccount of the manager.
 const MANAGER: &str = "capa-controller-manager";
-/// Another ServiceAccount there, to which nothing is granted.
+/// Another ServiceAccount in that namespace, without any permissions.
 const NOBODY: &str = "nobody";
-/// The label of ClusterRoles by which an administrator lets our manager read other kinds.
+/// The label of ClusterRoles by which an administrator lets the manager read other kinds.
 const AGGREGATED: &str = "infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs=true";
 
-/// Verb, API group, resource (perhaps with its subresource), namespace.
+/// The verb, the API group, the resource (possibly with its subresource) and the namespace of a request.
 type Request = (&'static str, &'static str, &'static str, &'static str);
 
 /// The ServiceAccount of Cluster API's core.
@@ -35,10 +35,10 @@ const CONTROL_PLANE: (&str, &str) = (
     "capi-kubeadm-control-plane-manager",
 );
 
-/// API group, resources, names of objects (none for all), verbs.
+/// The API group, the resources, the names of objects (none for all) and the verbs of a rule.
 type Rule = (&'static str, &'static str, &'static str, &'static str);
 
-/// What our manager may do in every namespace.
+/// The manager's permissions in every namespace.
 const EVERYWHERE: [Rule; 12] = [
     (OUR_GROUP, "awsclusters awsmachines", "", "get list watch patch"),
     (OUR_GROUP, "awsmachinetemplates", "", "get list watch"),
@@ -64,7 +64,7 @@ const EVERYWHERE: [Rule; 12] = [
     ("events.k8s.io", "events", "", "create patch"),
 ];
 
-/// What it may do in its own namespace besides.
+/// The manager's further permissions in its own namespace.
 const AT_HOME: [Rule; 3] = [
     ("", "secrets", "", "get update"),
     ("coordination.k8s.io", "leases", "", "create"),
@@ -77,7 +77,7 @@ const AT_HOME: [Rule; 3] = [
 ];
 
 #[tokio::test]
-async fn the_manager_may_do_what_it_does_and_nothing_else() -> anyhow::Result<()> {
+async fn the_permissions_of_the_manager_are_exactly_those_it_uses() -> anyhow::Result<()> {
     let world = LocalWorld::shared().await?;
     world.install_provider().await?;
     let client = world.admin().await?;
@@ -104,7 +104,7 @@ async fn the_manager_may_do_what_it_does_and_nothing_else() -> anyhow::Result<()
     Ok(())
 }
 
-/// What rules permit, one verb on one resource at a time. Each rule has API groups, resources, names and verbs.
+/// The permissions of rules, one verb on one resource at a time. Each rule has API groups, resources, names and verbs.
 fn permissions(rules: impl IntoIterator<Item = [Vec<String>; 4]>) -> BTreeSet<String> {
     let mut permissions = BTreeSet::new();
     for [groups, resources, names, verbs] in rules {
@@ -119,7 +119,7 @@ fn permissions(rules: impl IntoIterator<Item = [Vec<String>; 4]>) -> BTreeSet<St
     permissions
 }
 
-/// A rule as [`permissions`] takes it.
+/// A rule in the form of [`permissions`].
 fn flat(
     groups: Option<Vec<String>>,
     resources: Option<Vec<String>>,
@@ -131,8 +131,8 @@ fn flat(
     [groups.unwrap_or_default(), resources.unwrap_or_default(), names, verbs]
 }
 
-/// All that the manager may do in a namespace, without what everybody may, and without what an administrator has
-/// allowed it by [`AGGREGATED`], as other stories do in the same world.
+/// The manager's permissions in a namespace, without those of all users, and without those that an administrator has
+/// granted by [`AGGREGATED`], as other stories in the same world do.
 async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut granted = rules_of(client, MANAGER, namespace).await?;
     let everybodys = rules_of(client, NOBODY, namespace).await?;
@@ -148,7 +148,7 @@ async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<St
     Ok(granted)
 }
 
-/// What a ServiceAccount of our namespace may do in a namespace, paths of the API server among it.
+/// The permissions of a ServiceAccount of the manager's namespace in a namespace, including paths of the API server.
 async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -170,7 +170,7 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
     let status: SubjectRulesReviewStatus = serde_json::from_value(status)?;
     ensure!(
         !status.incomplete,
-        "not all rules are told: {:?}",
+        "not all rules are listed: {:?}",
         status.evaluation_error
     );
     let of_resources = status.resource_rules.into_iter();
@@ -194,7 +194,7 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
     }
     may(CORE, &requests).await?;
     LocalWorld::shared().await?.start_kubeadm().await?;
-    // It makes machines of templates, and owns these.
+    // The control plane provider creates machines from templates, and owns the templates.
     let asked: Vec<_> = requests
         .into_iter()
         .filter(|(_, _, resource, _)| ["awsmachines", "awsmachinetemplates"].contains(resource))

@@ -1,4 +1,4 @@
-//! Which subnet a machine is launched in.
+//! The subnets that machines are launched in.
 
 use capa_e2e::fixtures;
 

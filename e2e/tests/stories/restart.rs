@@ -1,4 +1,4 @@
-//! A manager that is killed and comes back.
+//! A manager that is killed and started again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use kube::{Api, ResourceExt};
 use super::machines::counts;
 use super::scenario::{OURS, REGION, Scenario, WITHIN, settled, story};
 
-/// How long nothing must happen, for nothing more to be on its way on a busy machine.
+/// The quiet time after which no more changes are expected on a busy computer.
 const QUIET: Duration = Duration::from_secs(3);
-/// One of them of the control plane, and registered with a load balancer.
+/// The number of machines. One of them is a control plane machine that is registered with a load balancer.
 const MACHINES: usize = 11;
 
 #[test]
@@ -27,14 +27,14 @@ fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<(
         s.control_plane_machine("first", "dev").await?;
         s.targets_say("first", "True", "Ready").await?;
         s.machines_ready(MACHINES).await?;
-        // What a manager has not finished is finished by the next one, and this story is about nothing to finish.
+        // The next manager finishes the work of this one, and this story is about a manager without unfinished work.
         quiet(s).await?;
         s.manager().kill().await?;
         let before = unwritten(s).await?;
         let aws = s.aws();
         let mark = aws.mark();
 
-        // With real periods and no second listing: what it calls, it calls because it has started.
+        // With real periods and no second listing: every call is a consequence of the start.
         let builder = s.new_manager().flag("--instance-poll-interval=1h");
         let manager = builder.start().await?;
         let names = s.names_of_machines(MACHINES).await?;
@@ -45,7 +45,7 @@ fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<(
                 .sum("capa_instance_store_instances", &[("region", REGION)]);
             let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
             ensure!(looked == 1, "no look at the targets yet");
-            ensure!(listed == Some(11.0), "the store has {listed:?}");
+            ensure!(listed == Some(11.0), "the instance informer has {listed:?}");
             let machines = names.iter().map(|name| ("awsmachine", name.as_str()));
             for (controller, name) in machines.chain([("awscluster", "dev")]) {
                 ensure!(!manager.looked_at(controller, name)?.is_empty(), "no pass over {name}");
@@ -68,13 +68,14 @@ fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<(
     })
 }
 
-/// Waits until nobody has written anything for some seconds, core included, and gives the versions of everything then.
+/// Waits until no client, core included, has written anything for some seconds, and returns the versions of all
+/// objects.
 async fn unwritten(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option<String>>> {
     settled("all objects", QUIET, WITHIN, async || versions(scenario).await).await
 }
 
-/// Waits until the manager has made no pass over a machine or a cluster for some seconds. The hurried one lists
-/// instances and looks at targets all the time; a pass is what comes of a change.
+/// Waits until the manager has made no pass over a machine or a cluster for some seconds. With shortened periods it
+/// lists instances and reads targets all the time; a pass follows only from a change.
 async fn quiet(scenario: &Scenario) -> anyhow::Result<()> {
     let manager = scenario.manager();
     let passes = async || {
@@ -84,7 +85,7 @@ async fn quiet(scenario: &Scenario) -> anyhow::Result<()> {
     settled("passes and writes", QUIET, WITHIN, passes).await.map(drop)
 }
 
-/// The version of everything that our manager could write, events included.
+/// The versions of all objects that the manager could write, events included.
 async fn versions(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option<String>>> {
     let mut versions = BTreeMap::new();
     for kind in ["AWSMachine", "AWSCluster"] {

@@ -1,4 +1,4 @@
-//! The scenario of most stories: a network that the user brought, our manager, and a cluster on that network.
+//! The scenario of most stories: an existing network, the manager, and a cluster on that network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ pub(crate) const REGION: &str = "eu-west-1";
 pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
 /// API version of our kinds.
 pub(crate) const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
-/// Deadline of a wait on a machine with two cores that have other work as well.
+/// The deadline of a wait, on a busy computer with two cores.
 pub(crate) const WITHIN: Duration = Duration::from_mins(4);
-/// Real servers, shorter waits: every period and age of AWS access is divided by this.
+/// The flag that divides every period and age of AWS access, for shorter waits with real servers.
 pub(crate) const FASTER: &str = "--timing-divisor=20";
 
-/// Where the manager looks for the Secrets of static identities: its own namespace.
+/// The namespace in which the manager looks for the Secrets of static identities: its own.
 pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
 
-/// A namespace and account with a network of three zones, in which a story takes place.
+/// The namespace and the account of a story, with a network of three zones.
 pub(crate) struct Scenario {
     pub(crate) environment: Arc<TestEnvironment>,
     pub(crate) user: User,
     pub(crate) network: Network,
 }
 
-/// Tells a story in a [`Scenario`] with a hurried manager at work. All managers are stopped at the end.
+/// Runs a story in a [`Scenario`] with a running manager with shortened periods. All managers are stopped at the end.
 pub(crate) fn story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
     tell(Story::new(name), async |s| {
         s.start_manager().await?;
@@ -41,13 +41,14 @@ pub(crate) fn story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Res
     })
 }
 
-/// Tells a story in a [`Scenario`] that has no manager yet.
+/// Runs a story in a [`Scenario`] that has no manager yet.
 pub(crate) fn tell(story: Story<'_>, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let name = story.name();
     story.run(async |environment| body(&Scenario::new(environment.clone(), name).await?).await)
 }
 
-/// Calls `look` until it has found the same for this long, and gives what it has found. `what` names what is looked at.
+/// Calls `look` until its result has not changed for this time, and returns the result. `what` names the observed
+/// objects.
 pub(crate) async fn settled<T: PartialEq>(
     what: &str,
     quiet: Duration,
@@ -65,7 +66,7 @@ pub(crate) async fn settled<T: PartialEq>(
                 (last, since) = (now, Instant::now());
             }
             ensure!(since.elapsed() >= quiet, "something changed {:?} ago", since.elapsed());
-            last.take().context("nothing was looked at")
+            last.take().context("the probe has not succeeded yet")
         },
     )
     .await
@@ -83,7 +84,7 @@ impl Scenario {
         })
     }
 
-    /// The same network in another environment, which has the same AWS account.
+    /// The same network in another environment with the same AWS account.
     pub(crate) fn with(&self, environment: Arc<TestEnvironment>) -> Self {
         Self {
             user: User::new(environment.aws(), REGION),
@@ -97,12 +98,12 @@ impl Scenario {
         Ok(self.with(self.environment.neighbour(name).await?))
     }
 
-    /// Our manager, to be started.
+    /// A builder for a manager.
     pub(crate) fn new_manager(&self) -> ManagerBuilder<'_> {
         self.environment.new_manager()
     }
 
-    /// Starts our manager, hurried.
+    /// Starts the manager with shortened periods.
     pub(crate) async fn start_manager(&self) -> anyhow::Result<Manager> {
         self.new_manager().flag(FASTER).start().await
     }
@@ -214,7 +215,7 @@ spec:
         self.apply(&fixtures::cluster(name, Some("AWSCluster"))).await?;
         eventually(WITHIN, "Cluster API to own the AWSCluster", async || {
             let owners = self.aws_cluster(name).await?.metadata.owner_references;
-            ensure!(owners.is_some(), "it has no owner yet");
+            ensure!(owners.is_some(), "the AWSCluster has no owner yet");
             Ok(())
         })
         .await
@@ -253,7 +254,7 @@ spec:
     ) -> anyhow::Result<Vec<DynamicObject>> {
         eventually(within, &format!("{count} AWSMachines to be Ready"), async || {
             let machines = self.machines().await?;
-            ensure!(machines.len() == count, "there are {}", machines.len());
+            ensure!(machines.len() == count, "there are {} machines", machines.len());
             for machine in &machines {
                 let ready = objects::condition(machine, "Ready").context("no Ready condition yet")?;
                 ensure!(ready.status == "True", "{:?}: {ready:?}", machine.metadata.name);
@@ -295,8 +296,8 @@ spec:
         self.aws().manager_journal().counts()
     }
 
-    /// Has an AWSCluster reconciled at least this many times by touching a label. Fails if anybody else writes to it
-    /// meanwhile.
+    /// Triggers at least this many passes over an AWSCluster by changing a label. Fails if any other client writes to
+    /// the AWSCluster meanwhile.
     pub(crate) async fn reconciles_without_a_write(&self, name: &str, passes: u32) -> anyhow::Result<()> {
         let (api, manager) = (self.api(OURS, "AWSCluster").await?, self.manager());
         let goal = manager.passes("awscluster").await? + f64::from(passes);
@@ -306,29 +307,32 @@ spec:
         while manager.passes("awscluster").await? < goal {
             ensure!(started.elapsed() < WITHIN, "{touches} touches were not enough passes");
             touches += 1;
-            // With the version that the last touch left: a write by anybody else is a conflict.
+            // The patch has the version of the last label change: a write by another client is a conflict.
             let touch = json!({"metadata": {"resourceVersion": version, "labels": {"touch": touches.to_string()}}});
             let answer = api
                 .patch(name, &PatchParams::default(), &Patch::Merge(touch))
                 .await
-                .context("touch the AWSCluster that nobody else should write to")?;
+                .context("touch the AWSCluster, to which no other client should write")?;
             version = answer.resource_version();
         }
         let last = self.aws_cluster(name).await?.resource_version();
-        ensure!(last == version, "somebody wrote to the AWSCluster after the last touch");
+        ensure!(
+            last == version,
+            "another client wrote to the AWSCluster after the last touch"
+        );
         Ok(())
     }
 
-    /// Waits for an event about an object of ours.
+    /// Waits for an event about an object of this provider's kinds.
     pub(crate) async fn event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<()> {
         let events = self.api("events.k8s.io/v1", "Event").await?;
         eventually(WITHIN, &format!("an event {reason} about {kind} {name}"), async || {
             let events = events.list(&ListParams::default()).await?.items;
-            let told = events.iter().any(|event| {
+            let found = events.iter().any(|event| {
                 let about = &event.data["regarding"];
                 about["kind"] == kind && about["name"] == name && event.data["reason"] == reason
             });
-            ensure!(told, "there is none among {}", events.len());
+            ensure!(found, "the event is not among {} events", events.len());
             Ok(())
         })
         .await
@@ -347,7 +351,10 @@ spec:
         eventually(WITHIN, &what, async || {
             let object = self.get(OURS, kind, name).await?;
             let found = objects::condition(&object, condition).with_context(|| format!("no {condition} yet"))?;
-            ensure!(found.status == status && found.reason == reason, "it says {found:?}");
+            ensure!(
+                found.status == status && found.reason == reason,
+                "the condition is {found:?}"
+            );
             Ok(found)
         })
         .await

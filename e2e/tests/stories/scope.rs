@@ -1,4 +1,4 @@
-//! What a manager is told to leave to others.
+//! Objects that the flags of a manager leave to other managers.
 
 use capa_e2e::{Story, fixtures};
 use kube::api::DynamicObject;
@@ -8,7 +8,7 @@ use super::machines::{INLINE, at};
 use super::scenario::{FASTER, OURS, Scenario, tell};
 
 #[test]
-fn objects_beyond_watch_filter_or_namespace_are_not_touched() -> anyhow::Result<()> {
+fn objects_outside_filter_and_namespace_are_not_touched() -> anyhow::Result<()> {
     tell(Story::new("scope"), async |s| {
         let elsewhere = s.environment.stranger("elsewhere").await?;
         let elsewhere = Scenario::new(elsewhere, "elsewhere").await?;
@@ -33,7 +33,8 @@ fn objects_beyond_watch_filter_or_namespace_are_not_touched() -> anyhow::Result<
         let calls = elsewhere.aws().manager_journal();
         assert!(calls.is_empty(), "{calls}");
 
-        // Nothing else kept it from them: each is launched once it has the label, or a manager its namespace.
+        // Only the scope kept the machines waiting: each is launched once it has the label, or a manager has its
+        // namespace.
         s.patch(OURS, "AWSMachine", "plain", blue).await?;
         s.machine_ready("plain").await?;
         manager.stop().await?;

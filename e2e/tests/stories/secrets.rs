@@ -1,4 +1,4 @@
-//! No secret in anything that a manager leaves behind.
+//! The search for secrets in everything that a manager leaves behind.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::machines::{INLINE, condition_of, machine};
 use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, tell};
 
-/// What the role of the story asks for. Whoever may read the identity may know it, and nobody else.
+/// The external id of the story's role. Only users who may read the identity may know it.
 const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
 
 #[test]
 fn a_manager_at_its_highest_verbosity_shows_no_secret() -> anyhow::Result<()> {
-    // As talkative as it can be made by its flags.
+    // The highest verbosity of the flags.
     nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9"))
 }
 
@@ -28,7 +28,7 @@ fn a_manager_that_traces_everything_shows_no_secret() -> anyhow::Result<()> {
                 "RUST_LOG",
                 "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace",
             )
-            // Has the AWS SDK print what it signs, the whole form with its user data.
+            // Makes the AWS SDK print the form that it signs, user data included.
             .variable("LOG_SIGNABLE_BODY", "true")
     })
 }
@@ -47,12 +47,12 @@ fn nothing_shows_a_secret(
         bad_keys(s).await?;
 
         let left = left_behind(s).await?;
-        // After what is searched: the manager may get another one at any time.
+        // The sessions are read after the searched texts: the manager may start another session at any time.
         let sessions = s.aws().sessions();
         let lasting = [fixtures::JOIN_TOKEN, SECRET_KEYS, EXTERNAL_ID].map(str::to_owned);
         let hidden: Vec<String> = sessions.iter().flat_map(Session::secrets).chain(lasting).collect();
         for (what, text) in &left {
-            // The journal is what AWS was told, and the identity is where the user has written it.
+            // The journal contains the requests to AWS, and the user has written the external id into the identity.
             let may_say = what == "journal" || what.starts_with("awsclusterroleidentities.");
             let found = planted::found(text.as_bytes(), &hidden);
             ensure!(
@@ -65,7 +65,7 @@ fn nothing_shows_a_secret(
     })
 }
 
-/// A role, assumed with an external id by a key; called after the namespace, because identities have none.
+/// A role that a key assumes with an external id; named after the namespace, because identities have no namespace.
 async fn identities(scenario: &Scenario) -> anyhow::Result<()> {
     let (name, aws) = (scenario.namespace(), scenario.aws());
     let role = aws.role_arn("clusters");
@@ -78,7 +78,7 @@ async fn identities(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.identity("AWSClusterRoleIdentity", name, &spec).await
 }
 
-/// Bootstrap data that is launched, plain and compressed, refused by us, and refused by AWS.
+/// Bootstrap data that is launched plain and compressed, refused by the manager, and refused by AWS.
 async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.machine("plain", "dev", INLINE).await?;
     scenario
@@ -105,7 +105,7 @@ async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key stops working, and is mended: what AWS says of it is shown, not the key.
+/// Revokes and restores the key: conditions show AWS's error, not the key.
 async fn bad_keys(scenario: &Scenario) -> anyhow::Result<()> {
     let aws = scenario.aws();
     let revoked = aws.another_key();
@@ -125,7 +125,7 @@ async fn bad_keys(scenario: &Scenario) -> anyhow::Result<()> {
     .await
 }
 
-/// Everything but Secrets, by what it is.
+/// All objects except Secrets, by their kind and name.
 async fn left_behind(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, String>> {
     let mut left = BTreeMap::from([
         ("log".to_owned(), scenario.manager().log()?),
@@ -148,7 +148,7 @@ async fn left_behind(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Str
     Ok(left)
 }
 
-/// The same search finds each secret where it has to be, or it proves nothing.
+/// Checks that the same search finds each secret where it must be: otherwise the search proves nothing.
 async fn can_find(scenario: &Scenario, left: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let ours = scenario.environment.objects().await?;
     let identity = scenario.environment.client();
@@ -186,7 +186,8 @@ async fn can_find(scenario: &Scenario, left: &BTreeMap<String, String>) -> anyho
     Ok(())
 }
 
-/// The sessions are those that instances were launched with, and the search finds their secrets in AWS's answers.
+/// Checks that the instances were launched with these sessions, and that the search finds their secrets in AWS's
+/// answers.
 fn can_find_sessions(scenario: &Scenario, sessions: &[Session]) -> anyhow::Result<()> {
     let launches = scenario.aws().manager_journal().of("RunInstances");
     for launch in launches.calls() {

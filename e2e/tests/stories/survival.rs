@@ -1,4 +1,4 @@
-//! What a manager survives: an API server that goes and comes back, AWS out of reach, a rotated Secret.
+//! Outages that a manager survives: a restarted API server, an unreachable AWS, a rotated Secret.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, story, tell};
 
 #[test]
 fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
-    // A world of its own: no other test could bear this.
+    // A separate world, because the outage would break other tests.
     tell(Story::new("api-server").in_its_own_world(&[]), async |s| {
-        // The Lease outlives the outage on a busy machine; with the usual one, whoever leads ends after 10 s.
+        // The Lease outlives the outage on a busy computer; with the default, the leader would end after 10 s.
         let manager = s.new_manager().leader_election().flag(FASTER);
         let manager = manager
             .flag("--leader-elect-lease-duration=3m")
@@ -36,7 +36,7 @@ fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> 
             .world()
             .without_api_server(async {
                 s.user.terminate(&id).await?;
-                // AWS is still listened to, and what it tells cannot be written down.
+                // The manager still polls AWS, and cannot write the results to the API server.
                 eventually(WITHIN, "three listings", async || {
                     let listings = ours(mark).of("DescribeInstances").len();
                     ensure!(listings >= 3, "{listings} so far");
@@ -45,11 +45,11 @@ fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> 
                 .await
             })
             .await?;
-        assert!(manager.ended()?.is_none(), "it has ended");
+        assert!(manager.ended()?.is_none(), "the manager has ended");
         assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
         s.machine_lacks("leaves", "InstanceReady", "Terminated").await?;
 
-        // Every watch works: of Machines, of their Secrets' users, and of our own kinds.
+        // Every watch works: that of Machines, of the Secrets' users, and of this provider's kinds.
         s.machine("comes", "dev", INLINE).await?;
         s.machine_ready("comes").await?;
         s.looked_again("stays").await?;
@@ -77,7 +77,7 @@ mod long_stories {
     }
 }
 
-/// With `machines` running, AWS is out of reach for a while; meanwhile as many are asked for again, and one is deleted.
+/// Tests an outage of AWS while `machines` run: meanwhile as many are created, and one is deleted.
 fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
     story(name, async |s| {
         s.cluster("dev").await?;
@@ -94,7 +94,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         s.patch(CORE, "MachineDeployment", "workers", replicas).await?;
         s.begin_deletion(CORE, "Machine", "leaving").await?;
         eventually(lasting, "the outage to be over", async || {
-            ensure!(began.elapsed() >= lasting, "it lasts");
+            ensure!(began.elapsed() >= lasting, "the outage is not over yet");
             Ok(())
         })
         .await?;
@@ -112,7 +112,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         s.machines_ready(usize::try_from(2 * machines)?).await?;
         s.gone(OURS, "AWSMachine", &["leaving"]).await?;
         let after = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-        // One lookup and one launch for each machine that waits, one termination, and what all of them share.
+        // One lookup and one launch for each waiting machine, one termination, and the shared calls.
         let waiting = usize::try_from(machines)? + 1;
         let rush = after.matching(|call| call.at.duration_since(over).as_secs_f64() < 2.0);
         assert!(rush.len() <= 2 * waiting + 12, "{} calls at once:\n{rush}", rush.len());
@@ -128,12 +128,12 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
     })
 }
 
-/// While nobody answers, each of those that wait is tried again with growing delays, soon no more often than every 3 s
-/// (a minute, divided as all periods are here), and the store lists as it always does.
+/// Checks the calls of an outage: each waiting machine is retried with growing delays, soon at most every 3 s (a
+/// minute, divided like all periods), and the instance informer lists instances as always.
 fn bounded(lost: &Journal, waiting: usize, lasted: Duration) {
     let tries = 6 + usize::try_from(lasted.as_secs() / 2).unwrap_or(usize::MAX);
     let most = (waiting + 3) * tries;
-    assert!(!lost.is_empty(), "nothing was lost, so the outage was none");
+    assert!(!lost.is_empty(), "the outage lost no call");
     assert!(lost.len() <= most, "{} calls, not {most}:\n{lost}", lost.len());
 }
 
@@ -163,7 +163,7 @@ fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()
         for machine in ["one", "two"] {
             s.looked_again(machine).await?;
         }
-        // The old key may go as soon as nobody needs it: from here on any call with it would be an error.
+        // The old key may be revoked as soon as no call uses it: from here on any call with it would be an error.
         aws.revoke(&old.access_key_id);
         let mark = aws.mark();
         eventually(WITHIN, "three listings with the new key", async || {
@@ -189,7 +189,7 @@ fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()
         assert_eq!(
             followed,
             Some(2.0),
-            "in one store: the other instance, and the one just terminated"
+            "in one informer: the other instance, and the one just terminated"
         );
         s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
         assert_eq!(s.terminated(), [text(&one, "/spec/instanceID")]);

@@ -1,4 +1,4 @@
-//! Control plane instances in the load balancers that the user brought.
+//! Control plane instances in existing load balancers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const TARGETS: &str = "ControlPlaneTargetsReady";
 
 impl Scenario {
-    /// A cluster whose control plane has these targets, in YAML.
+    /// A cluster with these control plane targets, in YAML.
     pub(super) async fn cluster_with_targets(&self, name: &str, targets: &str) -> anyhow::Result<()> {
         let extra = format!("  controlPlaneTargets: {targets}");
         self.owned(name, &self.unmanaged(name, &extra)).await?;
@@ -36,7 +36,8 @@ impl Scenario {
     pub(super) async fn control_plane_machine(&self, name: &str, cluster: &str) -> anyhow::Result<()> {
         let secret = capa_e2e::fixtures::bootstrap_secret(name, "#cloud-config");
         self.apply(&secret).await?;
-        // Cluster API marks the Machine; whether its AWSMachine is marked too is up to whoever makes it.
+        // Cluster API labels the Machine; whether the AWSMachine has the label depends on the creator of the
+        // AWSMachine.
         let unmarked = format!("kind: Machine\nmetadata: {{name: {name}}}");
         let marked =
             format!("kind: Machine\nmetadata: {{name: {name}, labels: {{cluster.x-k8s.io/control-plane: ''}}}}");
@@ -50,10 +51,10 @@ impl Scenario {
         journal.matching(|call| call.service == "elasticloadbalancing")
     }
 
-    /// Waits until a machine says this of its targets, and gives the message.
+    /// Waits until a machine has this condition for its targets, and returns the message.
     pub(super) async fn targets_say(&self, name: &str, status: &str, reason: &str) -> anyhow::Result<String> {
-        let told = self.condition("AWSMachine", name, TARGETS, status, reason).await?;
-        Ok(told.message)
+        let condition = self.condition("AWSMachine", name, TARGETS, status, reason).await?;
+        Ok(condition.message)
     }
 }
 
@@ -64,7 +65,7 @@ fn only(journal: &Journal, action: &str) -> anyhow::Result<Call> {
     calls.calls().first().cloned().context("no call")
 }
 
-/// One machine in a target of each kind.
+/// One machine with a target of each kind.
 struct Life<'a> {
     scenario: &'a Scenario,
     instances: String,
@@ -72,10 +73,10 @@ struct Life<'a> {
     classic: String,
 }
 
-/// How long the target group of addresses gives connections to a target that leaves.
+/// The deregistration delay of the target group of addresses.
 const DRAINS: Duration = Duration::from_secs(3);
 
-// One story on purpose: each chapter needs the machine as the one before has left it.
+// One story deliberately: each part needs the machine in the state after the part before.
 #[test]
 fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result<()> {
     tell(Story::new("targets"), async |s| {
@@ -172,8 +173,8 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
         s.control_plane_machine("first", "dev").await?;
         let id = s.launched("first").await?;
         eventually(WITHIN, "the target to be said to fail its checks", async || {
-            let told = s.targets_say("first", "False", "Registering").await?;
-            ensure!(told.contains("Target.FailedHealthChecks"), "{told}");
+            let message = s.targets_say("first", "False", "Registering").await?;
+            ensure!(message.contains("Target.FailedHealthChecks"), "{message}");
             Ok(())
         })
         .await?;
@@ -183,8 +184,8 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
         aws.set_serving(&id, true);
         s.machine_ready("first").await?;
         aws.set_serving(&id, false);
-        let told = s.targets_say("first", "False", "Failed").await?;
-        assert!(told.contains("Target.FailedHealthChecks"), "{told}");
+        let message = s.targets_say("first", "False", "Failed").await?;
+        assert!(message.contains("Target.FailedHealthChecks"), "{message}");
         aws.set_serving(&id, true);
         s.machine_ready("first").await?;
         assert_eq!(s.balancing().of("RegisterTargets").len(), 1);
@@ -209,7 +210,7 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
             s.machine_ready(name).await?;
         }
         let looks = || s.balancing().of("DescribeTargetHealth").calls().to_vec();
-        // From the last of them on nothing but the period makes a look.
+        // After the last of these reads, only the period causes reads.
         let settled = looks().len();
         eventually(WITHIN, "three looks", async || {
             ensure!(looks().len() >= settled + 3, "{} looks", looks().len() - settled);
@@ -219,7 +220,7 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
         let regular: Vec<_> = looks().into_iter().skip(settled).map(|call| call.at).collect();
         for pair in regular.windows(2) {
             let apart: Duration = pair[1].duration_since(pair[0]).try_into()?;
-            // The journal tells when a call has arrived, a little after it was due.
+            // The journal shows when a call has arrived, a little after it was due.
             assert!(apart + Duration::from_millis(500) >= PERIOD, "looks {apart:?} apart");
         }
 
@@ -239,7 +240,7 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
         let register = only(&repaired, "RegisterTargets")?;
         assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
         assert_eq!(repaired.len(), 1, "{repaired}");
-        // One look may have been on its way when the registration was lost; the next one finds it.
+        // One read may have been under way when the registration was lost; the next one finds the loss.
         let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
         assert!((1..=2).contains(&looks.len()), "{since}");
         Ok(())
@@ -248,7 +249,7 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
 
 #[test]
 fn endless_draining_is_waited_for_five_minutes_and_no_longer() -> anyhow::Result<()> {
-    // Five minutes of the hurried manager.
+    // Five minutes, divided.
     const LIMIT: Duration = Duration::from_secs(15);
     story("stuck-draining", async |s| {
         let aws = s.aws();
@@ -288,25 +289,25 @@ fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result
         let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
         s.control_plane_machine("refused", "dev").await?;
         s.control_plane_machine("lost", "lost").await?;
-        let told = s.targets_say("refused", "False", "Unauthorized").await?;
+        let message = s.targets_say("refused", "False", "Unauthorized").await?;
         assert!(
-            told.contains("AccessDenied") && told.contains("target group api/"),
-            "{told}"
+            message.contains("AccessDenied") && message.contains("target group api/"),
+            "{message}"
         );
-        let told = s.targets_say("lost", "False", "NotFound").await?;
-        assert!(told.contains("classic load balancer nowhere"), "{told}");
+        let message = s.targets_say("lost", "False", "NotFound").await?;
+        assert!(message.contains("classic load balancer nowhere"), "{message}");
         refused.lift();
         s.machine_ready("refused").await?;
 
-        // Nobody may take it out any more, and the deletion ends all the same; nothing is registered with what is
-        // missing.
+        // The deregistration is refused, and the deletion ends all the same; nothing is registered with a missing
+        // group.
         aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
         for name in ["refused", "lost"] {
             s.begin_deletion(CORE, "Machine", name).await?;
         }
         s.gone(OURS, "AWSMachine", &["lost"]).await?;
-        let told = s.targets_say("refused", "False", "Unauthorized").await?;
-        assert!(told.contains("has not left target group api/"), "{told}");
+        let message = s.targets_say("refused", "False", "Unauthorized").await?;
+        assert!(message.contains("has not left target group api/"), "{message}");
         s.gone(OURS, "AWSMachine", &["refused"]).await?;
         assert!(user.live_instances().await?.is_empty());
         Ok(())
@@ -321,7 +322,7 @@ fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
         let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
         s.cluster_with_targets("dev", &targets).await?;
         s.machine("worker", "dev", INLINE).await?;
-        // As other tools store it everywhere.
+        // Other tools store this value in every AWSCluster.
         let bare = s.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
         s.owned("hosted", &bare).await?;
         s.infrastructure_provisioned("hosted").await?;
@@ -343,8 +344,8 @@ fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
         let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
         let aws_cluster = s.unmanaged("dev", named);
         s.owned("dev", &aws_cluster).await?;
-        let told = s.says("dev", "NetworkReady", "False", "NotFound").await?;
-        assert!(told.contains("load balancer api does not exist"), "{told}");
+        let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+        assert!(message.contains("load balancer api does not exist"), "{message}");
         s.infrastructure_provisioned("dev").await?;
         let balancer = s.balancer().await?;
         s.says("dev", "NetworkReady", "True", "Ready").await?;

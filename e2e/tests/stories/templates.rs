@@ -1,4 +1,4 @@
-//! What is made from our templates is what they say: Cluster API copies, and nothing of ours gets in its way.
+//! Objects that are created from this provider's templates equal the templates: Cluster API copies them unhindered.
 
 use anyhow::{Context, ensure};
 use capa_e2e::{Story, eventually, fixtures, moto, objects};
@@ -77,10 +77,10 @@ spec:
     })
 }
 
-/// Three groups that the cluster autoscaler could start from zero, a template that none refers to, and one that nothing
-/// can be made from.
+/// Three groups that the cluster autoscaler could scale from zero, a template without a user, and a template with
+/// an unsuitable instance type.
 #[test]
-fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
+fn templates_show_the_capacity_of_their_nodes() -> anyhow::Result<()> {
     story("template-capacity", async |s| {
         s.cluster("dev").await?;
         for (name, instance_type, more) in [
@@ -115,7 +115,7 @@ fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
         s.condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster")
             .await?;
 
-        // Two groups of one type are one question, and later looks are none.
+        // Two groups of one type cause one call, and later passes cause none.
         let asked = || s.calls()["DescribeInstanceTypes"];
         assert_eq!(asked(), 3, "{:?}", s.calls());
         let before = s.get(OURS, KIND, "workers").await?;
@@ -124,7 +124,7 @@ fn templates_tell_what_a_node_of_theirs_offers() -> anyhow::Result<()> {
         s.patch(OURS, KIND, "workers", touch).await?;
         eventually(WITHIN, "a pass over the touched template", async || {
             let now = s.manager().passes("awsmachinetemplate").await?;
-            ensure!(now > passes, "there were {now}, as before");
+            ensure!(now > passes, "there were {now} passes, as before");
             Ok(())
         })
         .await?;
@@ -161,7 +161,7 @@ fn parsed(yaml: &str) -> anyhow::Result<DynamicObject> {
     objects.pop().context("one object")
 }
 
-/// Waits until Cluster API has made an object from the template; it has what the template says at these paths.
+/// Waits until Cluster API has created an object from the template, with the template's values at these paths.
 async fn assert_made(
     scenario: &Scenario,
     kind: &str,
@@ -171,7 +171,7 @@ async fn assert_made(
     let api = scenario.api(OURS, kind).await?;
     let made = eventually(WITHIN, &format!("an {kind} to be made"), async || {
         let made = api.list(&ListParams::default()).await?.items.pop();
-        made.context("there is none yet")
+        made.context("no object was created yet")
     })
     .await?;
     let made = serde_json::to_value(&made)?;
@@ -189,7 +189,7 @@ async fn assert_made(
     Ok(())
 }
 
-/// Something that is wanted and that an object does not have; it may have more, defaults for instance.
+/// A wanted value that an object lacks; the object may have further values, such as defaults.
 fn lacks<'a>(has: &Value, wants: &'a Value) -> Option<&'a Value> {
     match (has, wants) {
         (Value::Object(has), Value::Object(wants)) => wants
@@ -202,7 +202,7 @@ fn lacks<'a>(has: &Value, wants: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// A ClusterClass of the AWSClusterTemplate `class` and a made-up control plane, and a Cluster of it.
+/// A ClusterClass of the AWSClusterTemplate `class` and a control plane kind of the tests, and a Cluster of it.
 fn class_and_cluster(class: &str, cluster: &str) -> String {
     format!(
         "{}

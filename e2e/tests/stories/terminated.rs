@@ -1,4 +1,4 @@
-//! An instance that somebody else terminates.
+//! An instance that another client terminates.
 
 use super::machines::{INLINE, at, text};
 use super::scenario::{CORE, OURS, story};
@@ -12,11 +12,11 @@ fn an_instance_terminated_by_hand_is_never_replaced() -> anyhow::Result<()> {
         let id = text(&ready, "/spec/instanceID").to_owned();
         s.user.terminate(&id).await?;
         for condition in ["InstanceReady", "Ready"] {
-            let told = s.machine_lacks("victim", condition, "Terminated").await?;
-            assert!(told.contains(&id), "{}", told);
+            let message = s.machine_lacks("victim", condition, "Terminated").await?;
+            assert!(message.contains(&id), "{}", message);
         }
 
-        // Neither another pass nor another process changes its mind.
+        // Neither another pass nor another process changes the result.
         s.manager().stop().await?;
         s.start_manager().await?;
         s.looked_again("victim").await?;

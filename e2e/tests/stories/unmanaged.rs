@@ -1,4 +1,4 @@
-//! The whole life of a cluster on infrastructure that the user brought: nothing is written to AWS, and little is read.
+//! The whole life of a cluster on existing infrastructure: nothing is written to AWS, and little is read.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::scenario::{CORE, REGION, Scenario, WITHIN, story};
 
-/// One look at everything that the spec declares.
+/// The calls of one lookup of all declared resources.
 const LOOKUP: [&str; 4] = [
     "DescribeRouteTables",
     "DescribeSecurityGroups",
@@ -55,7 +55,7 @@ fn an_unmanaged_cluster_lives_and_dies_without_a_write_to_aws() -> anyhow::Resul
             Ok(())
         })
         .await?;
-        assert_eq!(s.calls(), lookups(3), "one look a change of the spec");
+        assert_eq!(s.calls(), lookups(3), "one lookup for each change of the spec");
 
         let metadata = s.aws_cluster("dev").await?.metadata;
         assert_eq!(metadata.generation, Some(3), "only the user has changed the spec");
@@ -136,7 +136,7 @@ fn the_endpoint_is_adopted_from_cluster_or_spec() -> anyhow::Result<()> {
     })
 }
 
-/// What the status of an unmanaged cluster on three private subnets publishes.
+/// Checks the published status of an unmanaged cluster on three private subnets.
 fn assert_published(scenario: &Scenario, status: &Value) {
     let network = &scenario.network;
     assert_eq!(status["initialization"], json!({"provisioned": true}));
@@ -167,7 +167,7 @@ fn three_zones() -> Value {
         .into()
 }
 
-/// All that may have been called for this many lookups.
+/// The allowed calls of this many lookups.
 fn lookups(count: usize) -> BTreeMap<String, usize> {
     let describes = LOOKUP.map(|action| (action.to_owned(), count));
     describes

@@ -1,4 +1,4 @@
-//! What a machine waits for before it is launched, and what is never launched.
+//! The conditions of a launch for which a machine waits, and machines that are never launched.
 
 use capa_e2e::{Story, fixtures};
 
@@ -12,14 +12,14 @@ fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Resul
         environment.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
         environment.apply(&machine("patient", "dev", INLINE)).await?;
         let reason = "WaitingForClusterInfrastructure";
-        let told = s.machine_lacks("patient", "InstanceReady", reason).await?;
-        assert!(told.contains("AWSCluster dev"), "{told}");
+        let message = s.machine_lacks("patient", "InstanceReady", reason).await?;
+        assert!(message.contains("AWSCluster dev"), "{message}");
         assert!(environment.aws().manager_journal().is_empty());
 
         environment.apply(&s.unmanaged("dev", "")).await?;
         let reason = "WaitingForBootstrapData";
-        let told = s.machine_lacks("patient", "BootstrapDataReady", reason).await?;
-        assert!(told.contains("Secret patient"), "{told}");
+        let message = s.machine_lacks("patient", "BootstrapDataReady", reason).await?;
+        assert!(message.contains("Secret patient"), "{message}");
         assert!(s.launches().is_empty());
 
         environment
@@ -43,7 +43,7 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
         environment
             .apply(&fixtures::bootstrap_secret("unasked", "#cloud-config"))
             .await?;
-        for (name, spec, reason, told) in [
+        for (name, spec, reason, words) in [
             ("ignition", INLINE, "UnsupportedFormat", "Secret ignition"),
             ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
             (
@@ -55,7 +55,7 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
         ] {
             environment.apply(&machine(name, "dev", spec)).await?;
             let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
-            assert!(found.contains(told), "{found}");
+            assert!(found.contains(words), "{found}");
         }
         assert!(s.launches().is_empty(), "{}", s.launches());
 
@@ -78,13 +78,13 @@ fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result
         s.cluster("dev").await?;
         let spec = format!("{INLINE}, tenancy: dedicated, placementGroupName: near");
         s.machine("picky", "dev", &spec).await?;
-        let told = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
+        let message = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
         for field in ["tenancy", "placementGroupName"] {
-            assert!(told.contains(field), "{told}");
+            assert!(message.contains(field), "{message}");
         }
         assert!(s.launches().is_empty(), "{}", s.launches());
 
-        // A machine does not change, so the next one is without.
+        // A machine cannot change, so another machine lacks the field.
         s.begin_deletion(CORE, "Machine", "picky").await?;
         s.gone(OURS, "AWSMachine", &["picky"]).await?;
         s.machine("content", "dev", INLINE).await?;
@@ -98,7 +98,7 @@ fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result
 fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()> {
     story("references", async |s| {
         s.cluster("dev").await?;
-        for (name, spec, told) in [
+        for (name, spec, words) in [
             (
                 "subnet",
                 "subnet: {filters: [{name: 'tag:tier', values: [dmz]}]}",
@@ -112,7 +112,7 @@ fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()
         ] {
             s.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
             let found = s.machine_lacks(name, "NetworkReady", "NotFound").await?;
-            assert!(found.contains(told), "{found}");
+            assert!(found.contains(words), "{found}");
         }
         assert!(s.launches().is_empty(), "{}", s.launches());
 

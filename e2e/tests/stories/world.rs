@@ -1,4 +1,4 @@
-//! The world itself, before any manager of ours works in it.
+//! The local world itself, without a manager of this provider.
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, eventually, fixtures};
@@ -46,7 +46,7 @@ fn a_finished_test_leaves_no_finalizer_in_its_namespace() -> anyhow::Result<()> 
             let namespace = namespaces.get_opt(&name).await?;
             ensure!(
                 namespace.is_none(),
-                "it says {:?}",
+                "the status of the namespace is {:?}",
                 namespace.and_then(|namespace| namespace.status)
             );
             Ok(())
@@ -154,7 +154,7 @@ fn a_failed_test_leaves_logs_calls_and_objects_but_no_secrets() -> anyhow::Resul
 
 #[test]
 fn the_world_fits_a_small_machine() -> anyhow::Result<()> {
-    // One of its own: the shared one has the peaks of whatever ran in it before.
+    // A separate world: the memory peaks of the shared world depend on its other tests.
     Story::new("memory").in_its_own_world(&[]).run(async |environment| {
         environment.apply(&fixtures::cluster("bare", None)).await?;
         environment.delete(CLUSTER_API, "Cluster", "bare", WITHIN).await?;

@@ -1,4 +1,4 @@
-//! What the user gave is wrong: a condition says which object and what to do, and mending it is enough.
+//! Invalid user input: a condition names the object and the corrective action, and the correction alone is enough.
 
 use anyhow::ensure;
 use capa_e2e::user::NetworkPlan;
@@ -12,7 +12,7 @@ const NO_SUBNET: &str = "subnet-00000000000000bad";
 const NO_VPC: &str = "vpc-00000000000000bad";
 const NO_GROUP: &str = "sg-00000000000000bad";
 
-/// A part of `spec.network` that is wrong, and what `NetworkReady` says about it.
+/// An invalid part of `spec.network`, and the expected message of `NetworkReady`.
 struct Wrong {
     patch: Value,
     reason: &'static str,
@@ -142,7 +142,7 @@ fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result
 }
 
 #[test]
-fn a_cluster_without_a_region_says_so_and_asks_nothing() -> anyhow::Result<()> {
+fn a_cluster_without_a_region_says_so_and_makes_no_call() -> anyhow::Result<()> {
     story("no-region", async |s| {
         let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
         s.owned("dev", &nowhere).await?;
@@ -158,7 +158,7 @@ fn a_cluster_without_a_region_says_so_and_asks_nothing() -> anyhow::Result<()> {
 #[test]
 fn an_annotation_repeats_an_incomplete_lookup_at_once() -> anyhow::Result<()> {
     tell(Story::new("preflight-requested"), async |s| {
-        // Not hurried: by itself it is repeated after five seconds.
+        // Real periods: by itself the manager retries only after five seconds.
         s.new_manager().start().await?;
         let missing = s
             .unmanaged("dev", "")
@@ -171,7 +171,7 @@ fn an_annotation_repeats_an_incomplete_lookup_at_once() -> anyhow::Result<()> {
             json!({"metadata": {"annotations": {"infrastructure.cluster.x-k8s.io/preflight-requested": "now"}}});
         s.change("dev", request).await?;
         eventually(WITHIN, "another look", async || {
-            ensure!(looks().len() == 2, "there were {}", looks().len());
+            ensure!(looks().len() == 2, "there were {} lookups", looks().len());
             Ok(())
         })
         .await?;

@@ -33,10 +33,11 @@ use crate::reconcile::Reconciler;
 use worker::Worker;
 use workers::Workers;
 
-/// How a controller runs.
+/// The settings of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
-    /// Objects reconciled at once, at most half of them of one group ([`Reconciler::groups`]). Default 10; 0 counts as 1.
+    /// Objects reconciled at once, at most half of them of one group ([`Reconciler::groups`]). Default 10; 0 counts as
+    /// 1.
     pub concurrency: u16,
     /// The longest time a reconcile may take before it is cancelled and counts as failed. Default 2 min: the client
     /// itself repeats a request that the server answers with 429, 503 or 504 for much longer.
@@ -74,7 +75,7 @@ pub struct Controller<R: Reconciler> {
     cache: ObjectCache<R::Kind>,
     reconciler: R,
     settings: ControllerSettings,
-    /// Subscribed to when the controller starts: a standby would not read them.
+    /// The triggers' streams start with the controller: a standby would not read them.
     triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
 }
 

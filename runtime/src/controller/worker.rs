@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, Request};
 use kube::core::object::HasStatus;
@@ -22,7 +23,6 @@ use super::workers::Workers;
 use crate::Runtime;
 use crate::backoff::Backoff;
 use crate::events::Events;
-use crate::kinds::cluster_name;
 use crate::metrics::{ControllerMetrics, ReconcileResult};
 use crate::reconcile::{Next, ReconcileError, ReconcileErrorKind, Reconciler};
 use crate::status::{StatusError, StatusWriter};
@@ -31,7 +31,7 @@ use crate::writes::{Freshness, WriteTracker};
 /// Interval between checks whether the cache shows the last write.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
 
-/// How long after an object was put aside its pass is tried again, should nobody have called it.
+/// Time after which a pass that could not begin is tried again if no free worker has called its object.
 const ASIDE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
@@ -46,7 +46,7 @@ enum PassError {
     Aborted(#[source] JoinError),
 }
 
-/// What all reconciles of one controller share.
+/// The state that all reconciles of one controller share.
 pub(super) struct Worker<R: Reconciler> {
     client: Client,
     store: Store<R::Kind>,
@@ -137,7 +137,7 @@ impl<R: Reconciler> Worker<R> {
         action
     }
 
-    /// The object to reconcile: the cached one, unless it is older than the last write to it.
+    /// The object to reconcile: the cached object, unless it is older than the last write to the object.
     async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
         match self.writes.freshness(&**cached) {
             Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
@@ -243,7 +243,7 @@ fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
         parent: None,
         "reconcile",
         controller = R::name(),
-        cluster = cluster_name(metadata),
+        cluster = meta::cluster_name_label(metadata).or_else(|| meta::owner_cluster_name(metadata)),
         namespace = metadata.namespace,
         name = metadata.name,
         reconcile_id = format!("{:016x}", fastrand::u64(..)),

@@ -1,9 +1,9 @@
-//! Which passes may begin: no group of objects occupies all workers.
+//! Decides which passes may begin, so that no group of objects occupies all workers.
 //!
-//! A pass may take long, because of the AWS account of its object for instance, and there may be many objects like it.
-//! So a pass begins only while, of each of its object's groups, fewer passes are under way than workers are free: one
-//! group alone has half of the workers, and whoever comes finds one that is free. An object whose pass may not begin
-//! does not wait in a worker: it is put aside, and called when workers become free.
+//! A pass may take long, for example because its AWS account is slow, and many objects may depend on that account. So a
+//! pass begins only while each group of its object has fewer running passes than there are free workers. One group
+//! alone uses half of the workers, and the first pass of another group finds a free worker. An object whose pass may
+//! not begin occupies no worker. The object is put aside, and is called when workers become free.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,30 +22,29 @@ pub(super) struct Workers<K: CachedKind> {
 }
 
 struct State<K: CachedKind> {
-    /// Passes under way.
+    /// Number of running passes.
     busy: usize,
-    /// The same by group.
+    /// Number of running passes by group.
     by_group: HashMap<String, usize>,
-    /// Objects whose passes may not begin yet, together with those of the same groups. The first groups are called
-    /// first.
+    /// Objects whose passes may not begin yet, by their groups. The first element is called first.
     aside: VecDeque<Aside<K>>,
 }
 
 struct Aside<K: CachedKind> {
     groups: Vec<String>,
     objects: HashSet<ObjectRef<K>>,
-    /// The objects in the order in which they came; one that is not among `objects` any more is passed over.
+    /// The order in which the objects came. Objects that are not in `objects` any more are skipped.
     order: VecDeque<ObjectRef<K>>,
 }
 
-/// A pass under way; dropping it ends it.
+/// A running pass. Dropping the value ends the pass.
 pub(super) struct Busy<K: CachedKind> {
     workers: Arc<Workers<K>>,
     groups: Vec<String>,
 }
 
 impl<K: CachedKind> Workers<K> {
-    /// So many workers, and the objects that are called because workers have become free.
+    /// A number of workers, and the stream of the objects that are called when workers become free.
     pub(super) fn new(all: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<ObjectRef<K>>) {
         let (called, receiver) = mpsc::unbounded_channel();
         let state = State {
@@ -61,7 +60,7 @@ impl<K: CachedKind> Workers<K> {
         (Arc::new(workers), receiver)
     }
 
-    /// Begins a pass. None: it may not begin, and the object is called when it may.
+    /// Begins a pass. `None` if the pass may not begin: the object is called when it may.
     pub(super) fn begin(self: &Arc<Self>, object: &ObjectRef<K>, groups: Vec<String>) -> Option<Busy<K>> {
         let mut state = self.state.lock();
         let free = self.all.saturating_sub(state.busy);
@@ -87,8 +86,8 @@ impl<K: CachedKind> Workers<K> {
 }
 
 impl<K: CachedKind> State<K> {
-    /// Whether a pass of these groups may begin on so many free workers, beside those under way and so many more of each
-    /// group.
+    /// Whether a pass of these groups may begin with this number of free workers. `more` is a number of further passes
+    /// for each group, besides the running passes.
     fn has_room(&self, free: usize, groups: &[String], more: &HashMap<String, usize>) -> bool {
         let of_group = |group: &String| {
             let under_way = self.by_group.get(group).copied().unwrap_or_default();
@@ -119,7 +118,7 @@ impl<K: CachedKind> State<K> {
         });
     }
 
-    /// The objects whose passes may begin now: of each group that has room one after the other.
+    /// The objects whose passes may begin now, taken from the groups in turn.
     fn call(&mut self, all: usize) -> Vec<ObjectRef<K>> {
         let free = all.saturating_sub(self.busy);
         let mut called = Vec::new();
@@ -164,7 +163,7 @@ impl<K: CachedKind> Drop for Busy<K> {
         }
         state.by_group.retain(|_, under_way| *under_way > 0);
         for object in state.call(self.workers.all) {
-            // Nobody listens any more once the controller ends.
+            // The receiver is gone after the end of the controller.
             let _ = self.workers.called.send(object);
         }
     }

@@ -39,7 +39,7 @@ impl Access {
             return Err(StatusCode::UNAUTHORIZED);
         };
         let judge = async {
-            // Nobody closes the semaphore.
+            // No code closes the semaphore.
             let _turn = self.turns.acquire().await;
             self.judge(token, path).await
         };
@@ -84,7 +84,7 @@ impl Access {
     }
 }
 
-/// What the API server says of a user and a path.
+/// The API server's decision about a user and a path.
 enum Decision {
     Allowed,
     /// The response in place of the page.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_user_who_may_get_the_path_is_let_in() {
+    async fn only_a_user_who_may_get_the_path_has_access() {
         let ok = StatusCode::CREATED;
         assert_eq!(asked(ok, Some("Bearer reader"), "/metrics").await, Ok(()));
         assert_eq!(asked(ok, Some("bearer reader"), "/metrics").await, Ok(()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_let_in_while_the_api_server_does_not_answer() {
+    async fn no_user_has_access_while_the_api_server_does_not_answer() {
         let refused = asked(StatusCode::SERVICE_UNAVAILABLE, Some("Bearer reader"), "/metrics").await;
         assert_eq!(refused, Err(StatusCode::INTERNAL_SERVER_ERROR));
     }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_not_read_metrics_gets_none() {
+    async fn a_user_without_permission_gets_no_metrics() {
         let access = Some(Access::new(FakeServer::default().client()));
         let served = Served {
             registry: registry(),

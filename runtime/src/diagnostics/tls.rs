@@ -63,10 +63,10 @@ impl TlsVersion {
 /// Why the certificate cannot be made or used.
 #[derive(Debug, Error)]
 pub enum CertificateError {
-    /// It could not be made.
+    /// The certificate could not be generated.
     #[error("failed to make a certificate for the diagnostics server")]
     Make(#[from] rcgen::Error),
-    /// It cannot be used.
+    /// rustls does not accept the certificate.
     #[error("failed to use the certificate of the diagnostics server")]
     Use(#[from] rustls::Error),
 }
@@ -76,8 +76,8 @@ pub enum CertificateError {
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// Makes a certificate that this process alone has, for connections of at least this version. The process must have
-    /// chosen its cryptography (rustls' default provider).
+    /// Generates a certificate whose key never leaves this process, for connections of at least this TLS version. The
+    /// process must have installed rustls' default provider.
     pub fn self_signed(minimum: TlsVersion) -> Result<Self, CertificateError> {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()])?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));

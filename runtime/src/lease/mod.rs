@@ -1,5 +1,5 @@
-//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that we and Go programs can compete
-//! for the same Lease.
+//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that this manager and Go programs can
+//! compete for the same Lease.
 //!
 //! A claim of another process expires by the time since *this process* saw the record change, on its own monotonic
 //! clock; the times in the record are informative. Claims are updates with a resource version: the server refuses one
@@ -25,18 +25,18 @@ use tracing::{debug, info, warn};
 use crate::metrics::Metrics;
 use record::{claimed, created, holder, released};
 
-/// The flags `--leader-elect-*`, and who we are.
+/// The flags `--leader-elect-*`, and the identity of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// Namespace of the Lease: the manager's own.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// What we write as the holder; unique to this process.
+    /// The holder identity of this process, unique among all processes.
     pub identity: String,
-    /// How long others wait after the last renewal before they take the Lease. Whole seconds. Default 15 s.
+    /// How long other candidates wait after the last renewal before they take the Lease. Whole seconds. Default 15 s.
     pub duration: Duration,
-    /// How long we try to renew before we give up; shorter than `duration`. Default 10 s.
+    /// How long the leader tries to renew the Lease before it gives up; shorter than `duration`. Default 10 s.
     pub renew_deadline: Duration,
     /// Time between tries to take or renew. Default 2 s.
     pub retry_period: Duration,
@@ -84,7 +84,7 @@ impl LeaseSettings {
     }
 }
 
-/// Why leadership cannot be had or has ended.
+/// The reasons for which leadership cannot be acquired, or has ended.
 #[derive(Debug, Error)]
 pub enum LeaseError {
     /// The durations contradict each other.
@@ -127,7 +127,7 @@ enum Claim {
     Refused,
 }
 
-/// The record as it last changed before this process's eyes.
+/// The record of the Lease at its last change that this process observed.
 #[derive(Default)]
 struct Observed {
     spec: Option<k8s_openapi::api::coordination::v1::LeaseSpec>,
@@ -159,18 +159,19 @@ impl LeaderElection {
         })
     }
 
-    /// Until when this process leads for certain; none while it does not. A process that stood still goes on before it
-    /// knows that another leads: what must not be done then is done only before this moment.
+    /// The time until which this process leads for certain; `None` while it does not lead. A process that was suspended
+    /// resumes before it knows that another process leads. Work that only the leader may do therefore begins before
+    /// this time only.
     pub fn leads_until(&self) -> watch::Receiver<Option<Instant>> {
         self.leads_until.subscribe()
     }
 
-    /// Waits for the Lease, does `work` while holding it, and gives it up when `work` has ended well, so that the next
-    /// process need not wait. `stop` ends the waiting; the work gets to know of it by itself and may take its time, the
-    /// Lease is held until it has ended.
+    /// Waits for the Lease, runs `work` while holding it, and releases it after the work has succeeded, so that the
+    /// next process need not wait. `stop` ends the waiting. The work has to observe `stop` by itself; the Lease is held
+    /// until the work has ended.
     ///
-    /// When the Lease is lost the work is dropped and the error returned: end the process then. After work that failed
-    /// the Lease is left to expire, because something of it may still be under way.
+    /// When the Lease is lost, the work is dropped and the error returned: the process must then end. After work that
+    /// failed, the Lease is left to expire, because parts of the work may still be under way.
     pub async fn lead<Work, E>(self, stop: &CancellationToken, work: impl FnOnce() -> Work) -> Result<(), E>
     where
         Work: Future<Output = Result<(), E>>,
@@ -197,7 +198,8 @@ impl LeaderElection {
         result
     }
 
-    /// The Lease once it is ours, and when the request was sent that made it so.
+    /// Waits until this process holds the Lease. Returns the Lease, and the time at which the successful request was
+    /// sent.
     async fn acquire(&self) -> (Lease, Instant) {
         let mut observed = Observed::default();
         loop {
@@ -214,7 +216,7 @@ impl LeaderElection {
         }
     }
 
-    /// Takes the Lease if it is free, ours, or expired.
+    /// Takes the Lease if it has no holder, has expired, or is held by this process.
     async fn claim(&self, observed: &mut Observed) -> kube::Result<Claim> {
         let parameters = PostParams::default();
         let Some(current) = self.leases.get_opt(&self.settings.name).await? else {
@@ -233,8 +235,8 @@ impl LeaderElection {
         )
     }
 
-    /// Renews until that fails for too long or another process holds the Lease. `lease` is what the server last
-    /// answered.
+    /// Renews the Lease until renewal fails for too long or another process holds the Lease. `lease` is the last answer
+    /// of the server.
     async fn hold(&self, lease: &mut Lease, mut renewed: Instant) -> LeaseError {
         let LeaseSettings {
             name,
@@ -269,8 +271,8 @@ impl LeaderElection {
         self.leads_until.send_replace(Some(at + self.settings.renew_deadline));
     }
 
-    /// Renews once, however many tries that takes. Returns when the request was sent that succeeded, or who holds the
-    /// Lease instead of us.
+    /// Renews the Lease once, with as many attempts as necessary. Returns the time at which the successful request was
+    /// sent, or the identity of another holder.
     async fn renew(&self, lease: &mut Lease) -> Result<Instant, String> {
         loop {
             let started = Instant::now();
@@ -295,8 +297,8 @@ impl LeaderElection {
                 .replace(&self.settings.name, &PostParams::default(), &next)
                 .await,
         )? {
-            // Somebody labelled, took or deleted the Lease: look again. Whoever holds it was seen just now, so it is
-            // not expired.
+            // Another client changed or deleted the Lease, so the record is read again. Its holder was observed just
+            // now, so the record has not expired.
             Claim::Refused => self.claim(&mut Observed::default()).await,
             claim => Ok(claim),
         }

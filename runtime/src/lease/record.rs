@@ -18,7 +18,7 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
         .filter(|holder| !holder.is_empty())
 }
 
-/// The duration that its holder promised to renew within.
+/// The duration within which the holder promised to renew the Lease.
 pub(super) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
@@ -34,8 +34,8 @@ pub(super) fn created(settings: &LeaseSettings) -> Lease {
     claimed(&Lease { metadata, spec: None }, settings)
 }
 
-/// The Lease as ours, renewed now. The time of acquisition and the count of transitions change only when the holder
-/// does.
+/// The Lease with this process as the holder, renewed now. The time of acquisition and the number of transitions change
+/// only when the holder does.
 pub(super) fn claimed(lease: &Lease, settings: &LeaseSettings) -> Lease {
     let now = MicroTime(Timestamp::now());
     let mut next = lease.clone();

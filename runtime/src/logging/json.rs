@@ -12,7 +12,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-/// Formats events. Of several fields of one name the one of the innermost span is kept, and of the event before spans.
+/// Formats events. Of several fields with the same name, the event's field precedes those of spans, and the field of an
+/// inner span precedes those of outer spans.
 pub(super) struct FlatJson;
 
 impl<S> FormatEvent<S, JsonFields> for FlatJson
@@ -44,7 +45,7 @@ where
     }
 }
 
-/// What `JsonFields` has written: an object, or nothing for a span without fields.
+/// The fields that `JsonFields` has written: an object, or an empty text for a span without fields.
 fn object(fields: &str) -> Map<String, Value> {
     serde_json::from_str(fields).unwrap_or_default()
 }

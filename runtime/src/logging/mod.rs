@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use json::FlatJson;
 
-/// Libraries that log every request at levels at which the program logs decisions.
+/// The libraries that log every request at the levels at which the program logs its decisions.
 const LIBRARIES: [&str; 7] = [
     "kube_client",
     "kube_runtime",
@@ -27,7 +27,7 @@ const LIBRARIES: [&str; 7] = [
     "tower",
 ];
 
-/// Which log targets are the program's own, and which are noisy libraries, by prefix.
+/// The prefixes of the log targets of the program itself and of noisy libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTargets {
     /// Prefix of the program's own targets.
@@ -46,15 +46,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// Only the program's own targets may log at trace level: there libraries print whole requests and answers, with
-/// Secrets among them. A filter of its own, because among the directives of one filter the longest wins.
+/// Only the program's own targets may log at trace level: libraries print whole requests and answers at that level,
+/// Secrets among them. This is a separate filter, because among the directives of one filter the longest one wins.
 fn only_own_trace(targets: LogTargets) -> Targets {
     Targets::new()
         .with_default(LevelFilter::DEBUG)
         .with_target(targets.own, LevelFilter::TRACE)
 }
 
-/// Why logging cannot be set up.
+/// The reasons for which logging cannot be set up.
 #[derive(Debug, Error)]
 pub enum LoggingError {
     /// Neither `text` nor `json`.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Ranges that reach the bastion when the spec names none.
+/// Ranges that are allowed to reach the bastion if the spec names no ranges.
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// An EC2 instance in a public subnet for SSH to nodes that have private addresses only.
@@ -22,30 +22,30 @@ pub struct Bastion {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enabled: bool,
 
-    /// Leave the bastion's security group without ingress rules, for access through SSM Session Manager only. Excludes
-    /// `allowedCIDRBlocks`. Default: false.
+    /// Whether the bastion's security group has no ingress rules, for access through SSM Session Manager only. `true`
+    /// excludes `allowedCIDRBlocks`. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disable_ingress_rules: bool,
 
-    /// Ranges from which SSH (TCP 22) is admitted, e.g. `198.51.100.0/24`. Default: everywhere, `0.0.0.0/0` and `::/0`,
-    /// unless `disableIngressRules` (`effective_allowed_cidr_blocks`); narrow it down.
+    /// Ranges from which SSH (TCP 22) is admitted, e.g. `198.51.100.0/24`. Default: all addresses, `0.0.0.0/0` and
+    /// `::/0`, unless `disableIngressRules` is true (`effective_allowed_cidr_blocks`); set narrower ranges.
     #[serde(rename = "allowedCIDRBlocks", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub allowed_cidr_blocks: Vec<String>,
 
-    /// EC2 instance type of the bastion, e.g. `t3.small`; read when the instance is created. Default: `t3.micro`, in
-    /// us-east-1 `t2.micro` (`effective_instance_type`).
+    /// EC2 instance type of the bastion, e.g. `t3.small`. The provider reads the field when it creates the instance.
+    /// Default: `t3.micro`, in us-east-1 `t2.micro` (`effective_instance_type`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
 
-    /// Image of the bastion, e.g. `ami-0a1b2c3d`; read when the instance is created. Default: the newest Ubuntu 24.04
-    /// of Canonical for x86-64.
+    /// Id of the machine image of the bastion, e.g. `ami-0a1b2c3d`. The provider reads the field when it creates the
+    /// instance. Default: Canonical's newest image of Ubuntu 24.04 for x86-64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<String>,
 }
 
 impl Bastion {
-    /// Ranges from which SSH is admitted: none with `disableIngressRules`, everywhere where the list is empty.
+    /// Ranges from which SSH is admitted: none with `disableIngressRules`, all addresses if the list is empty.
     pub fn effective_allowed_cidr_blocks(&self) -> Vec<&str> {
         if self.disable_ingress_rules {
             Vec::new()
@@ -56,7 +56,7 @@ impl Bastion {
         }
     }
 
-    /// Instance type of the bastion in `region`: one zone of us-east-1 has no t3.
+    /// Instance type of the bastion in `region`. The default differs in us-east-1, because one of its zones has no t3.
     pub fn effective_instance_type(&self, region: &str) -> &str {
         let default = if region == "us-east-1" { "t2.micro" } else { "t3.micro" };
         self.instance_type

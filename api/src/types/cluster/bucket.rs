@@ -1,4 +1,4 @@
-//! `spec.s3Bucket`: where bootstrap data of Ignition machines is kept.
+//! `spec.s3Bucket`: the storage for the bootstrap data of Ignition machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,12 @@ use serde::{Deserialize, Serialize};
 ]))]
 pub struct S3Bucket {
     /// Name of the bucket, unique in the whole AWS partition: 3 to 63 lower case letters, digits, dots and hyphens,
-    /// e.g. `acme-prod-bootstrap`. Not in the form of an IP address.
+    /// e.g. `acme-prod-bootstrap`. The name must not have the form of an IP address.
     #[schemars(length(min = 3, max = 63), regex(pattern = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"))]
     pub name: String,
 
     /// Instance profile whose role may read the bootstrap data of control planes, e.g.
-    /// `control-plane.cluster-api-provider-aws.sigs.k8s.io`. Needed unless `presignedURLDuration` is set.
+    /// `control-plane.cluster-api-provider-aws.sigs.k8s.io`. Required unless `presignedURLDuration` is set.
     #[serde(
         rename = "controlPlaneIAMInstanceProfile",
         default,
@@ -37,24 +37,25 @@ pub struct S3Bucket {
     pub control_plane_iam_instance_profile: Option<String>,
 
     /// Instance profiles whose roles may read the bootstrap data of workers, e.g.
-    /// `nodes.cluster-api-provider-aws.sigs.k8s.io`. At least one unless `presignedURLDuration` is set.
+    /// `nodes.cluster-api-provider-aws.sigs.k8s.io`. At least one is required unless `presignedURLDuration` is set.
     #[serde(rename = "nodesIAMInstanceProfiles", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(max = 128)))]
     pub nodes_iam_instance_profiles: Vec<String>,
 
-    /// Hand machines presigned URLs that are valid this long, in Go's notation, e.g. `30m` or `1h30m`, instead of
-    /// letting their instance profiles read the bucket. Choose it longer than an instance takes to boot. Absent: no
-    /// presigned URLs.
+    /// Validity of presigned URLs, as a duration in Go's notation, e.g. `30m` or `1h30m`. If set, machines read their
+    /// bootstrap data by presigned URL instead of with the permissions of their instance profiles. Set a longer time
+    /// than an instance takes to boot. Absent: no presigned URLs.
     #[serde(rename = "presignedURLDuration", default, skip_serializing_if = "Option::is_none")]
     pub presigned_url_duration: Option<String>,
 
-    /// Let a machine's deletion go on where its object may not be deleted from the bucket; the object is left there.
-    /// Default: false, the refusal holds the machine and its condition says so.
+    /// Whether the deletion of a machine continues if AWS refuses to delete the machine's object in the bucket; the
+    /// object then stays in the bucket. Default: false: the refusal blocks the deletion of the machine, and a condition
+    /// reports it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub best_effort_delete_objects: bool,
 
-    /// Further IAM roles that may read parts of the bucket, e.g. of a process that keeps node configuration in it.
-    /// Each is one statement of the bucket policy.
+    /// Further IAM roles that may read parts of the bucket, e.g. the role of a process that keeps node configuration in
+    /// the bucket. Each role adds one statement to the bucket policy.
     #[serde(rename = "additionalIAMRoles", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "prefix"]))]
     pub additional_iam_roles: Vec<BucketReader>,
@@ -64,11 +65,11 @@ pub struct S3Bucket {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketReader {
-    /// Name, not ARN, of a role in the bucket's account, e.g. `node-config-reader`.
+    /// Name (not ARN) of a role in the AWS account of the bucket, e.g. `node-config-reader`.
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[\w+=,.@-]+$"))]
     pub name: String,
 
-    /// Beginning of the keys that the role may read, without a leading slash, e.g. `node-config/`.
+    /// Prefix of the keys that the role may read, without a leading slash, e.g. `node-config/`.
     #[schemars(length(min = 1, max = 512), regex(pattern = "^[^/]"))]
     pub prefix: String,
 }

@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use super::security_group::IngressRule;
 
-/// Kind of load balancer in front of the Kubernetes API.
+/// Type of a load balancer of the Kubernetes API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadBalancerType {
     /// Classic Load Balancer, the first generation.
     #[default]
     Classic,
-    /// Gateway Load Balancer; known for compatibility.
+    /// Gateway Load Balancer; accepted for compatibility only.
     Elb,
     /// Application Load Balancer.
     Alb,
     /// Network Load Balancer.
     Nlb,
-    /// None: the endpoint is provided from outside.
+    /// No load balancer: the user provides the endpoint.
     Disabled,
 }
 
-/// Who reaches a load balancer.
+/// Networks from which a load balancer can be reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBalancerScheme {
-    /// Everybody: it has public addresses.
+    /// The load balancer has public addresses.
     #[default]
     InternetFacing,
-    /// Only the VPC and what is connected to it.
+    /// The load balancer can be reached only from the VPC and from connected networks.
     Internal,
 }
 
-/// How a load balancer asks the API server whether it is healthy.
+/// Protocol of the health check of API servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HealthCheckProtocol {
@@ -47,13 +47,13 @@ pub enum HealthCheckProtocol {
     Http,
     /// A request with TLS.
     Https,
-    /// A TLS handshake; known for compatibility.
+    /// A TLS handshake; accepted for compatibility only.
     Tls,
-    /// Known for compatibility.
+    /// UDP; accepted for compatibility only.
     Udp,
 }
 
-/// How a load balancer asks the targets of an additional listener whether they are healthy.
+/// Protocol of the health check of the targets of an additional listener.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ListenerHealthCheckProtocol {
@@ -70,7 +70,7 @@ pub enum ListenerHealthCheckProtocol {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ListenerProtocol {
-    /// Connections are passed on unread.
+    /// The load balancer forwards connections without reading them.
     #[default]
     Tcp,
 }
@@ -85,32 +85,34 @@ pub enum TargetGroupIpType {
     Ipv6,
 }
 
-/// Whether a load balancer's DNS name must resolve before the cluster goes on.
+/// Whether a load balancer's DNS name must resolve before the provisioning of the cluster continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum DnsResolutionCheck {
-    /// It need not.
+    /// The DNS name need not resolve.
     None,
-    /// It must, from where the manager runs.
+    /// The manager must be able to resolve the DNS name.
     #[default]
     Enabled,
 }
 
-/// A load balancer in front of the Kubernetes API. In unmanaged mode only `name` and `loadBalancerType` count: control
-/// plane instances are registered in the target groups behind the API's port of the load balancer of that name, or in
-/// the classic one. Without a name the block means nothing there; targets in `controlPlaneTargets` count more.
+/// A load balancer of the Kubernetes API. In unmanaged mode only `name` and `loadBalancerType` have an effect: control
+/// plane instances are registered in the target groups behind the API port of the load balancer with that name, or in
+/// the Classic Load Balancer with that name. In unmanaged mode the block has no effect without a name, and targets in
+/// `controlPlaneTargets` take precedence.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {
-    /// Kind of load balancer: `nlb` (recommended: passes TLS through, keeps client addresses), `alb`, `classic` (first
-    /// generation), `elb` (a Gateway Load Balancer, for compatibility only) or `disabled`, where you provide
-    /// `controlPlaneEndpoint`. Default: `classic`. Choose at creation: a cluster does not go to or from `disabled`.
+    /// Type of the load balancer: `nlb` (recommended: passes TLS through, keeps client addresses), `alb`, `classic`
+    /// (first generation), `elb` (a Gateway Load Balancer, for compatibility only) or `disabled`, with which you
+    /// provide `controlPlaneEndpoint`. Default: `classic`. Set the type when you create the cluster: it cannot change
+    /// to or from `disabled` later.
     #[serde(default)]
     pub load_balancer_type: LoadBalancerType,
 
-    /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. The name of
-    /// an existing one without the cluster's ownership tag makes that one be used as it is. Default:
-    /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`, hashed where that is too long.
-    /// Immutable.
+    /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. If a load
+    /// balancer with this name exists without the cluster's ownership tag, the cluster uses it unchanged. Default:
+    /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`; a name that is too long is replaced by a
+    /// hash. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
@@ -118,39 +120,43 @@ pub struct LoadBalancerSpec {
     )]
     pub name: Option<String>,
 
-    /// `internet-facing`: public addresses, in public subnets. `internal`: reachable from the VPC and networks
-    /// connected to it, in private subnets. Default: `internet-facing`. Immutable.
+    /// Scheme of the load balancer. `internet-facing`: the load balancer has public addresses and is in public subnets.
+    /// `internal`: the load balancer is in private subnets and can be reached from the VPC and connected networks.
+    /// Default: `internet-facing`. Immutable.
     #[serde(default)]
     pub scheme: LoadBalancerScheme,
 
-    /// Spread connections over the API servers of all zones, instead of those in the zone where a connection came in.
-    /// Evens out load and survives the loss of a zone's only API server; traffic between zones is charged. Default:
-    /// false.
+    /// Whether the load balancer spreads connections over the API servers of all zones instead of the API servers in
+    /// the zone in which the connection arrived. Cross-zone load balancing distributes the load evenly and tolerates
+    /// the loss of the only API server of a zone; AWS charges for traffic between zones. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cross_zone_load_balancing: bool,
 
-    /// Subnets to put the load balancer in, by AWS id, one a zone, at most 16, e.g. `subnet-0a1b2c3d`. Default: one of
-    /// the cluster's per zone, public ones for an internet-facing load balancer.
+    /// AWS ids of the subnets of the load balancer, one subnet per zone, at most 16, e.g. `subnet-0a1b2c3d`. Default:
+    /// one subnet of the cluster per zone; public subnets for an internet-facing load balancer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub subnets: Vec<String>,
 
-    /// How API servers are checked: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` ask `/readyz`, `SSL`
-    /// makes a TLS handshake (`classic` only). With a plain connection an API server that answers nothing counts as
-    /// healthy. Default: `TCP` (`effective_health_check_protocol`). Can be changed later for `classic` only.
+    /// Protocol of the health check of API servers: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` request
+    /// `/readyz`, `SSL` makes a TLS handshake (`classic` only). With `TCP` an API server that accepts connections and
+    /// answers no request counts as healthy. Default: `TCP` (`effective_health_check_protocol`). Mutable for `classic`
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
-    /// Timing of the API servers' health check; read when the target group is created. Not for `classic`.
+    /// Timing of the health check of API servers. The provider reads the field when it creates the target group. Not
+    /// for `classic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 
-    /// Security groups to put on the load balancer besides its own, by id, at most 16, e.g. `sg-0a1b2c3d`.
+    /// Ids of security groups that the load balancer gets in addition to its own security group, at most 16, e.g.
+    /// `sg-0a1b2c3d`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub additional_security_groups: Vec<String>,
 
-    /// Further ports of the load balancer that lead to the control plane nodes, at most 50, e.g. 22623 or 8132 for
+    /// Additional ports that the load balancer forwards to the control plane nodes, at most 50, e.g. 22623, or 8132 for
     /// konnectivity. Not for `classic`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
@@ -159,46 +165,47 @@ pub struct LoadBalancerSpec {
     )]
     pub additional_listeners: Vec<Listener>,
 
-    /// Who reaches the load balancer. The rules replace the one that admits every address to the API port: give the
-    /// ranges of your users, of the management cluster and, for an internet-facing load balancer,
-    /// `natGatewaysIPsSource` for the nodes.
+    /// Ingress rules of the load balancer. The list replaces the default rule, which admits every address to the API
+    /// port. Include the ranges of your users and of the management cluster, and for the nodes of a cluster with an
+    /// internet-facing load balancer a rule with `natGatewaysIPsSource`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub ingress_rules: Vec<IngressRule>,
 
-    /// Known for compatibility and without effect: nothing rewrites the hosts file of control planes.
+    /// Accepted for compatibility, without effect: the provider never rewrites the hosts file of control plane nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disable_hosts_rewrite: bool,
 
-    /// Let API servers see the address of the client instead of the load balancer's. Clients must then be admitted by
-    /// the nodes' security group, and a node cannot reach itself through an `nlb`. Read when the target group is
-    /// created. Default: false.
+    /// Whether API servers see the address of the client instead of the address of the load balancer. With `true` the
+    /// security group of the nodes must admit the clients, and a node cannot reach itself through an `nlb`. The
+    /// provider reads the field when it creates the target group. Default: false.
     #[serde(rename = "preserveClientIP", default, skip_serializing_if = "std::ops::Not::not")]
     pub preserve_client_ip: bool,
 
-    /// Address family by which API servers are reached: `ipv4`, or `ipv6`, which needs `vpc.ipv6`. Not for `classic`.
-    /// Default: by the subnets of the control planes. Immutable.
+    /// Address family with which the load balancer connects to API servers: `ipv4`, or `ipv6`, which needs `vpc.ipv6`.
+    /// Not for `classic`. Default: the address family of the subnets of the control plane. Immutable.
     #[serde(rename = "targetGroupIPType", default, skip_serializing_if = "Option::is_none")]
     pub target_group_ip_type: Option<TargetGroupIpType>,
 
-    /// `Enabled`: the cluster waits until the manager can resolve the load balancer's DNS name. `None`: it does not,
-    /// for managers without a resolver that knows AWS's names. Default: `Enabled` (`effective_dns_resolution_check`).
+    /// Check of the load balancer's DNS name. `Enabled`: the cluster waits until the manager can resolve the DNS name.
+    /// `None`: the cluster does not wait; use this value if the manager has no resolver for AWS's DNS names. Default:
+    /// `Enabled` (`effective_dns_resolution_check`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_resolution_check: Option<DnsResolutionCheck>,
 }
 
 impl LoadBalancerSpec {
-    /// How API servers are checked.
+    /// Effective protocol of the health check of API servers.
     pub fn effective_health_check_protocol(&self) -> HealthCheckProtocol {
         self.health_check_protocol.unwrap_or_default()
     }
 
-    /// Whether the DNS name must resolve before the cluster goes on.
+    /// Whether the DNS name must resolve before the provisioning of the cluster continues.
     pub fn effective_dns_resolution_check(&self) -> DnsResolutionCheck {
         self.dns_resolution_check.unwrap_or_default()
     }
 
-    /// Timing of the API servers' health check.
+    /// Effective timing of the health check of API servers.
     pub fn effective_health_check_timing(&self) -> HealthCheckTiming {
         let given = self.health_check.clone().unwrap_or_default();
         HealthCheckTiming::with_defaults(
@@ -210,16 +217,16 @@ impl LoadBalancerSpec {
     }
 }
 
-/// Timing of a health check with every value decided.
+/// Timing of a health check, after defaulting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthCheckTiming {
     /// Seconds between two checks of one target.
     pub interval_seconds: i64,
-    /// Seconds until a check without an answer has failed.
+    /// Seconds after which a check without an answer counts as failed.
     pub timeout_seconds: i64,
-    /// Successes in a row that make a target healthy.
+    /// Consecutive successful checks after which a target is healthy.
     pub threshold_count: i64,
-    /// Failures in a row that make a target unhealthy.
+    /// Consecutive failed checks after which a target is unhealthy.
     pub unhealthy_threshold_count: i64,
 }
 
@@ -248,34 +255,35 @@ pub struct HealthCheck {
     #[schemars(range(min = 5, max = 300))]
     pub interval_seconds: Option<i64>,
 
-    /// Seconds after which an API server that has not answered has failed the check, 2 to 120 and less than the
+    /// Seconds after which the check of an API server without an answer counts as failed, 2 to 120 and less than the
     /// interval. Default: 4 (`effective_health_check_timing`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 120))]
     pub timeout_seconds: Option<i64>,
 
-    /// Successes in a row after which an API server gets connections, 2 to 10. Default: 2
+    /// Consecutive successful checks after which an API server gets connections, 2 to 10. Default: 2
     /// (`effective_health_check_timing`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub threshold_count: Option<i64>,
 
-    /// Failures in a row after which an API server gets no more connections, 2 to 10. Default: 6
+    /// Consecutive failed checks after which an API server gets no more connections, 2 to 10. Default: 6
     /// (`effective_health_check_timing`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub unhealthy_threshold_count: Option<i64>,
 }
 
-/// A further port of the load balancer that leads to the same port of the control plane nodes.
+/// An additional port of the load balancer, which forwards to the same port of the control plane nodes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Listener {
-    /// Port of the load balancer and of the nodes behind it, 1 to 65535, unique within the list; not the API port.
+    /// Port of the load balancer and of the nodes behind it, 1 to 65535, unique within the list. The port must differ
+    /// from the API port.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i64,
 
-    /// Protocol of the listener; there is only `TCP`. Default: `TCP`.
+    /// Protocol of the listener; `TCP` is the only value. Default: `TCP`.
     #[serde(default)]
     pub protocol: ListenerProtocol,
 
@@ -283,13 +291,14 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<ListenerHealthCheck>,
 
-    /// Address family by which this listener's targets are reached. Default: that of the API's target group.
+    /// Address family with which the load balancer connects to this listener's targets. Default: the address family of
+    /// the target group of the API.
     #[serde(rename = "targetGroupIPType", default, skip_serializing_if = "Option::is_none")]
     pub target_group_ip_type: Option<TargetGroupIpType>,
 }
 
 impl Listener {
-    /// How this listener's targets are checked.
+    /// Effective protocol of the health check of this listener's targets.
     pub fn effective_health_check_protocol(&self) -> ListenerHealthCheckProtocol {
         self.health_check
             .as_ref()
@@ -297,7 +306,7 @@ impl Listener {
             .unwrap_or_default()
     }
 
-    /// Port that is checked, or `traffic-port` as the user may have written it.
+    /// Port of the health check; also `traffic-port` if the user wrote that value.
     pub fn effective_health_check_port(&self) -> String {
         self.health_check
             .as_ref()
@@ -306,7 +315,7 @@ impl Listener {
             .unwrap_or_else(|| self.port.to_string())
     }
 
-    /// Timing of the health check of this listener's targets.
+    /// Effective timing of the health check of this listener's targets.
     pub fn effective_health_check_timing(&self) -> HealthCheckTiming {
         let given = self.health_check.clone().unwrap_or_default();
         HealthCheckTiming::with_defaults(
@@ -322,8 +331,8 @@ impl Listener {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerHealthCheck {
-    /// `TCP` opens a connection, `HTTP` and `HTTPS` ask for `path` and want a 2xx or 3xx. Default: `TCP`
-    /// (`effective_health_check_protocol`).
+    /// Protocol of the health check. `TCP` opens a connection; `HTTP` and `HTTPS` request `path` and expect a status of
+    /// 2xx or 3xx. Default: `TCP` (`effective_health_check_protocol`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ListenerHealthCheckProtocol>,
 
@@ -332,26 +341,26 @@ pub struct ListenerHealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 
-    /// Path that `HTTP` and `HTTPS` checks ask for, e.g. `/healthz`. Default: `/`, as AWS has it.
+    /// Path that `HTTP` and `HTTPS` checks request, e.g. `/healthz`. Default: `/`, AWS's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 
-    /// Seconds from one check of a listener's target to the next, 5 to 300. Default: 5.
+    /// Seconds between two checks of a listener's target, 5 to 300. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 5, max = 300))]
     pub interval_seconds: Option<i64>,
 
-    /// Seconds a listener's target has for its answer, 2 to 120. Default: 4.
+    /// Seconds after which the check of a listener's target without an answer counts as failed, 2 to 120. Default: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 120))]
     pub timeout_seconds: Option<i64>,
 
-    /// Successes in a row that take a listener's target in, 2 to 10. Default: 2.
+    /// Consecutive successful checks after which a listener's target gets connections, 2 to 10. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub threshold_count: Option<i64>,
 
-    /// Failures in a row that leave a listener's target out, 2 to 10. Default: 6.
+    /// Consecutive failed checks after which a listener's target gets no more connections, 2 to 10. Default: 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub unhealthy_threshold_count: Option<i64>,
@@ -387,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_wins_over_the_defaults() {
+    fn written_values_win_over_the_defaults() {
         let given = load_balancer(
             "{loadBalancerType: nlb, scheme: internal, healthCheckProtocol: HTTPS, dnsResolutionCheck: None, \
              healthCheck: {intervalSeconds: 10, unhealthyThresholdCount: 3}}",

@@ -1,4 +1,4 @@
-//! AWSCluster: the infrastructure of one cluster, brought by the user (`unmanaged`) or made by the provider.
+//! AWSCluster: the infrastructure of one cluster, provided by the user (`unmanaged`) or created by the provider.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -26,8 +26,9 @@ use preflight::{PreflightMode, PreflightSpec};
 use status::AWSClusterStatus;
 use subnet::SubnetSpec;
 
-/// What the infrastructure of a cluster is to be. With `unmanaged: true` it exists already and nothing is written to
-/// AWS for the cluster; without, it is created from what is said here and deleted with the cluster.
+/// Desired state of the AWS infrastructure of one cluster. With `unmanaged: true` the infrastructure exists already,
+/// and the provider writes nothing to AWS for the cluster. Without it, the provider creates the infrastructure that
+/// this spec describes, and deletes it with the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -39,8 +40,8 @@ use subnet::SubnetSpec;
     namespaced,
     status = "AWSClusterStatus",
     derive = "PartialEq",
-    doc = "The AWS infrastructure of one Cluster: an existing one that you bring (spec.unmanaged), or one that is \
-           made for it. Only `unmanaged: true` is reconciled yet.",
+    doc = "The AWS infrastructure of one Cluster: existing infrastructure that you bring (spec.unmanaged), or \
+           infrastructure that the provider creates. So far only `unmanaged: true` is reconciled.",
     printcolumn = r#"{"name": "Cluster", "type": "string",
         "jsonPath": ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
         "description": "Cluster to which this AWSCluster belongs"}"#,
@@ -63,96 +64,99 @@ use subnet::SubnetSpec;
                 name the targets in controlPlaneTargets, or leave the mode out",
 }]))]
 pub struct AWSClusterSpec {
-    /// AWS region of the cluster, e.g. `eu-west-1`. Needed in every mode. Immutable in managed mode; in unmanaged mode
-    /// it may be corrected, and machines that run keep the region they were launched in.
+    /// AWS region of the cluster, e.g. `eu-west-1`. Required in both modes. Immutable in managed mode. In unmanaged
+    /// mode the region can be corrected; running machines keep the region in which they were launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
 
-    /// AWS partition of the region, as ARNs name it: `aws`, `aws-cn`, `aws-us-gov`. Default: by the region
-    /// (`effective_partition`).
+    /// AWS partition of the region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`. Default: the partition that the name of
+    /// the region implies (`effective_partition`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 
-    /// The infrastructure exists and is yours: nothing in AWS is created, changed, tagged or deleted for this cluster,
-    /// and deleting it leaves AWS as it is. Machines are still launched and terminated. Default: false. May be turned
-    /// on later, which lets go of everything and deletes nothing; it cannot be turned off.
+    /// Whether you bring the infrastructure. If true, the provider creates, changes, tags and deletes no AWS resource
+    /// for this cluster, and deleting the AWSCluster changes nothing in AWS. Machines are still launched and
+    /// terminated. Default: false. You can change false to true later: the provider then stops managing all resources
+    /// and deletes none of them. You cannot change true to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmanaged: bool,
 
     /// Identity whose AWS credentials are used for this cluster and for its machines that name none. Its
     /// `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`, the manager's
-    /// own credentials (`effective_identity_ref`). May be changed, but not removed once set.
+    /// own credentials (`effective_identity_ref`). The field can be changed, but not removed once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
 
-    /// Address of the Kubernetes API. In managed mode it is filled in from the load balancer, except with
-    /// `loadBalancerType: disabled`. In unmanaged mode you, or the control plane provider, set it here or in the
-    /// Cluster; it is never derived. Immutable once set.
+    /// Address of the Kubernetes API. In managed mode the provider fills it in from the load balancer, except with
+    /// `loadBalancerType: disabled`. In unmanaged mode you or the control plane provider set the address here or in the
+    /// Cluster; the provider never derives it. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
 
     /// Targets of your own load balancers in which control plane instances are registered, at most 8: target groups or
-    /// Classic Load Balancers. Absent: those behind the load balancer that `controlPlaneLoadBalancer` names, or none.
-    /// Machines keep the targets that they were launched with.
+    /// Classic Load Balancers. Absent: the targets behind the load balancer that `controlPlaneLoadBalancer` names;
+    /// without that name, no targets. Machines keep the targets with which they were launched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
 
-    /// VPC, subnets and security groups: which ones to use, or what to create.
+    /// VPC, subnets and security groups that the cluster uses, or that the provider creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
 
-    /// Checks of the infrastructure that you bring. Absent: they run and only report.
+    /// Settings of the checks of the infrastructure that you bring. Absent: the checks run and only report findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightSpec>,
 
-    /// Load balancer of the Kubernetes API. In managed mode it is made; absent: an internet-facing one of type
-    /// `classic` (`effective_control_plane_load_balancer`). In unmanaged mode one of yours is looked up by its name.
+    /// Load balancer of the Kubernetes API. In managed mode the provider creates it; absent: an internet-facing load
+    /// balancer of type `classic` (`effective_control_plane_load_balancer`). In unmanaged mode the provider looks up
+    /// your load balancer by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
-    /// A second load balancer of the Kubernetes API in managed mode, e.g. an internal one beside a public one, so that
-    /// nodes do not leave the VPC. It must have a name of its own, be an `nlb` and have the other scheme: set
-    /// `loadBalancerType` and `scheme`, whose defaults do not fit here.
+    /// A second load balancer of the Kubernetes API in managed mode, e.g. an internal load balancer beside a public
+    /// one, so that the traffic of nodes to the API stays in the VPC. The second load balancer must have another name,
+    /// the type `nlb` and the other scheme: set `loadBalancerType` and `scheme`, because their defaults are not valid
+    /// here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondary_control_plane_load_balancer: Option<LoadBalancerSpec>,
 
-    /// Tags for everything that is created for the cluster, machines included, e.g. `{cost-centre: "42"}`; at most 50.
-    /// Those of a machine's own spec win. Resources that you bring are not tagged. Keys that begin with `aws:`, and
-    /// those by which clusters and machines are recognised, are refused.
+    /// Tags for all AWS resources that the provider creates for the cluster, including instances, e.g. `{cost-centre:
+    /// "42"}`; at most 50. Tags in the spec of a machine take precedence. Resources that you bring are not tagged. Keys
+    /// that begin with `aws:` and keys by which the provider recognises clusters and machines are refused.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "additional_tags_schema")]
     pub additional_tags: Tags,
 
-    /// EC2 key pair for SSH to instances whose machine names none, and to the bastion. Absent or empty: no key is
-    /// installed.
+    /// Name of the EC2 key pair for SSH to the bastion and to the instances of machines without a key pair in their
+    /// spec. Absent or empty: no key is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_key_name: Option<String>,
 
-    /// Name of the image to look for where a machine gives neither an image id nor a format of its own. A template with
-    /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`), `*` and `?` being wildcards, e.g.
+    /// Template of the name of the image to look up for machines with neither an image id nor a format in their spec.
+    /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`) are replaced; `*` and `?` are wildcards, e.g.
     /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`
     /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
 
-    /// AWS account that owns the image to look for, e.g. `123456789012`; a lookup takes images of no other. Default:
-    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for trying things out
+    /// AWS account that owns the image to look up, e.g. `123456789012`; images of other accounts are ignored. Default:
+    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for evaluation
     /// (`effective_image_lookup` of AWSMachine).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
 
-    /// Operating system in the name of the image to look for, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
+    /// Operating system in the name of the image to look up, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
     /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine).
     #[serde(rename = "imageLookupBaseOS", default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 
-    /// SSH jump host in a public subnet of a managed cluster. Absent: none. No effect in unmanaged mode.
+    /// SSH jump host in a public subnet of a managed cluster. Absent: no bastion. No effect in unmanaged mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bastion: Option<Bastion>,
 
-    /// S3 bucket for the bootstrap data of machines that boot with Ignition. Absent: none, and such machines need
-    /// another storage.
+    /// S3 bucket for the bootstrap data of machines that boot with Ignition. Absent: no bucket, and machines with
+    /// Ignition need another storage type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3_bucket: Option<S3Bucket>,
 }
@@ -174,13 +178,13 @@ pub struct ControlPlaneEndpoint {
 }
 
 impl AWSClusterSpec {
-    /// The region; an empty one counts as absent, and one that is longer than any region's name.
+    /// The region. An empty value counts as absent, and so does a value that is longer than any name of a region.
     pub fn region(&self) -> Option<&str> {
         let is_name = |region: &&str| !region.is_empty() && !is_longer(region, REGION_LENGTH);
         self.region.as_deref().filter(is_name)
     }
 
-    /// The AWS partition, by the region where the spec does not say it.
+    /// The AWS partition of the spec, or else the partition that the region implies.
     pub fn effective_partition(&self) -> &str {
         match self.partition.as_deref() {
             Some(partition) if !partition.is_empty() => partition,
@@ -195,12 +199,13 @@ impl AWSClusterSpec {
             .unwrap_or_else(IdentityReference::controller_default)
     }
 
-    /// The load balancer of the Kubernetes API in managed mode: a classic, internet-facing one where the spec has none.
+    /// The load balancer of the Kubernetes API in managed mode. Without one in the spec: an internet-facing Classic
+    /// Load Balancer.
     pub fn effective_control_plane_load_balancer(&self) -> LoadBalancerSpec {
         self.control_plane_load_balancer.clone().unwrap_or_default()
     }
 
-    /// How much of the infrastructure is looked at in AWS.
+    /// The effective mode of the infrastructure checks.
     pub fn effective_preflight_mode(&self) -> PreflightMode {
         self.preflight
             .as_ref()
@@ -208,7 +213,7 @@ impl AWSClusterSpec {
             .unwrap_or_default()
     }
 
-    /// Host and port of the Kubernetes API, once both are there: an empty host and port 0 count as absent.
+    /// Host and port of the Kubernetes API, or `None` unless both are set. An empty host and port 0 count as absent.
     pub fn endpoint(&self) -> Option<(&str, i32)> {
         let endpoint = self.control_plane_endpoint.as_ref()?;
         let host = endpoint.host.as_deref().filter(|host| !host.is_empty())?;
@@ -216,13 +221,13 @@ impl AWSClusterSpec {
         Some((host, port))
     }
 
-    /// Id of the VPC that the spec names; an empty one counts as absent.
+    /// Id of the VPC that the spec names. An empty id counts as absent.
     pub fn vpc_id(&self) -> Option<&str> {
         let vpc = self.network.as_ref()?.vpc.as_ref()?;
         vpc.id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// Where to look for images, as far as the spec says it; `None` where it says nothing.
+    /// The fields of the image lookup that the spec sets; `None` if the spec sets none of them.
     pub fn image_lookup(&self) -> Option<ImageLookup> {
         let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         let lookup = ImageLookup {

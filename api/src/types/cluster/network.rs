@@ -9,23 +9,23 @@ use super::security_group::{CniIngressRule, CniSpec, IngressRule};
 use super::subnet::SubnetSpec;
 use super::vpc::VpcSpec;
 
-/// Ranges that reach NodePort services when the spec names none.
+/// IPv4 range that reaches NodePort services if the spec names no ranges.
 const ANY_IPV4: &str = "0.0.0.0/0";
-/// The same for clusters with IPv6.
+/// IPv6 range that reaches NodePort services of clusters with IPv6 if the spec names no ranges.
 const ANY_IPV6: &str = "::/0";
 
-/// The network of a cluster: what exists and is to be used, or what is to be created.
+/// The network of a cluster: existing resources to use, or resources to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSpec {
-    /// VPC to use, by `id`, or to create.
+    /// VPC of the cluster: an existing VPC, by `id`, or the properties of the VPC to create.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpc: Option<VpcSpec>,
 
-    /// Subnets of the cluster, at most 200. With a VPC that you bring, list those that machines may be placed in, by
-    /// id. In a managed VPC: the subnets to create; empty means public and private default subnets in several zones.
-    /// Their zones are the cluster's failure domains. In unmanaged mode the list may be empty, where machines bring
-    /// their own subnets.
+    /// Subnets of the cluster, at most 200. With a VPC that you bring, list by id the subnets in which machines may be
+    /// placed. In a managed VPC, list the subnets to create; an empty list means public and private default subnets in
+    /// several zones. The zones of the subnets are the cluster's failure domains. In unmanaged mode the list may be
+    /// empty if the specs of the machines name their subnets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 200),
@@ -33,48 +33,49 @@ pub struct NetworkSpec {
     )]
     pub subnets: Vec<SubnetSpec>,
 
-    /// Security group rules that the pod network needs in a managed cluster. Absent: those for Calico
-    /// (`effective_cni_ingress_rules`); `{}` opens nothing. No effect in unmanaged mode, where `preflight.cni` says
-    /// which rules are checked.
+    /// Security group rules that the pod network needs in a managed cluster. Absent: the rules for Calico
+    /// (`effective_cni_ingress_rules`). `{}` means no rules. No effect in unmanaged mode, in which `preflight.cni`
+    /// selects the rules to check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<CniSpec>,
 
     /// Security groups that you bring, by role: keys `node`, `lb`, `controlplane`, `apiserver-lb` and `bastion`, values
-    /// ids, e.g. `{node: sg-0a1b2c3d}`. They are used as they are: no rule or tag is written. In unmanaged mode every
-    /// machine gets `node` and `lb`, control planes `controlplane` as well; `bastion` and `apiserver-lb` are ignored,
-    /// and `Ready` names them. A key that is no role makes `NetworkReady` False. In managed mode only with a VPC that
-    /// you bring; missing roles are created.
+    /// ids, e.g. `{node: sg-0a1b2c3d}`. The provider writes no rules and no tags to these groups. In unmanaged mode
+    /// every machine gets the groups `node` and `lb`, and control plane machines also get `controlplane`; `bastion` and
+    /// `apiserver-lb` are ignored, and the condition `Ready` names them. A key that is not a role makes `NetworkReady`
+    /// False. In managed mode the field needs a VPC that you bring; the provider creates the groups of missing roles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
 
-    /// Rules added to the control plane's group of a managed cluster, e.g. for a metrics scraper. No effect on a group
-    /// that you bring.
+    /// Ingress rules to add to the security group of the control plane of a managed cluster, e.g. for a metrics
+    /// scraper. No effect on a security group that you bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub additional_control_plane_ingress_rules: Vec<IngressRule>,
 
-    /// Rules added to the group of all nodes of a managed cluster, e.g. for a host agent. No effect on a group that you
-    /// bring.
+    /// Ingress rules to add to the security group of all nodes of a managed cluster, e.g. for a host agent. No effect
+    /// on a security group that you bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub additional_node_ingress_rules: Vec<IngressRule>,
 
-    /// Ranges, IPv4 and IPv6, from which the NodePort range (TCP 30000 to 32767) of a managed cluster is reached, e.g.
-    /// `10.0.0.0/8`. Default: everywhere, `0.0.0.0/0`, with IPv6 also `::/0` (`effective_node_port_cidr_blocks`).
+    /// IPv4 and IPv6 ranges that are allowed to reach the NodePort range (TCP 30000 to 32767) of a managed cluster,
+    /// e.g. `10.0.0.0/8`. Default: all addresses, `0.0.0.0/0`, with IPv6 also `::/0`
+    /// (`effective_node_port_cidr_blocks`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub node_port_ingress_rule_cidr_blocks: Vec<String>,
 }
 
 impl NetworkSpec {
-    /// Rules between the nodes for the pod network: Calico's, unless `cni` is there.
+    /// Rules between the nodes for the pod network: the rules of `cni`, or Calico's if `cni` is absent.
     pub fn effective_cni_ingress_rules(&self) -> Vec<CniIngressRule> {
         self.cni
             .as_ref()
             .map_or_else(CniIngressRule::calico, |cni| cni.cni_ingress_rules.clone())
     }
 
-    /// Ranges from which NodePort services are reached.
+    /// Ranges that are allowed to reach NodePort services.
     pub fn effective_node_port_cidr_blocks(&self) -> Vec<&str> {
         if !self.node_port_ingress_rule_cidr_blocks.is_empty() {
             return self

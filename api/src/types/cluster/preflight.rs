@@ -1,21 +1,21 @@
-//! `spec.preflight`: which checks of the infrastructure run, and what they are allowed to hold back.
+//! `spec.preflight`: the checks of the infrastructure that run, and whether findings block provisioning.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much of the infrastructure is looked at in AWS.
+/// Mode of the infrastructure checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PreflightMode {
-    /// No AWS call for the cluster; everything is taken from the spec as it stands.
+    /// The provider makes no AWS call for the cluster and uses the values of the spec without checks.
     Disabled,
-    /// Checks become conditions and hold nothing back.
+    /// The provider reports findings in conditions; findings block nothing.
     #[default]
     Report,
-    /// Failing checks of severity Blocking keep the cluster from being provisioned.
+    /// Findings of severity Blocking keep the cluster from being provisioned.
     Require,
 }
 
-/// The pod network of a cluster, as far as security groups have to know it.
+/// The pod network of a cluster, for the checks of security groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PodNetwork {
     /// No rule about pod traffic is checked.
@@ -30,18 +30,19 @@ pub enum PodNetwork {
     Antrea,
 }
 
-/// Checks of the infrastructure that you bring, made before machines depend on it.
+/// Settings of the checks of the infrastructure that you bring. The checks run before machines depend on the
+/// infrastructure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightSpec {
-    /// `Report`: look at AWS, tell what is wrong in conditions, hold nothing back. `Require`: blocking findings keep
-    /// the cluster from being provisioned. `Disabled`: no AWS call for this cluster at all; give `availabilityZone` for
-    /// every subnet then. Default: `Report` (`effective_preflight_mode`).
+    /// Mode of the checks. `Report`: the provider checks the infrastructure in AWS and reports findings in conditions;
+    /// findings block nothing. `Require`: blocking findings keep the cluster from being provisioned. `Disabled`: the
+    /// provider makes no AWS call for this cluster; set `availabilityZone` of every subnet. Default: `Report`
+    /// (`effective_preflight_mode`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PreflightMode>,
 
-    /// Rules that are not to be checked, by their id, e.g. `S7` for a NAT gateway in another zone. Every finding names
-    /// its rule.
+    /// Ids of rules to skip, e.g. `S7` for a NAT gateway in another zone. Every finding contains the id of its rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -50,8 +51,8 @@ pub struct PreflightSpec {
     )]
     pub skip_rules: Vec<String>,
 
-    /// Pod network of the cluster: the ports that it needs between nodes are then checked in the security groups.
-    /// Absent or `None`: they are not.
+    /// Pod network of the cluster. The provider checks that the security groups open the ports that the pod network
+    /// needs between nodes. Absent or `None`: these ports are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<PodNetwork>,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a security group of a cluster is for.
+/// Role of a security group in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SecurityGroupRole {
@@ -33,7 +33,7 @@ impl SecurityGroupRole {
         Self::NodeEksAdditional,
     ];
 
-    /// The role of that name, spelled exactly so.
+    /// The role with this name, which must match exactly; `None` for other names.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)
     }
@@ -80,47 +80,49 @@ pub enum IngressProtocol {
     Esp,
 }
 
-/// One ingress rule of a security group in a managed cluster. The sources add up: a rule with two ranges and a group
-/// admits all three. A rule without any source admits the control plane's group.
+/// One ingress rule of a security group in a managed cluster. A rule admits all of its sources: a rule with two ranges
+/// and a security group admits all three. A rule without a source admits the control plane's security group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressRule {
-    /// Description that the rule carries in AWS, e.g. `Prometheus scrapes`. Part of the rule's identity: another text
-    /// replaces the rule. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
+    /// Description of the rule in AWS, e.g. `Prometheus scrapes`. The description is part of the rule's identity:
+    /// changing it replaces the rule. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
     pub description: String,
 
-    /// Protocol to admit: `tcp`, `udp`, `icmp`, or a number as a string: `-1` all, `4` IP in IP, `50` ESP, `58` ICMPv6.
+    /// Protocol to admit: `tcp`, `udp`, `icmp`, or a number as a string: `-1` for all protocols, `4` for IP in IP, `50`
+    /// for ESP, `58` for ICMPv6.
     pub protocol: IngressProtocol,
 
-    /// First port of the range, 0 to 65535; for ICMP the type, where -1 means every one.
+    /// First port of the range, 0 to 65535. For ICMP the ICMP type; -1 means all types.
     pub from_port: i64,
 
-    /// Last port of the range, `fromPort` for a single port; for ICMP the code, where -1 means every one.
+    /// Last port of the range; for a single port the same as `fromPort`. For ICMP the ICMP code; -1 means all codes.
     pub to_port: i64,
 
-    /// IPv4 ranges to admit, e.g. `192.0.2.0/24`. Not together with source groups in one rule.
+    /// IPv4 ranges to admit, e.g. `192.0.2.0/24`. A rule cannot have both ranges and source security groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub cidr_blocks: Vec<String>,
 
-    /// IPv6 ranges to admit, e.g. `2001:db8::/32`. Like IPv4 ranges, they exclude source groups.
+    /// IPv6 ranges to admit, e.g. `2001:db8::/32`. As with IPv4 ranges, a rule cannot have both ranges and source
+    /// security groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub ipv6_cidr_blocks: Vec<String>,
 
-    /// Security groups to admit, by id, e.g. `sg-0a1b2c3d`: groups of this VPC or of a peered one.
+    /// Ids of the security groups to admit, e.g. `sg-0a1b2c3d`: security groups of this VPC or of a peered VPC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60))]
     pub source_security_group_ids: Vec<String>,
 
-    /// Security groups of this cluster to admit, by role, e.g. `node`. Saves knowing the ids of groups that are
-    /// created with the cluster.
+    /// Roles of the security groups of this cluster to admit, e.g. `node`. Use roles for security groups that are
+    /// created with the cluster and have no id yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60))]
     pub source_security_group_roles: Vec<SecurityGroupRole>,
 
-    /// Admit the public addresses of the cluster's NAT gateways: traffic that leaves private subnets and comes back
-    /// through an internet-facing load balancer. Excludes every other source. Default: false.
+    /// Whether to admit the public addresses of the cluster's NAT gateways, that is, traffic that leaves private
+    /// subnets and comes back through an internet-facing load balancer. Excludes every other source. Default: false.
     #[serde(rename = "natGatewaysIPsSource", default, skip_serializing_if = "std::ops::Not::not")]
     pub nat_gateways_ips_source: bool,
 }
@@ -129,22 +131,22 @@ pub struct IngressRule {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CniSpec {
-    /// Rules for traffic from every node and control plane to every other. They replace the default rules for Calico
-    /// (TCP 179 and IP in IP); an empty list opens nothing. For Cilium with VXLAN: UDP 8472 and TCP 4240.
+    /// Ingress rules for traffic between all nodes, control plane nodes included. The list replaces the default rules
+    /// for Calico (TCP 179 and IP in IP); an empty list means no rules. Cilium with VXLAN needs UDP 8472 and TCP 4240.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub cni_ingress_rules: Vec<CniIngressRule>,
 }
 
-/// One rule between the nodes of a managed cluster; sources are always the cluster's own groups.
+/// One ingress rule between the nodes of a managed cluster. The sources are always the cluster's own security groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CniIngressRule {
-    /// Text that AWS shows beside the rule, e.g. `VXLAN (cilium)`. Changing it replaces the rule.
+    /// Description of the rule between the nodes in AWS, e.g. `VXLAN (cilium)`. Changing it replaces the rule.
     pub description: String,
 
     /// Protocol between the nodes: a name (`tcp`, `udp`, `icmp`) or any IANA number as a string, e.g. `4` for IP in IP;
-    /// `-1` admits every one.
+    /// `-1` admits all protocols.
     pub protocol: String,
 
     /// First port between the nodes, e.g. 8472; -1 for protocols without ports.
@@ -155,7 +157,8 @@ pub struct CniIngressRule {
 }
 
 impl CniIngressRule {
-    /// What Calico needs between nodes: the rules of a cluster that says nothing about its pod network.
+    /// The rules that Calico needs between nodes. They are the default of a cluster without rules for the pod network
+    /// in its spec.
     pub fn calico() -> Vec<Self> {
         vec![
             Self {

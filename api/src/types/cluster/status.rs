@@ -9,11 +9,11 @@ use crate::common::{Initialization, Tags};
 use crate::network::MachineNetwork;
 use crate::{conditions, lenient};
 
-/// Observed state of an AWSCluster. Written by the provider alone, and whole each time.
+/// Observed state of an AWSCluster. Only the provider writes the status, and each write replaces the whole status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterStatus {
-    /// Mirror of `initialization.provisioned` for tools that know only the older contract of Cluster API.
+    /// Copy of `initialization.provisioned` for tools that know only the older contract of Cluster API.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -27,36 +27,37 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<Initialization>,
-    /// Zones that machines can be spread over, with those that control plane machines may use marked.
+    /// Zones over which machines can be spread. Each entry says whether control plane machines may use the zone.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 100),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub failure_domains: Vec<FailureDomain>,
-    /// Network that machines of the cluster are launched into, as found in AWS and declared in the spec.
+    /// Network into which machines of the cluster are launched, from the spec and from lookups in AWS.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub network: Option<MachineNetwork>,
-    /// AWS resources that the cluster uses, and whether it owns them. Rebuilt from AWS before anything is changed.
+    /// AWS resources that the cluster uses, and whether the cluster owns them. The provider rebuilds the list from AWS
+    /// before it changes a resource.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 1000),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type", "name"])
     )]
     pub resources: Vec<ClusterResource>,
-    /// What the checks of the infrastructure found.
+    /// Results of the checks of the infrastructure.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub preflight: Option<PreflightStatus>,
-    /// Network state in the form that other providers of this kind write. Read where the cluster is managed by another
-    /// controller (annotation `cluster.x-k8s.io/managed-by`); never written here.
+    /// Network state in the form in which other providers of this kind write it. The provider reads the field if
+    /// another controller manages the cluster (annotation `cluster.x-k8s.io/managed-by`), and never writes it.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -64,7 +65,7 @@ pub struct AWSClusterStatus {
     )]
     #[schemars(schema_with = "opaque_object")]
     pub network_status: Option<serde_json::Map<String, serde_json::Value>>,
-    /// State of the cluster's infrastructure, aspect by aspect. `Ready` sums it up.
+    /// Conditions of the cluster's infrastructure. `Ready` summarises the other conditions.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
     pub conditions: Vec<Condition>,
@@ -77,17 +78,17 @@ impl AWSClusterStatus {
     }
 }
 
-/// A zone that machines can be placed in.
+/// A zone in which machines can be placed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
     /// Name of the zone, for example `eu-west-1a`.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Whether control plane machines may be placed in the zone. Absent: no.
+    /// Whether control plane machines may be placed in the zone. Absent: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
-    /// Further facts about the zone.
+    /// Further attributes of the zone.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub attributes: Tags,
 }
@@ -106,7 +107,8 @@ pub struct ClusterResource {
     /// Id or ARN of the resource in AWS.
     #[schemars(length(min = 1, max = 512))]
     pub id: String,
-    /// Owned resources are changed, and deleted together with the cluster; Shared ones are only used.
+    /// `Owned`: the provider changes the resource and deletes it with the cluster. `Shared`: the cluster only uses the
+    /// resource.
     pub lifecycle: Lifecycle,
 }
 
@@ -128,9 +130,9 @@ pub struct ClusterResource {
     IntoStaticStr,
 )]
 pub enum Lifecycle {
-    /// Made for this cluster, and goes with it.
+    /// The resource was created for this cluster and is deleted with it.
     Owned,
-    /// Somebody else's.
+    /// The resource belongs to another owner.
     Shared,
 }
 
@@ -138,11 +140,11 @@ pub enum Lifecycle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightStatus {
-    /// Generation of the AWSCluster that the checks were made for.
+    /// Generation of the AWSCluster for which the checks ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// Rules that do not hold; empty when all do.
+    /// Rules that the infrastructure breaks. Empty: the infrastructure breaks no rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 200),
@@ -155,23 +157,24 @@ pub struct PreflightStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightFinding {
-    /// Rule that does not hold, for example `G8`; `spec.preflight.skipRules` takes the same names.
+    /// Id of the broken rule, for example `G8`; `spec.preflight.skipRules` takes the same ids.
     #[schemars(length(max = 3), regex(pattern = r"^[A-Z][0-9]{1,2}$"))]
     pub rule: String,
-    /// Blocking: machines will not become nodes. Warning: they will, with a weakness.
+    /// `Blocking`: machines will not become nodes. `Warning`: machines will become nodes, but the infrastructure has a
+    /// weakness.
     pub severity: FindingSeverity,
     /// Id of the AWS object that breaks the rule.
     #[schemars(length(min = 1, max = 256))]
     pub object: String,
-    /// What is wrong.
+    /// Description of the problem.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// What to do about it.
+    /// Corrective action for the problem.
     #[schemars(length(max = 1024))]
     pub fix: String,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(
     Clone,
     Copy,
@@ -191,7 +194,7 @@ pub struct PreflightFinding {
 pub enum FindingSeverity {
     /// Machines will not become nodes.
     Blocking,
-    /// Machines will become nodes, with a weakness.
+    /// Machines will become nodes, but the infrastructure has a weakness.
     Warning,
 }
 

@@ -1,4 +1,4 @@
-//! `spec.network.subnets[]`: the subnets a cluster uses (brought by the user) or asks for (managed).
+//! `spec.network.subnets[]`: the subnets of a cluster, brought by the user or created by the provider.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,77 +9,82 @@ use crate::network::ZoneType;
 /// Tag that keeps nodes out of a subnet whose addresses are for pods; its value is `secondary`.
 const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
 
-/// One subnet: an existing one by its AWS id, or, in a managed VPC, one to be created.
+/// One subnet of the cluster: an existing subnet by its AWS id, or, in a managed VPC, a subnet to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubnetSpec {
-    /// For an existing subnet its AWS id, e.g. `subnet-0a1b2c3d`. For a subnet that is to be created, a name of your
-    /// choice, which becomes its Name tag; it must not begin with `subnet-`. Unique within the list.
+    /// For an existing subnet its AWS id, e.g. `subnet-0a1b2c3d`. For a subnet to create, a name of your choice, which
+    /// becomes the Name tag of the subnet and must not begin with `subnet-`. The id is unique within the list.
     pub id: String,
 
-    /// AWS id of the subnet behind a name in `id`, as another controller recorded it. Default: `id`, where that is
-    /// an AWS id itself (`effective_resource_id`). We read it and never write it.
+    /// AWS id of the subnet that `id` names, as another controller recorded it. Default: `id`, if `id` is an AWS id
+    /// (`effective_resource_id`). The provider reads the field and never writes it.
     #[serde(rename = "resourceID", default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
 
-    /// IPv4 range of a subnet to be created, inside a range of the VPC, e.g. `10.0.64.0/18`. An existing subnet keeps
-    /// the range it has. No effect in unmanaged mode.
+    /// IPv4 range of a subnet to create, inside a range of the VPC, e.g. `10.0.64.0/18`. An existing subnet keeps its
+    /// range. No effect in unmanaged mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 18))]
     pub cidr_block: Option<String>,
 
-    /// IPv6 range of a subnet to be created, a /64 inside the range of the VPC, e.g. `2001:db8:1234:1a00::/64`.
-    /// Absent with `isIpv6: true`: the next free one. No effect in unmanaged mode.
+    /// IPv6 range of a subnet to create, a /64 inside the range of the VPC, e.g. `2001:db8:1234:1a00::/64`. Absent with
+    /// `isIpv6: true`: the next free range. No effect in unmanaged mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 43))]
     pub ipv6_cidr_block: Option<String>,
 
-    /// Zone of the subnet, e.g. `eu-west-1a`: the failure domain of the machines placed in it. May be left out for
-    /// an existing subnet: it is then looked up in AWS, except with `preflight.mode: Disabled`, where a subnet
-    /// without a zone makes no failure domain.
+    /// Zone of the subnet, e.g. `eu-west-1a`. The zone is the failure domain of the machines in the subnet. Optional
+    /// for an existing subnet: the provider then looks up the zone in AWS. With `preflight.mode: Disabled` there is no
+    /// lookup, and a subnet without a zone adds no failure domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability_zone: Option<String>,
 
-    /// Whether the default route leads to an internet gateway. Machines with `publicIP: true` are placed in public
-    /// subnets and all others in private ones. Absent: read from the subnet's route table where AWS may be asked;
-    /// a subnet of which it is not known serves both.
+    /// Whether the default route of the subnet leads to an internet gateway. Machines with `publicIP: true` are placed
+    /// in public subnets and all other machines in private subnets. Absent: the provider reads the subnet's route
+    /// table, except with `preflight.mode: Disabled`. If neither the field nor AWS gives a value, the subnet serves
+    /// both kinds of machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_public: Option<bool>,
 
-    /// Whether the subnet has an IPv6 range. A managed subnet then gets one, and its instances an address from it at
-    /// launch; it needs `vpc.ipv6`. Local and Wavelength Zones have no IPv6. Absent: as AWS shows it.
+    /// Whether the subnet has an IPv6 range. With `true` a managed subnet gets an IPv6 range, and its instances get an
+    /// address of the range at launch; this needs `vpc.ipv6`. Local and Wavelength Zones have no IPv6. Absent: the
+    /// value that AWS shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_ipv6: Option<bool>,
 
-    /// Route table of the subnet, e.g. `rtb-0a1b2c3d`, as another controller observed it. Read only to recognise
-    /// what that controller made; never needed as an input.
+    /// Route table of the subnet, e.g. `rtb-0a1b2c3d`, as another controller observed it. The provider reads the field
+    /// only to recognise resources that the other controller created; the field is never required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_table_id: Option<String>,
 
     /// NAT gateway that serves the private subnets of this zone, e.g. `nat-0a1b2c3d`, as another controller observed
-    /// it. A hint for recognising resources; setting it changes no route.
+    /// it. The provider uses the field only to recognise resources; setting it changes no route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat_gateway_id: Option<String>,
 
-    /// Tags of the subnet. A managed subnet gets them in AWS; one that you brought is never tagged.
-    /// `sigs.k8s.io/cluster-api-provider-aws/association: secondary` keeps nodes out of it: its addresses are for pods.
+    /// Tags of the subnet. The provider adds them to a managed subnet in AWS and never tags a subnet that you bring.
+    /// With the tag `sigs.k8s.io/cluster-api-provider-aws/association: secondary` the addresses of the subnet are for
+    /// pods, and no node is placed in the subnet.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
 
-    /// Kind of the zone. Edge zones (`local-zone`, `wavelength-zone`) are no failure domains, and a machine is placed
-    /// in one only when it names the subnet. Absent: as AWS shows it, or an ordinary zone where AWS is not asked.
+    /// Type of the subnet's zone. Edge zones (`local-zone`, `wavelength-zone`) are not failure domains, and a machine
+    /// is placed in an edge zone only if its spec names the subnet. Absent: the type that AWS shows; without a lookup
+    /// in AWS, an ordinary availability zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone_type: Option<ZoneType>,
 
-    /// The zone of the region that an edge zone hangs on, e.g. `us-east-1a` for `us-east-1-nyc-1a`: private edge
-    /// subnets use that zone's NAT gateway. Meaningless for ordinary zones and in unmanaged mode.
+    /// Parent zone of an edge zone, e.g. `us-east-1a` for `us-east-1-nyc-1a`. Private edge subnets use the NAT gateway
+    /// of the parent zone. No effect for ordinary zones and in unmanaged mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_zone_name: Option<String>,
 }
 
 impl SubnetSpec {
-    /// The AWS id: `resourceID`, else `id` where it has the form of one. `None`: the subnet is still to be created.
+    /// The AWS id of the subnet: `resourceID`, or else `id` if `id` has the form of an AWS id. `None`: the subnet does
+    /// not exist yet.
     pub fn effective_resource_id(&self) -> Option<&str> {
         self.resource_id
             .as_deref()
@@ -92,7 +97,7 @@ impl SubnetSpec {
         self.zone_type.is_some_and(ZoneType::is_edge)
     }
 
-    /// Whether the subnet is marked as one for pods, where no node is ever placed.
+    /// Whether the tags reserve the subnet for pods. No node is placed in such a subnet.
     pub fn is_for_pods_only(&self) -> bool {
         self.tags.get(ASSOCIATION_TAG).is_some_and(|value| value == "secondary")
     }

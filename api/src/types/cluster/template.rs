@@ -1,4 +1,4 @@
-//! AWSClusterTemplate: what a ClusterClass makes AWSClusters from.
+//! AWSClusterTemplate: the template from which a ClusterClass creates AWSClusters.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::AWSClusterSpec;
 use crate::common::TemplateMetadata;
 
-/// The template. Immutable as a whole: to change it, make a new one and let the ClusterClass name that.
+/// Desired state of an AWSClusterTemplate. The whole spec is immutable: to change it, create a new AWSClusterTemplate
+/// and refer to that one in the ClusterClass.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -18,25 +19,26 @@ use crate::common::TemplateMetadata;
     category = "cluster-api",
     namespaced,
     derive = "PartialEq",
-    doc = "A template from which Cluster API makes the AWSClusters of a ClusterClass.",
+    doc = "A template from which Cluster API creates the AWSClusters of a ClusterClass.",
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
         "description": "Time since creation"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterTemplateSpec {
-    /// What AWSClusters that are made from this template begin with.
+    /// Metadata and spec of the AWSClusters that Cluster API creates from this template.
     pub template: AWSClusterTemplateResource,
 }
 
-/// Metadata and spec of AWSClusters to be made.
+/// Metadata and spec of the AWSClusters of a template.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterTemplateResource {
-    /// Labels and annotations of AWSClusters made from the template.
+    /// Labels and annotations of AWSClusters that are created from the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
 
-    /// Spec of AWSClusters made from the template; a ClusterClass patches what differs from cluster to cluster.
+    /// Spec of AWSClusters that are created from the template. Patches of a ClusterClass set the values that differ
+    /// between clusters.
     pub spec: AWSClusterSpec,
 }
 

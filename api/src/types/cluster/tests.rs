@@ -69,7 +69,7 @@ fn the_smallest_managed_cluster_is_read() {
 }
 
 #[test]
-fn what_is_absent_stays_absent_when_written_back() {
+fn absent_fields_stay_absent_when_written_back() {
     let yaml = "{region: eu-west-1, network: {vpc: {id: vpc-0a}, subnets: [{id: subnet-0a}]}}";
     let written = serde_json::to_value(spec(yaml)).expect("JSON");
     let expected = serde_json::json!({

@@ -1,30 +1,30 @@
-//! `spec.network.vpc`: the VPC a cluster lives in (brought by the user) or asks for (managed).
+//! `spec.network.vpc`: the VPC of a cluster, brought by the user or created by the provider.
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::common::{ElasticIpPool, HostnameType, Tags, tags_schema};
 
-/// IPv4 range of a new VPC when nothing is said about it.
+/// IPv4 range of a new VPC if the spec names no range.
 const DEFAULT_CIDR_BLOCK: &str = "10.0.0.0/16";
-/// Zones that default subnets are laid out in; also in the schema, where a constant cannot be named.
+/// Number of zones for default subnets. The schema repeats the value, because the attribute cannot name a constant.
 const DEFAULT_ZONE_LIMIT: i64 = 3;
-/// Prefix length that is asked of an IPv4 address pool.
+/// Prefix length of a range from an IPv4 address pool.
 const DEFAULT_IPV4_NETMASK_LENGTH: i64 = 16;
-/// Prefix length that is asked of an IPv6 address pool: the only one that Amazon's own ranges come in.
+/// Prefix length of a range from an IPv6 address pool: the only prefix length of Amazon's own ranges.
 const DEFAULT_IPV6_NETMASK_LENGTH: i64 = 56;
 
-/// Which zones of the region default subnets are laid out in.
+/// Selection of the zones of the region for default subnets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum AvailabilityZoneSelection {
-    /// The first ones by name.
+    /// The first zones by name.
     #[default]
     Ordered,
-    /// Drawn at random.
+    /// Zones at random.
     Random,
 }
 
-/// Which subnets get the larger share of a new VPC.
+/// Division of a new VPC into private and public subnets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum SubnetSchema {
     /// Large private subnets, small public ones.
@@ -34,45 +34,44 @@ pub enum SubnetSchema {
     PreferPublic,
 }
 
-/// The VPC of a cluster: an existing one by its id, or the shape of the one to be created.
+/// The VPC of a cluster: an existing VPC by its id, or the properties of the VPC to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VpcSpec {
-    /// AWS id of a VPC that you bring, e.g. `vpc-0a1b2c3d`; nothing in it is changed that is not this cluster's own.
-    /// Absent: managed mode creates a VPC. Immutable once set in managed mode. In unmanaged mode it is optional, is
-    /// checked against the subnets, and may be corrected.
+    /// AWS id of a VPC that you bring, e.g. `vpc-0a1b2c3d`. In this VPC the provider changes only resources that this
+    /// cluster owns. Absent: managed mode creates a VPC. Immutable once set in managed mode. In unmanaged mode the id
+    /// is optional, is checked against the subnets, and can be corrected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 
-    /// Primary IPv4 range of a VPC to be created, /16 to /28, e.g. `10.20.0.0/16`. Choose it apart from the networks
-    /// that it will be peered with. Excludes `ipamPool`. Default: `10.0.0.0/16` (`effective_cidr_block`). No effect on
-    /// an existing VPC.
+    /// Primary IPv4 range of a VPC to create, /16 to /28, e.g. `10.20.0.0/16`. The range must not overlap with networks
+    /// with which the VPC will be peered. Excludes `ipamPool`. Default: `10.0.0.0/16` (`effective_cidr_block`). No
+    /// effect on an existing VPC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 18))]
     pub cidr_block: Option<String>,
 
-    /// Further IPv4 ranges of a managed VPC, e.g. `100.64.0.0/16` for pods. A range that is added here is added in AWS;
-    /// none is taken away before the cluster is deleted. No effect in unmanaged mode.
+    /// Further IPv4 ranges of a managed VPC, e.g. `100.64.0.0/16` for pods. The provider adds the ranges of the list to
+    /// the VPC, and removes ranges only when the cluster is deleted. No effect in unmanaged mode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secondary_cidr_blocks: Vec<SecondaryCidrBlock>,
 
-    /// Address pool of Amazon VPC IPAM from which a VPC to be created gets its primary IPv4 range, in place of
-    /// `cidrBlock`.
+    /// Address pool of Amazon VPC IPAM from which a VPC to create gets its primary IPv4 range. Excludes `cidrBlock`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipam_pool: Option<IpamPool>,
 
-    /// Give the cluster IPv6 next to IPv4. `{}` asks for an Amazon-provided /56. Absent: IPv4 only. Choose when the
-    /// cluster is created: an IPv4 cluster is not converted.
+    /// Settings of IPv6, which the cluster then uses in addition to IPv4. `{}` requests an Amazon-provided /56. Absent:
+    /// IPv4 only. Set the field when you create the cluster: an IPv4 cluster is not converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<VpcIpv6>,
 
-    /// Internet gateway of the VPC, e.g. `igw-0a1b2c3d`, as another controller observed it. Read only to recognise what
-    /// belongs to the cluster.
+    /// Internet gateway of the VPC, e.g. `igw-0a1b2c3d`, as another controller observed it. The provider uses the field
+    /// only to recognise resources of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internet_gateway_id: Option<String>,
 
-    /// Carrier gateway of the VPC for Wavelength Zones, `cagw-` and an id, as another controller observed it. A hint
-    /// for recognising it, never needed as an input.
+    /// Carrier gateway of the VPC for Wavelength Zones, `cagw-` and an id, as another controller observed it. The
+    /// provider uses the field only to recognise the gateway; the field is never required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "self.startsWith('cagw-')",
@@ -80,27 +79,29 @@ pub struct VpcSpec {
 }]))]
     pub carrier_gateway_id: Option<String>,
 
-    /// Tags of a managed VPC. For a cluster taken over from another controller, the tags it observed: only a VPC that
-    /// is tagged as owned by the cluster, here and in AWS, is ever changed or deleted. Do not put that tag on a VPC
-    /// that you bring.
+    /// Tags of a managed VPC. For a cluster that another controller managed before: the tags that the other controller
+    /// observed. The provider changes or deletes a VPC only if both this field and AWS have the tag by which the
+    /// cluster owns the VPC. Do not set that tag on a VPC that you bring.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
 
-    /// In how many zones default subnets are laid out, when `subnets` is empty in a managed VPC: at least 1; regions
-    /// with fewer zones use what they have. Read when the subnets are created. Default: 3.
+    /// Number of zones in which default subnets are created if `subnets` is empty in a managed VPC: at least 1. In a
+    /// region with fewer zones, all zones are used. The provider reads the field when it creates the subnets. Default:
+    /// 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = 3), transform = without_format)]
     pub availability_zone_usage_limit: Option<i64>,
 
-    /// Which zones default subnets are laid out in when the region has more than `availabilityZoneUsageLimit`: the
-    /// first by name (`Ordered`) or some drawn by chance (`Random`), which spreads many clusters over a region.
+    /// Selection of the zones for default subnets if the region has more than `availabilityZoneUsageLimit` zones: the
+    /// first zones by name (`Ordered`), or zones at random (`Random`), which spreads many clusters over a region.
     /// Default: `Ordered`.
     #[serde(default)]
     pub availability_zone_selection: AvailabilityZoneSelection,
 
-    /// Take all rules out of the managed VPC's group `default`, so that an instance that falls into it reaches nothing.
-    /// Security benchmarks ask for it. Default: false. No effect on a VPC that you bring.
+    /// Whether the provider removes all rules from the security group `default` of the managed VPC, so that an instance
+    /// in this group has no network access. Security benchmarks require this. Default: false. No effect on a VPC that
+    /// you bring.
     #[serde(
         rename = "emptyRoutesDefaultVPCSecurityGroup",
         default,
@@ -109,23 +110,25 @@ pub struct VpcSpec {
     pub empty_routes_default_vpc_security_group: bool,
 
     /// Form of the private host names in managed subnets: `ip-name`, e.g. `ip-10-0-1-2.ec2.internal`, or
-    /// `resource-name`, from the instance id. Read when a subnet is created. Absent: what EC2 chooses.
+    /// `resource-name`, from the instance id. The provider reads the field when it creates a subnet. Absent: EC2's
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_dns_hostname_type_on_launch: Option<HostnameType>,
 
-    /// Pool of your own public IPv4 addresses for the Elastic IPs of a managed cluster: NAT gateways and the API's load
-    /// balancer. Absent: Amazon's addresses.
+    /// Pool of your own public IPv4 addresses for the Elastic IPs of a managed cluster, that is, of NAT gateways and of
+    /// the load balancer of the Kubernetes API. Absent: Amazon's addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
 
-    /// How default subnets divide a managed VPC: `PreferPrivate` gives the private ones the most addresses,
-    /// `PreferPublic` the public ones. Read when the subnets are created. Default: `PreferPrivate`.
+    /// Division of a managed VPC into default subnets: `PreferPrivate` gives most addresses to private subnets,
+    /// `PreferPublic` to public subnets. The provider reads the field when it creates the subnets. Default:
+    /// `PreferPrivate`.
     #[serde(default)]
     pub subnet_schema: SubnetSchema,
 }
 
 impl VpcSpec {
-    /// Primary IPv4 range of a VPC to be created; `None` where it comes from an address pool.
+    /// Primary IPv4 range of a VPC to create; `None` if the range comes from an address pool.
     pub fn effective_cidr_block(&self) -> Option<&str> {
         match self.cidr_block.as_deref() {
             Some(cidr_block) if !cidr_block.is_empty() => Some(cidr_block),
@@ -134,46 +137,46 @@ impl VpcSpec {
         }
     }
 
-    /// In how many zones default subnets are laid out.
+    /// Number of zones for default subnets.
     pub fn effective_availability_zone_usage_limit(&self) -> i64 {
         self.availability_zone_usage_limit.unwrap_or(DEFAULT_ZONE_LIMIT)
     }
 }
 
-/// One more IPv4 range of a VPC.
+/// A secondary IPv4 range of a VPC.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecondaryCidrBlock {
-    /// The range, /16 to /28, e.g. `100.64.0.0/16`; not the primary one.
+    /// The range, /16 to /28, e.g. `100.64.0.0/16`. The range must differ from the primary range.
     #[schemars(length(min = 1, max = 18))]
     pub ipv4_cidr_block: String,
 }
 
-/// An address pool of Amazon VPC IPAM, by id or name; one of the two is needed.
+/// An address pool of Amazon VPC IPAM, by id or by name. One of the two fields is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IpamPool {
-    /// Id of the pool, e.g. `ipam-pool-0a1b2c3d`. Wins over `name`.
+    /// Id of the pool, e.g. `ipam-pool-0a1b2c3d`. Takes precedence over `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 
-    /// Name tag of the pool, looked up in the cluster's region.
+    /// Name tag of the pool. The provider looks up the pool in the cluster's region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// Prefix length of the range to take from the pool. Default: 16 for IPv4 (`effective_ipv4_netmask_length`), 56 for
-    /// IPv6 (`effective_ipv6_netmask_length`).
+    /// Prefix length of the range to request from the pool. Default: 16 for IPv4 (`effective_ipv4_netmask_length`), 56
+    /// for IPv6 (`effective_ipv6_netmask_length`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netmask_length: Option<i64>,
 }
 
 impl IpamPool {
-    /// Prefix length to ask of an IPv4 pool; 0 counts as absent.
+    /// Prefix length of the range to request from an IPv4 pool; 0 counts as absent.
     pub fn effective_ipv4_netmask_length(&self) -> i64 {
         self.given_netmask_length().unwrap_or(DEFAULT_IPV4_NETMASK_LENGTH)
     }
 
-    /// Prefix length to ask of an IPv6 pool; 0 counts as absent.
+    /// Prefix length of the range to request from an IPv6 pool; 0 counts as absent.
     pub fn effective_ipv6_netmask_length(&self) -> i64 {
         self.given_netmask_length().unwrap_or(DEFAULT_IPV6_NETMASK_LENGTH)
     }
@@ -183,22 +186,24 @@ impl IpamPool {
     }
 }
 
-/// Where the IPv6 range of a VPC comes from.
+/// The source of the IPv6 range of a VPC.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VpcIpv6 {
-    /// IPv6 range of a VPC to be created, out of `poolId`, e.g. `2001:db8:1234:1a00::/56`. Absent: one is given.
+    /// IPv6 range of a VPC to create, from the pool `poolId`, e.g. `2001:db8:1234:1a00::/56`. Absent: AWS chooses the
+    /// range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 43))]
     pub cidr_block: Option<String>,
 
-    /// Pool of your own IPv6 addresses (BYOIP) that the range comes from, e.g. `ipv6pool-ec2-0a1b2c3d`. Needed with
-    /// `cidrBlock`; excludes `ipamPool`.
+    /// Id of the pool of your own IPv6 addresses (BYOIP) from which the range is taken, e.g. `ipv6pool-ec2-0a1b2c3d`.
+    /// Required with `cidrBlock`; excludes `ipamPool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,
 
-    /// Egress-only internet gateway, e.g. `eigw-0a1b2c3d`, by which private subnets reach IPv6 destinations, as another
-    /// controller observed it. A hint, never an input.
+    /// Egress-only internet gateway, e.g. `eigw-0a1b2c3d`, through which private subnets reach IPv6 destinations, as
+    /// another controller observed it. The provider uses the field only to recognise the gateway; the field is never
+    /// required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_only_internet_gateway_id: Option<String>,
 
@@ -207,7 +212,7 @@ pub struct VpcIpv6 {
     pub ipam_pool: Option<IpamPool>,
 }
 
-/// Takes the format off an integer that the API has always declared without one.
+/// Removes the format from the schema of an integer, because the API has always declared the integer without a format.
 fn without_format(schema: &mut Schema) {
     schema.remove("format");
 }
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_the_schema_hold_for_objects_that_never_met_it() {
+    fn schema_defaults_apply_to_objects_that_lack_them() {
         let empty = vpc("{}");
         assert_eq!(empty.effective_availability_zone_usage_limit(), 3);
         assert_eq!(empty.availability_zone_selection, AvailabilityZoneSelection::Ordered);

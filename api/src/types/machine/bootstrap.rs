@@ -1,4 +1,4 @@
-//! How bootstrap data reaches the instance.
+//! The delivery of bootstrap data to the instance.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,17 +21,17 @@ use strum::{Display, EnumString, IntoStaticStr};
     },
 ]))]
 pub struct CloudInit {
-    /// `true` puts the bootstrap data into the instance's user data, where everything on the instance that reaches the
-    /// metadata service can read it, and which is limited to 16 KiB. Absent or `false`: it goes through
-    /// `secureSecretsBackend`.
+    /// Whether the bootstrap data is part of the instance's user data. User data is limited to 16 KiB, and every
+    /// process on the instance that reaches the metadata service can read it. Absent or `false`: the instance fetches
+    /// the bootstrap data from `secureSecretsBackend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_secrets_manager: Option<bool>,
-    /// Number of secrets that hold the bootstrap data. Written by providers that record it in the spec; this one
-    /// records it in `status.bootstrapSecrets`. Mutable.
+    /// Number of secrets that hold the bootstrap data. Other providers write this field; this provider records the
+    /// number in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_count: Option<i32>,
-    /// Prefix of the names of the secrets that hold the bootstrap data, counted from 0. Absent: chosen by the provider
-    /// and recorded in `status.bootstrapSecrets`. Mutable.
+    /// Prefix of the names of the secrets that hold the bootstrap data; a number, counted from 0, follows. Absent: the
+    /// provider chooses the prefix and records it in `status.bootstrapSecrets`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_prefix: Option<String>,
     /// AWS service that keeps the bootstrap data until the instance has fetched it: `secrets-manager` or
@@ -60,21 +60,21 @@ pub struct Ignition {
     /// Ignition version of the configuration in user data. Absent: `2.3` (`effective_version`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<IgnitionVersion>,
-    /// Where the bootstrap data is kept: `ClusterObjectStore` is the cluster's S3 bucket, to which user data refers;
-    /// `UnencryptedUserData` is the user data itself, limited to 16 KiB.
+    /// Storage of the bootstrap data. `ClusterObjectStore`: the cluster's S3 bucket, to which the user data refers.
+    /// `UnencryptedUserData`: the user data itself, limited to 16 KiB.
     #[serde(default)]
     pub storage_type: IgnitionStorageType,
-    /// Proxies that Ignition itself uses to fetch configuration. Needs version 3.1 or newer.
+    /// Proxies through which Ignition fetches configuration. Needs version 3.1 or newer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<IgnitionProxy>,
-    /// TLS settings with which Ignition itself fetches configuration. Needs version 3.1 or newer.
+    /// TLS settings with which Ignition fetches configuration. Needs version 3.1 or newer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<IgnitionTls>,
 }
 
 impl Ignition {
-    /// The version of the configuration that user data refers to the bootstrap data with; `None` where user data is the
-    /// bootstrap data, which says its own version.
+    /// The version of the configuration in user data that refers to the bootstrap data. `None` if the user data is the
+    /// bootstrap data, which contains its own version.
     pub fn effective_version(&self) -> Option<IgnitionVersion> {
         match self.storage_type {
             IgnitionStorageType::UnencryptedUserData => self.version,
@@ -115,7 +115,7 @@ pub enum IgnitionVersion {
     V3_4,
 }
 
-/// Where Ignition bootstrap data is kept.
+/// Storage of Ignition bootstrap data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum IgnitionStorageType {
     /// The cluster's S3 bucket.
@@ -132,10 +132,10 @@ pub struct IgnitionProxy {
     /// URL of the proxy for plain HTTP requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<String>,
-    /// URL of the proxy for HTTPS requests. Absent: the one for HTTP.
+    /// URL of the proxy for HTTPS requests. Absent: the proxy for HTTP requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub https_proxy: Option<String>,
-    /// Hosts that are reached without a proxy: IP addresses, CIDR ranges, domain names (subdomains included), or `*`.
+    /// Hosts for which Ignition uses no proxy: IP addresses, CIDR ranges, domain names (subdomains included), or `*`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 2048)))]
     pub no_proxy: Vec<String>,
@@ -145,8 +145,8 @@ pub struct IgnitionProxy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IgnitionTls {
-    /// Certificate authorities to trust besides the system's: URLs (`http`, `https`, `tftp`, `s3`, `arn`, `gs`) or the
-    /// certificate itself as a base64 `data` URL.
+    /// Certificate authorities that Ignition trusts in addition to the authorities of the operating system: URLs
+    /// (`http`, `https`, `tftp`, `s3`, `arn`, `gs`), or certificates as base64 `data` URLs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 65536)))]
     pub certificate_authorities: Vec<String>,

@@ -1,15 +1,15 @@
-//! What a spec means where it is silent. None of this is ever stored in the object.
+//! The defaults of a machine's spec. No default is ever stored in the object.
 
 use super::bootstrap::SecretsBackend;
 use super::options::{HttpTokens, InstanceMetadataOptions, MarketType};
 use super::spec::AWSMachineSpec;
 use crate::common::ImageLookup;
 
-/// Hops to the metadata service where the spec has no block for it: one more than the instance itself needs, so that
-/// containers reach it too.
+/// Hop limit of the metadata service if the spec has no block for the metadata service. The limit is one hop more than
+/// the instance needs, so that containers reach the metadata service too.
 const METADATA_HOP_LIMIT: i64 = 2;
 
-/// The image lookup of last resort.
+/// The image lookup of machines without a lookup in their spec or their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltInImageLookup;
 
@@ -22,18 +22,18 @@ impl BuiltInImageLookup {
     pub const BASE_OS: &str = "ubuntu-24.04";
 }
 
-/// The way bootstrap data of the format cloud-init takes to the instance.
+/// The delivery of cloud-init bootstrap data to the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootstrapDelivery {
-    /// In the user data.
+    /// The user data contains the bootstrap data.
     Inline,
-    /// Through an AWS service that keeps secrets.
+    /// An AWS service for secrets stores the bootstrap data.
     Secrets(SecretsBackend),
 }
 
 impl AWSMachineSpec {
-    /// How to look for an image: the machine's own wishes, then the cluster's, then the built-in ones. Empty text
-    /// counts as absent.
+    /// The effective image lookup. Each field comes from the machine, else from the cluster, else from the built-in
+    /// lookup. Empty text counts as absent.
     pub fn effective_image_lookup(&self, cluster: Option<&ImageLookup>) -> ImageLookup {
         let pick = |own: &Option<String>, cluster: Option<&String>, built_in: &str| {
             let chosen = own
@@ -61,7 +61,8 @@ impl AWSMachineSpec {
         }
     }
 
-    /// Options of the metadata service for a new instance: without a block, tokens are required and two hops allowed.
+    /// Options of the metadata service for a new instance. Without a block in the spec, tokens are required and two
+    /// hops are allowed.
     pub fn effective_metadata_options(&self) -> InstanceMetadataOptions {
         self.instance_metadata_options
             .clone()
@@ -72,12 +73,12 @@ impl AWSMachineSpec {
             })
     }
 
-    /// Whether user data is sent as it is; only an explicit `false` compresses it.
+    /// Whether user data is sent uncompressed. Only an explicit `false` compresses it.
     pub fn effective_uncompressed_user_data(&self) -> bool {
         self.uncompressed_user_data.unwrap_or(true)
     }
 
-    /// The way cloud-init bootstrap data takes: through Secrets Manager, unless the spec says otherwise.
+    /// The effective delivery of cloud-init bootstrap data. Default: Secrets Manager.
     pub fn effective_bootstrap_delivery(&self) -> BootstrapDelivery {
         let Some(cloud_init) = &self.cloud_init else {
             return BootstrapDelivery::Secrets(SecretsBackend::SecretsManager);
@@ -92,7 +93,7 @@ impl AWSMachineSpec {
         )
     }
 
-    /// The market to buy on: as said, else Spot where Spot options are given.
+    /// The effective market: the one in the spec, else Spot if the spec has Spot options, else on-demand.
     pub fn effective_market_type(&self) -> MarketType {
         match (self.market_type, &self.spot_market_options) {
             (Some(market), _) => market,
@@ -101,7 +102,7 @@ impl AWSMachineSpec {
         }
     }
 
-    /// The key pair: the machine's own, else the cluster's; an empty name is none.
+    /// The effective key pair: the machine's, else the cluster's. An empty name means no key pair.
     pub fn effective_ssh_key_name<'a>(&'a self, cluster: Option<&'a str>) -> Option<&'a str> {
         self.ssh_key_name.as_deref().or(cluster).filter(|name| !name.is_empty())
     }

@@ -1,4 +1,4 @@
-//! The launch record of an AWSMachine: where its launch stands, stored before EC2 is asked.
+//! The launch record of an AWSMachine: the progress of its launch, stored before EC2 is called.
 
 use std::num::NonZeroU32;
 
@@ -7,12 +7,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Where the launch of an instance stands. Stored flat, with the phase as a field.
+/// Progress of the launch of an instance. The record is stored flat, with the phase as a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchRecord {
-    /// EC2 has not been asked for anything: attempt 0.
+    /// No call to EC2 has been made: attempt 0.
     Planned,
-    /// EC2 is about to be asked, or was asked and has not answered: the attempt may have launched an instance.
+    /// The call to EC2 is about to be made, or was made without an answer so far. The attempt may have launched an
+    /// instance.
     Requested(LaunchAttempt),
     /// No instance of the attempt runs: EC2 refused the attempt by code, or its instance ended before it ran.
     Refused(LaunchAttempt),
@@ -23,22 +24,22 @@ pub enum LaunchRecord {
         /// The instance.
         instance_id: String,
     },
-    /// The stored record is incomplete or contradicts itself: an attempt that is not known may have launched.
+    /// The stored record is incomplete or contradicts itself. An unknown attempt may have launched an instance.
     Unreadable(UnreadableRecord),
 }
 
-/// One attempt to launch.
+/// One attempt to launch an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchAttempt {
     /// Number of the attempt, counted from 1.
     pub number: NonZeroU32,
     /// The call to EC2.
     pub request: RecordedRequest,
-    /// The manager process that wrote the record or has claimed it since, by an id that it draws at its start. A
-    /// process claims a record of another one before it repeats its call, so that every later write of the other one is
-    /// refused.
+    /// The random id of the manager process that wrote the record or claimed it later. A process draws its id when it
+    /// starts. Before a process repeats the call of another process, it claims the record; the API server then refuses
+    /// every later write of the other process.
     pub holder: String,
-    /// How many instances of earlier attempts ended before they ran.
+    /// Number of instances of earlier attempts that ended before they ran.
     pub failed_instances: u32,
 }
 
@@ -46,13 +47,13 @@ pub struct LaunchAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableRecord(Map<String, Value>);
 
-/// Everything of a launch that a repetition must repeat.
+/// The parameters of a launch that a repetition of the call must repeat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
     /// EC2's idempotency token, `<UID of the AWSMachine>-<attempt>`.
     pub client_token: String,
-    /// Subnet, and with it the zone.
+    /// Subnet, which determines the zone.
     #[serde(rename = "subnetID")]
     pub subnet_id: String,
     /// Machine image.
@@ -65,7 +66,7 @@ pub struct RecordedRequest {
     pub security_group_ids: Vec<String>,
     /// Hash of all parameters of the request.
     pub parameters_hash: String,
-    /// When the record was written.
+    /// Time at which the record was written.
     pub requested_at: Time,
 }
 
@@ -95,7 +96,7 @@ struct Stored {
 }
 
 impl LaunchRecord {
-    /// Number of the attempt that the record is about; 0 before the first.
+    /// Number of the recorded attempt; 0 before the first attempt.
     pub fn attempt_number(&self) -> u32 {
         match self {
             Self::Planned => 0,
@@ -104,7 +105,7 @@ impl LaunchRecord {
         }
     }
 
-    /// The attempt, where it is known.
+    /// The attempt, if the record contains one.
     pub fn attempt(&self) -> Option<&LaunchAttempt> {
         match self {
             Self::Planned | Self::Unreadable(_) => None,
@@ -112,7 +113,7 @@ impl LaunchRecord {
         }
     }
 
-    /// The call of the attempt, where it is known.
+    /// The call of the attempt, if the record contains one.
     pub fn request(&self) -> Option<&RecordedRequest> {
         self.attempt().map(|attempt| &attempt.request)
     }
@@ -126,7 +127,7 @@ impl LaunchRecord {
         }
     }
 
-    /// Whether an instance may have been launched whose id is not stored.
+    /// Whether the attempt may have launched an instance without a stored id.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Requested(_) => true,
@@ -135,7 +136,7 @@ impl LaunchRecord {
         }
     }
 
-    /// Whether an attempt was made and no instance of it is stored: the attempt is open, or was refused.
+    /// Whether an attempt was made without a stored instance: the attempt is open, or was refused.
     pub fn is_without_instance(&self) -> bool {
         self.is_open() || matches!(self, Self::Refused(_))
     }
@@ -222,33 +223,34 @@ impl JsonSchema for LaunchRecord {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // By hand, because a schema has no flattened part that is there as a whole or not at all.
+        // The schema is written by hand, because schemars cannot express flattened fields that are either all set or
+        // all absent.
         json_schema!({
             "type": "object",
             "required": ["phase", "attempt"],
             "properties": {
                 "phase": {
-                    "description": "Where the launch stands. `Planned`: EC2 has not been asked. `Requested`: EC2 is \
-                        being asked, and may have launched an instance. `Refused`: EC2 refused the attempt, or the \
-                        attempt's instance ended before it ran; another attempt follows. `Answered`: EC2 answered \
-                         with an instance.",
+                    "description": "Phase of the launch. `Planned`: no call to EC2 has been made. `Requested`: the \
+                        call to EC2 is in progress and may have launched an instance. `Refused`: EC2 refused the \
+                        attempt, or the attempt's instance ended before it ran; another attempt follows. `Answered`: \
+                        EC2 answered with an instance.",
                     "type": "string", "enum": ["Planned", "Requested", "Refused", "Answered"],
                 },
                 "attempt": {
-                    "description": "Number of the attempt, counted from 1; 0 exactly in the phase `Planned`.",
+                    "description": "Number of the attempt, counted from 1; 0 if and only if the phase is `Planned`.",
                     "type": "integer", "format": "int32", "minimum": 0,
                 },
                 "clientToken": {
-                    "description": "Idempotency token that EC2 gets with the attempt, `<UID of the \
-                        AWSMachine>-<attempt>`: the same token never launches twice in a zone.",
+                    "description": "Idempotency token of the attempt's call to EC2, `<UID of the \
+                        AWSMachine>-<attempt>`. EC2 never launches two instances with the same token in one zone.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "subnetID": {
-                    "description": "Subnet, and with it the zone, of the attempt.",
+                    "description": "Subnet of the attempt. The subnet determines the zone.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "imageID": {
-                    "description": "Machine image that the instance boots.",
+                    "description": "Machine image of the instance.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "instanceType": {
@@ -256,31 +258,31 @@ impl JsonSchema for LaunchRecord {
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "securityGroupIDs": {
-                    "description": "All security groups of the instance, the cluster's and additional ones.",
+                    "description": "All security groups of the instance, those of the cluster and additional ones.",
                     "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "atomic",
                     "items": { "type": "string", "maxLength": 64 },
                 },
                 "parametersHash": {
-                    "description": "Hash of all parameters of the request; a repetition with another one is not sent.",
+                    "description": "Hash of all parameters of the request. A repetition with another hash is not sent.",
                     "type": "string", "minLength": 1, "maxLength": 128,
                 },
                 "requestedAt": {
-                    "description": "When the attempt was recorded, just before EC2 was asked.",
+                    "description": "Time at which the attempt was recorded, just before the call to EC2.",
                     "type": "string", "format": "date-time",
                 },
                 "holder": {
-                    "description": "Manager process that wrote the record or has claimed it since: a random id of its \
-                        lifetime. Another process claims the record before it repeats the call.",
+                    "description": "Random id of the manager process that wrote the record or claimed it later. A \
+                        process claims the record of another process before it repeats the call.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "failedInstances": {
-                    "description": "How many instances of earlier attempts ended before they ran, by EC2's own \
-                        failure; absent for none. After five the machine has failed.",
+                    "description": "Number of instances of earlier attempts that ended before they ran, because of \
+                        failures in EC2. Absent: none. After five such instances the machine has failed.",
                     "type": "integer", "format": "int32", "minimum": 1,
                 },
                 "instanceID": {
-                    "description": "Instance that EC2 answered with, for example `i-0123456789abcdef0`; set exactly \
-                        in the phase `Answered`.",
+                    "description": "Instance in EC2's answer, for example `i-0123456789abcdef0`. Set if and only if \
+                        the phase is `Answered`.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
             },

@@ -1,4 +1,4 @@
-//! Options of the launch that have a shape of their own.
+//! Types of the launch options in the spec of an AWSMachine.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::common::{HostnameType, Tags, tags_schema};
 #[serde(rename_all = "camelCase")]
 pub struct AmiReference {
     /// Id of the image in the machine's region, for example `ami-0123456789abcdef0`. Absent: the newest image that the
-    /// lookup by name finds for the machine's Kubernetes version. Looking up is not possible yet: without an id the
-    /// machine is not launched.
+    /// lookup by name finds for the machine's Kubernetes version. The lookup is not supported yet: a machine without an
+    /// image id is not launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Family of AWS's own EKS images to look up; for nodes of EKS clusters only.
+    /// Family of AWS's EKS images to look up; for nodes of EKS clusters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks_lookup_type: Option<EksLookupType>,
 }
@@ -33,7 +33,7 @@ pub enum EksLookupType {
     AmazonLinux2023GPU,
 }
 
-/// Something that EC2 has on or off.
+/// A setting of EC2 with the values on and off.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, Display, EnumString, IntoStaticStr,
 )]
@@ -68,12 +68,12 @@ pub struct InstanceMetadataOptions {
     /// Whether the metadata service also answers over IPv6.
     #[serde(default = "Switch::disabled")]
     pub http_protocol_ipv6: Switch,
-    /// Number of network hops an answer may take, 1 to 64. Containers with a network of their own need 2.
+    /// Maximum number of network hops of an answer, 1 to 64. Containers with their own network need 2.
     #[serde(default = "one_hop")]
     #[schemars(range(min = 1, max = 64))]
     pub http_put_response_hop_limit: i64,
-    /// Whether session tokens (IMDSv2) are `required` or `optional`. Without them anything that can make a request
-    /// from the instance gets at its credentials.
+    /// Whether session tokens (IMDSv2) are `required` or `optional`. Without required tokens, every process that can
+    /// send a request from the instance can obtain the instance's credentials.
     #[serde(default)]
     pub http_tokens: HttpTokens,
     /// Whether the instance's tags can be read from the metadata service.
@@ -86,7 +86,7 @@ const fn one_hop() -> i64 {
 }
 
 impl Default for InstanceMetadataOptions {
-    /// What an empty block in a spec means.
+    /// The values of an empty block in a spec.
     fn default() -> Self {
         Self {
             http_endpoint: Switch::Enabled,
@@ -98,7 +98,7 @@ impl Default for InstanceMetadataOptions {
     }
 }
 
-/// Whether the metadata service asks for session tokens.
+/// Whether the metadata service requires session tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -110,19 +110,19 @@ pub enum HttpTokens {
     Required,
 }
 
-/// Options for Spot instances; with the block present the instance is a Spot instance.
+/// Options for Spot instances. If the block is set, the instance is a Spot instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpotMarketOptions {
-    /// Highest price to pay, in US dollars an hour, for example `"0.05"`. Absent or empty: the on-demand price.
+    /// Maximum price in US dollars per hour, for example `"0.05"`. Absent or empty: the on-demand price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_price: Option<String>,
 }
 
-/// Market that capacity is bought on.
+/// Market of an instance's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, Display)]
 pub enum MarketType {
-    /// Pay by the second, kept until terminated.
+    /// Capacity at the on-demand price until the instance is terminated.
     OnDemand,
     /// Spare capacity that AWS can take back.
     Spot,
@@ -133,53 +133,53 @@ pub enum MarketType {
 /// Use of capacity reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum CapacityReservationPreference {
-    /// Says nothing.
+    /// No preference.
     #[serde(rename = "")]
     Unspecified,
     /// No reservation is used.
     None,
-    /// Launched into a reservation or not at all.
+    /// The instance is launched only into a reservation.
     CapacityReservationsOnly,
     /// Any open reservation that fits is used.
     Open,
 }
 
-/// What hardware an instance shares with others.
+/// Tenancy of the hardware of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Tenancy {
-    /// Shared with other accounts.
+    /// The instance shares hardware with instances of other accounts.
     Default,
-    /// Shared only within the account.
+    /// The instance shares hardware only with instances of the same account.
     Dedicated,
-    /// On a Dedicated Host.
+    /// The instance runs on a Dedicated Host.
     Host,
 }
 
-/// Tie of an instance to its Dedicated Host.
+/// Affinity of an instance to its Dedicated Host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum HostAffinity {
-    /// Started again on any suitable host.
+    /// A stopped instance starts again on any suitable host.
     #[default]
     Default,
-    /// Started again on the same host.
+    /// A stopped instance starts again on the same host.
     Host,
 }
 
-/// A Dedicated Host that is allocated for the machine and released with it.
+/// A Dedicated Host that the provider allocates for the machine and releases after the machine is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DynamicHostAllocation {
-    /// AWS tags of the allocated host, besides those of the machine.
+    /// AWS tags of the allocated host, in addition to the tags of the machine.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
 }
 
-/// Kind of an instance's first network interface.
+/// Type of an instance's first network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -194,8 +194,8 @@ pub enum NetworkInterfaceType {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrivateDnsName {
-    /// What the host name is made of: `ip-name` the private IPv4 address, `resource-name` the instance id. Absent: as
-    /// the subnet says.
+    /// Form of the host name: `ip-name` contains the private IPv4 address, `resource-name` the instance id. Absent: the
+    /// setting of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname_type: Option<HostnameType>,
     /// Whether the resource-based name resolves to the IPv4 address. Mutable.
@@ -214,17 +214,17 @@ pub struct PrivateDnsName {
     pub enable_resource_name_dns_aaaa_record: Option<bool>,
 }
 
-/// Features of the processor, of which at least one must be set.
+/// Features of the processor. At least one field must be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct CpuOptions {
-    /// Encryption of the instance's memory: `AMDEncryptedVirtualizationNestedPaging` is AMD SEV-SNP, for instance types
-    /// that have it; `Disabled` is none. Absent: EC2's default, none.
+    /// Encryption of the instance's memory: `AMDEncryptedVirtualizationNestedPaging` for AMD SEV-SNP, on instance types
+    /// that support it, or `Disabled`. Absent: EC2's default, no encryption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidential_compute: Option<ConfidentialCompute>,
-    /// Whether virtual machines can run inside the instance, for instance types that have it. Absent: EC2's default,
-    /// no.
+    /// Whether virtual machines can run inside the instance, on instance types that support nested virtualization.
+    /// Absent: EC2's default, no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested_virtualization: Option<Switch>,
 }

@@ -12,11 +12,11 @@ use super::launch::LaunchRecord;
 use crate::common::{ControlPlaneTarget, IdentityReference, Initialization, MachineAddress};
 use crate::{conditions, lenient};
 
-/// Observed state of an AWSMachine. Written by the provider alone, and whole each time.
+/// Observed state of an AWSMachine. Only the provider writes the status, and each write replaces the whole status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineStatus {
-    /// Mirror of `initialization.provisioned`, kept for tools written against Cluster API's older contract.
+    /// Copy of `initialization.provisioned` for tools that were written against the older contract of Cluster API.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -30,8 +30,7 @@ pub struct AWSMachineStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<Initialization>,
-    /// State of the instance as EC2 names it: `pending`, `running`, `stopping`, `stopped`, `shutting-down`,
-    /// `terminated`.
+    /// State of the instance in EC2: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -39,7 +38,7 @@ pub struct AWSMachineStatus {
     )]
     #[schemars(with = "Option<String>")]
     pub instance_state: Option<InstanceState>,
-    /// Whether AWS may take the instance back at any time, as it may with Spot instances.
+    /// Whether AWS may interrupt the instance at any time, as is the case with Spot instances.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -50,7 +49,7 @@ pub struct AWSMachineStatus {
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub addresses: Vec<MachineAddress>,
-    /// Zone that the instance runs in, for example `eu-west-1a`.
+    /// Zone of the instance, for example `eu-west-1a`.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -58,41 +57,44 @@ pub struct AWSMachineStatus {
     )]
     #[schemars(length(min = 1, max = 256))]
     pub failure_domain: Option<String>,
-    /// The launch of the instance, recorded before EC2 is asked, so that a crash can never lead to a second instance.
+    /// Record of the launch of the instance. The provider writes the record before the call to EC2, so that a crash
+    /// never leads to a second instance.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub launch: Option<LaunchRecord>,
-    /// Network that the instance was, or is being, launched into. Frozen at launch: later changes of its sources touch
-    /// neither the running instance nor its deletion. Absent once the attempt was refused.
+    /// Network into which the instance is launched. The field is fixed at launch: later changes of the network's
+    /// sources affect neither the running instance nor its deletion. Absent after EC2 refused the attempt.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub network: Option<MachineNetworkInUse>,
-    /// Whether the instance was seen running or stopped. From then on no other instance is launched in its place.
+    /// Whether the provider has observed the instance as running or stopped. If true, the provider launches no
+    /// replacement instance for this AWSMachine.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub has_run: Option<bool>,
-    /// Where the instance of a control plane machine stands with each load balancer target: only what was last known of
-    /// registrations, not the health of the target.
+    /// Last known state of the registration of a control plane instance in each load balancer target. The state does
+    /// not include the health of the target.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["target"])
     )]
     pub targets: Vec<MachineTargetStatus>,
-    /// Instances whose termination the manager has submitted and that AWS has not shown as ending yet.
+    /// Ids of instances for which the manager has submitted the termination and which AWS does not report as shutting
+    /// down or terminated yet.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub submitted_terminations: Vec<String>,
-    /// Secrets in AWS that hold the bootstrap data until the machine is a node.
+    /// Secrets in AWS that hold the bootstrap data until the machine becomes a node.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -106,15 +108,15 @@ pub struct AWSMachineStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub dedicated_host: Option<DedicatedHost>,
-    /// State of the machine, aspect by aspect. `Ready` sums it up.
+    /// Conditions of the machine. `Ready` summarises the other conditions.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
     pub conditions: Vec<Condition>,
 }
 
 impl AWSMachineStatus {
-    /// Whether a launch is under way: EC2 may have been asked for an instance, and neither its id nor a refusal is
-    /// stored.
+    /// Whether a launch is in progress: the provider may have called EC2, and the record contains neither an instance
+    /// id nor a refusal.
     pub fn has_open_attempt(&self) -> bool {
         self.launch.as_ref().is_some_and(LaunchRecord::is_open)
     }
@@ -125,22 +127,22 @@ impl AWSMachineStatus {
     }
 }
 
-/// State of an instance, spelled as EC2 does.
+/// State of an instance, in EC2's spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, Display, EnumString, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum InstanceState {
-    /// Starting for the first time, or again after a stop.
+    /// The instance is starting, for the first time or after a stop.
     Pending,
-    /// Running.
+    /// The instance is running.
     Running,
-    /// On its way to `stopped`.
+    /// The instance is stopping.
     Stopping,
-    /// Stopped, and can be started again.
+    /// The instance is stopped and can be started again.
     Stopped,
-    /// On its way to `terminated`.
+    /// The instance is being terminated.
     ShuttingDown,
-    /// Gone for good; EC2 still shows it for about an hour.
+    /// The instance is terminated. EC2 reports a terminated instance for about an hour.
     Terminated,
 }
 
@@ -151,14 +153,14 @@ impl InstanceState {
     }
 }
 
-/// Where an instance stands with a load balancer target.
+/// Registration of an instance in a load balancer target.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineTargetStatus {
-    /// ARN of the target group, or name of the classic load balancer.
+    /// ARN of the target group, or name of the Classic Load Balancer.
     #[schemars(length(min = 1, max = 256))]
     pub target: String,
-    /// Instance that the state is about.
+    /// Id of the registered instance.
     #[serde(rename = "instanceID")]
     #[schemars(length(min = 1, max = 64))]
     pub instance_id: String,
@@ -166,7 +168,8 @@ pub struct MachineTargetStatus {
     pub state: MachineTargetState,
 }
 
-/// State of the registration of an instance in a load balancer target, in the order in which it goes through them.
+/// State of the registration of an instance in a load balancer target. A registration goes through the states in this
+/// order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema, Display, IntoStaticStr,
 )]
@@ -179,54 +182,54 @@ pub enum MachineTargetState {
     InService,
     /// The instance is to be deregistered, or drains.
     Deregistering,
-    /// The instance has left for good: it is not deregistered again, because AWS may have given its address to another
-    /// one.
+    /// The deregistration is complete. The instance is not deregistered again, because AWS may have given its address
+    /// to another instance.
     Deregistered,
 }
 
-/// The network an instance was launched into.
+/// The network of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineNetworkInUse {
-    /// AWS account that the instance is in. With credentials of another account the machine is neither launched nor
-    /// taken for gone.
+    /// AWS account of the instance. With credentials of another account, the provider neither launches an instance nor
+    /// treats the instance as deleted.
     #[serde(default, rename = "accountID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 12), regex(pattern = "^[0-9]{12}$"))]
     pub account_id: Option<String>,
-    /// AWS region that the instance is in.
+    /// AWS region of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub region: Option<String>,
-    /// Zone of the subnet that was chosen.
+    /// Zone of the chosen subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub availability_zone: Option<String>,
-    /// Subnet that was chosen.
+    /// Chosen subnet.
     #[serde(default, rename = "subnetID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub subnet_id: Option<String>,
-    /// Security groups that the instance was launched with.
+    /// Security groups with which the instance was launched.
     #[serde(default, rename = "securityGroupIDs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
     pub security_group_ids: Vec<String>,
-    /// Identity that launched the instance, and that deletes it.
+    /// Identity with which the provider launches and terminates the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
     /// Load balancer targets of a control plane instance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
-    /// Cluster name as it stands in the instance's tag keys.
+    /// Cluster name in the keys of the instance's tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub cluster_tag: Option<String>,
-    /// Object, as `Kind/name`, that each field of the network came from, for example `subnets: AWSCluster/prod`.
+    /// Source object of each field of the network, as `Kind/name`, for example `subnets: AWSCluster/prod`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub sources: BTreeMap<String, String>,
 }
 
-/// Secrets in AWS with a machine's bootstrap data.
+/// Secrets in AWS with the bootstrap data of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapSecrets {

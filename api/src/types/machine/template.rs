@@ -1,4 +1,4 @@
-//! AWSMachineTemplate: what AWSMachines are made from.
+//! AWSMachineTemplate: the template of AWSMachines.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{conditions, lenient};
     namespaced,
     status = "AWSMachineTemplateStatus",
     derive = "PartialEq",
-    doc = "What Cluster API makes AWSMachines from. To change machines, make a new template and refer to it.",
+    doc = "A template from which Cluster API creates AWSMachines. To change machines, refer to a new template.",
     printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.template.spec.instanceType",
         "description": "EC2 instance type of the machines"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
@@ -32,7 +32,8 @@ use crate::{conditions, lenient};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateSpec {
-    /// The AWSMachine to make. Its spec is immutable: machines of one template are alike.
+    /// Metadata and spec of the AWSMachines that Cluster API creates from this template. The spec is immutable: all
+    /// machines of one template have the same spec.
     pub template: AWSMachineTemplateResource,
 }
 
@@ -40,19 +41,19 @@ pub struct AWSMachineTemplateSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateResource {
-    /// Labels and annotations of the AWSMachines.
+    /// Labels and annotations of AWSMachines that are created from the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
-    /// Spec of the AWSMachines.
+    /// Spec of AWSMachines that are created from the template.
     pub spec: AWSMachineSpec,
 }
 
-/// Observed state of an AWSMachineTemplate: what a machine made from it will offer, so that the cluster autoscaler can
-/// start from zero.
+/// Observed state of an AWSMachineTemplate: the capacity of the template's machines, with which the cluster autoscaler
+/// can scale from zero.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateStatus {
-    /// Resources of a node made from the template, for example `cpu: "2"` and `memory: 8Gi`.
+    /// Capacity of a node of the template, for example `cpu: "2"` and `memory: 8Gi`.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -60,7 +61,7 @@ pub struct AWSMachineTemplateStatus {
     )]
     #[schemars(schema_with = "quantities")]
     pub capacity: BTreeMap<String, Quantity>,
-    /// Architecture and operating system of a node made from the template.
+    /// Architecture and operating system of a node of the template.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -85,7 +86,7 @@ pub struct NodeInfo {
     pub operating_system: Option<OperatingSystem>,
 }
 
-/// Processor architecture, spelled as Go does.
+/// Processor architecture, in Go's spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
@@ -95,7 +96,7 @@ pub enum Architecture {
     Arm64,
 }
 
-/// Operating system, spelled as Go does.
+/// Operating system, in Go's spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OperatingSystem {

@@ -36,7 +36,7 @@ fn half() -> Limiter {
     Limiter::new(Share::default())
 }
 
-/// Takes all that is there, each as a caller of its own, and says how many there were.
+/// Takes all available tokens, each for a different caller, and returns their number.
 fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
     let drained = (0..1000)
         .take_while(|index| {
@@ -50,7 +50,8 @@ fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
     drained
 }
 
-/// Has everybody come when it wants to and then when it is told to; gives the time at which each was granted its turn.
+/// Lets every caller come at its time and then whenever the limiter tells it to; returns the times of the granted
+/// turns.
 fn play(limiter: &mut Limiter, calls: &[(Duration, CallRequest)]) -> Vec<Duration> {
     let mut granted = vec![Duration::ZERO; calls.len()];
     let mut events: BinaryHeap<_> = calls
@@ -72,7 +73,7 @@ fn play(limiter: &mut Limiter, calls: &[(Duration, CallRequest)]) -> Vec<Duratio
 
 #[test]
 fn a_bucket_starts_with_one_second_and_fills_up_to_its_burst() {
-    // Quota are 20 a second and 100 at once; launches and terminations are ours altogether.
+    // The published rate is 20 a second with a burst of 100; launches and terminations have the whole published rate.
     let table = [
         (DESCRIBE, 10, 50),
         ("CreateTags", 5, 50),
@@ -120,7 +121,7 @@ fn a_caller_without_a_token_is_told_its_turn_and_gets_it() {
         .map(|name| limiter.acquire(&launch(name), Duration::ZERO).unwrap_err())
         .collect();
     assert_eq!(waits, [seconds(0.5), seconds(1.0), seconds(1.5)]);
-    // In whatever order they come: nobody takes another's turn.
+    // The order in which the callers come back does not matter: no caller takes another caller's turn.
     assert_eq!(limiter.acquire(&launch("b"), seconds(1.0)), Ok(()));
     assert_eq!(limiter.acquire(&launch("late"), seconds(1.0)), Err(seconds(1.0)));
     assert_eq!(limiter.acquire(&launch("c"), seconds(1.5)), Ok(()));
@@ -151,7 +152,7 @@ fn a_turn_that_is_not_used_goes_to_the_others() {
     assert_eq!(limiter.acquire(&launch("forgotten"), seconds(0.5)), Err(seconds(1.0)));
     limiter.forget(&caller("forgotten"));
     assert_eq!(limiter.acquire(&launch("c"), seconds(0.5)), Err(seconds(1.0)));
-    // Ten seconds after its turn it is nobody's any more.
+    // Ten seconds after its time the turn has expired.
     let late = seconds(10.6);
     assert_eq!(drain(&mut limiter, LAUNCH, late), 3, "five, less those of b and c");
 }
@@ -214,7 +215,7 @@ fn nobody_is_overtaken_for_ever() {
     let mut limiter = half();
     let tag = call("CreateTags", "tag", Priority::Tag);
     drain(&mut limiter, "CreateTags", Duration::ZERO);
-    // Ten terminations a second ask for what five tokens a second allow.
+    // Ten terminations a second exceed the rate of five a second.
     let terminations = (0_u32..2000).map(|index| {
         let turn = call("CreateTags", &format!("t-{index}"), Priority::Terminate);
         (Duration::from_millis(100) * index, turn)
@@ -424,7 +425,7 @@ fn beside_other_users_one_call_in_a_hundred_is_throttled() {
 }
 
 proptest! {
-    /// Whatever is asked for and when: no more is granted in any time than the bucket and the refill of that time.
+    /// In any period the limiter grants at most the bucket's capacity plus the refill of the period.
     #[test]
     fn no_window_grants_more_than_burst_and_refill(
         asked in proptest::collection::vec((0_u64..3000, 0_usize..12, 0_usize..4, 0_usize..4), 1..200),
@@ -450,7 +451,7 @@ proptest! {
         }
     }
 
-    /// Everybody who comes back when told has its turn in the end.
+    /// Every caller that comes back when told to is granted its turn in the end.
     #[test]
     fn everybody_who_comes_when_told_is_served(
         arrivals in proptest::collection::vec((0_u64..20_000, 0_usize..4, 0_usize..4), 1..60),

@@ -12,7 +12,7 @@ async fn found(ec2: &dyn Ec2UnderTest, query: Query) -> Result<Vec<String>, Devi
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html>: several values of a filter are joined
 /// with OR, several filters with AND. The filters are those of
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
-pub(super) async fn filters_find_what_matches_all_of_them(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let place = ec2.place();
     let one = launched(ec2, "one").await?;
     let elsewhere = LaunchRequest {
@@ -99,7 +99,7 @@ pub(super) async fn an_id_that_is_not_found_is_left_out(ec2: &dyn Ec2UnderTest) 
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>, InvalidParameterValue: a value given for a
-/// parameter is not valid. What is no filter is never ignored.
+/// parameter is not valid. An unknown filter is never ignored.
 pub(super) async fn an_unknown_filter_is_refused(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     launched(ec2, "one").await?;
     let refused = ec2.describe_instances(&Query::filter("machine-name", ["one"])).await;

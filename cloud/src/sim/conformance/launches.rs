@@ -23,7 +23,7 @@ pub(super) async fn a_repeated_launch_makes_no_second_instance(ec2: &dyn Ec2Unde
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: the result of a retry may hold updated
 /// information, such as the current status.
-pub(super) async fn a_repeated_launch_tells_the_state_of_now(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn a_repeated_launch_shows_the_current_state(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.hold(Stage::Pending).await;
     let request = ec2.place().request("token");
     expect(
@@ -45,8 +45,8 @@ pub(super) async fn a_repeated_launch_tells_the_state_of_now(ec2: &dyn Ec2UnderT
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a retry with the same token and other
-/// parameters fails with IdempotentParameterMismatch; only region and zone are excepted, so another subnet of the same
-/// zone is such a parameter.
+/// parameters fails with IdempotentParameterMismatch. Region and zone are the only exceptions, so another subnet of the
+/// same zone is another parameter.
 pub(super) async fn other_parameters_with_a_known_token_are_refused(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let request = ec2.place().request("token");
     ec2.run_instances(&request).await?;
@@ -99,14 +99,14 @@ pub(super) async fn another_zone_is_another_launch(ec2: &dyn Ec2UnderTest) -> Re
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a token is case-sensitive.
-pub(super) async fn tokens_are_told_apart_by_case(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+pub(super) async fn tokens_are_case_sensitive(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     launched(ec2, "token").await?;
     launched(ec2, "Token").await?;
     expect("instances", count(ec2).await?, 2)
 }
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: it is a request that *completed
-/// successfully* whose retry does nothing; a refused one may be sent anew.
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: only the retry of a request that
+/// *completed successfully* has no effect, and a refused request may be sent again.
 pub(super) async fn a_refused_launch_uses_no_token_up(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let zone = ec2.place().zone.clone();
     ec2.set(Circumstance::NoCapacity { zone }).await;
@@ -123,7 +123,7 @@ pub(super) async fn a_refused_launch_uses_no_token_up(ec2: &dyn Ec2UnderTest) ->
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: retries of a completed request succeed
-/// without performing any further action, so they need nothing that a launch needs.
+/// without performing any further action, so they do not need capacity.
 pub(super) async fn a_known_token_needs_no_capacity(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let first = launched(ec2, "token").await?;
     let zone = ec2.place().zone.clone();
@@ -132,8 +132,8 @@ pub(super) async fn a_known_token_needs_no_capacity(ec2: &dyn Ec2UnderTest) -> R
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html> has IdempotentInstanceTerminated for the
-/// token of a terminated instance; the page on idempotency lets a retry succeed with the current status. Either way
-/// nothing is launched.
+/// token of a terminated instance; the page on idempotency lets a retry succeed with the current status. In both cases
+/// no instance is launched.
 pub(super) async fn the_token_of_a_terminated_instance_launches_nothing(
     ec2: &dyn Ec2UnderTest,
 ) -> Result<(), Deviation> {

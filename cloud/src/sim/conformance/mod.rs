@@ -1,7 +1,7 @@
-//! What EC2's documentation says, as cases that run on any EC2: the one in memory here, and the one that tests reach
-//! over the wire. A case is given an account of its own, and reports the first difference.
+//! Cases from EC2's documentation that run on any EC2: the simulated EC2 of this crate, and an EC2 that tests reach
+//! over the network. Each case has its own account and reports the first deviation.
 //!
-//! Time cannot be moved on every EC2. So cases hold a state, which then lasts until they let it go.
+//! Tests cannot advance the time of every EC2, so cases hold instances in a state and release the state later.
 
 mod describes;
 mod launches;
@@ -22,11 +22,11 @@ use crate::{CloudError, Instance, InstanceState, LaunchRequest, MetadataOptions,
 
 use super::StateChange;
 
-/// An EC2 whose behaviour is compared with its documentation. Nothing lasts at first: states in transition are over at
-/// once, and nothing is hidden.
+/// An EC2 whose behaviour is compared with its documentation. Initially transitional states end at once, and no
+/// instance is hidden.
 #[async_trait]
 pub trait Ec2UnderTest: Send + Sync {
-    /// What there is to launch into.
+    /// The resources for launches.
     fn place(&self) -> &Place;
     /// RunInstances for exactly one instance.
     async fn run_instances(&self, request: &LaunchRequest) -> Result<Instance, CloudError>;
@@ -38,19 +38,18 @@ pub trait Ec2UnderTest: Send + Sync {
     async fn stop_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError>;
     /// StartInstances.
     async fn start_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError>;
-    /// Makes a stage last, for instances that enter it from now on.
+    /// Holds instances that enter a stage from now on in that stage.
     async fn hold(&self, stage: Stage);
-    /// Ends a stage for all instances that are in it, and for those that enter it later at once. No other stage is held
-    /// meanwhile.
+    /// Releases a stage: instances leave it at once, now and in future. No other stage is held meanwhile.
     async fn let_go(&self, stage: Stage);
-    /// Makes something so from now on.
+    /// Sets a circumstance from now on.
     async fn set(&self, circumstance: Circumstance);
 }
 
 /// A stage of an instance's life that ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Known to RunInstances only.
+    /// The instance is known only to RunInstances.
     Hidden,
     /// `pending`.
     Pending,
@@ -60,17 +59,17 @@ pub enum Stage {
     ShuttingDown,
 }
 
-/// Something that is so because a user or AWS made it so.
+/// A circumstance that a user or AWS causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Circumstance {
     /// A zone has no capacity for [`Place::instance_type`].
     NoCapacity {
-        /// Its name.
+        /// The name of the zone.
         zone: String,
     },
     /// Every zone has capacity.
     Capacity,
-    /// Instances launched from now on die at the end of `pending`. Set while `pending` is held.
+    /// Instances that are launched from now on are terminated at the end of `pending`. Set while `pending` is held.
     DeathInPending(StateReason),
     /// An instance is protected from termination.
     Protected(String),
@@ -78,20 +77,20 @@ pub enum Circumstance {
     Throttling,
 }
 
-/// What an account has to launch into.
+/// The resources of an account for launches.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// An image.
     pub image_id: String,
-    /// An instance type that there is capacity for.
+    /// An instance type with capacity.
     pub instance_type: String,
-    /// The VPC of everything but the foreign group.
+    /// The VPC of all resources except the foreign security group.
     pub vpc_id: String,
     /// The zone of the first two subnets.
     pub zone: String,
     /// A subnet.
     pub subnet_id: String,
-    /// Another subnet in its zone.
+    /// Another subnet in the same zone.
     pub subnet_id_beside: String,
     /// A subnet in another zone.
     pub subnet_id_elsewhere: String,
@@ -128,10 +127,10 @@ impl Place {
     }
 }
 
-/// One thing that EC2's documentation says.
+/// One statement of EC2's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What it says.
+    /// The statement.
     pub name: &'static str,
     run: for<'a> fn(&'a dyn Ec2UnderTest) -> Running<'a>,
 }
@@ -139,7 +138,7 @@ pub struct Case {
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Deviation>> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case in an account that nothing was done in.
+    /// Runs the case in an unused account.
     pub async fn run(&self, ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
         (self.run)(ec2).await
     }
@@ -157,16 +156,16 @@ macro_rules! cases {
 cases! {
     launches {
         a_repeated_launch_makes_no_second_instance,
-        a_repeated_launch_tells_the_state_of_now,
+        a_repeated_launch_shows_the_current_state,
         other_parameters_with_a_known_token_are_refused,
         another_zone_is_another_launch,
-        tokens_are_told_apart_by_case,
+        tokens_are_case_sensitive,
         a_refused_launch_uses_no_token_up,
         a_known_token_needs_no_capacity,
         the_token_of_a_terminated_instance_launches_nothing,
     }
     refusals {
-        what_a_launch_names_must_exist,
+        references_of_a_launch_must_exist,
         groups_of_another_vpc_are_refused,
         a_token_has_at_most_64_characters,
         user_data_has_at_most_16_kib,
@@ -190,7 +189,7 @@ cases! {
         protection_saves_the_instances_of_a_zone,
     }
     describes {
-        filters_find_what_matches_all_of_them,
+        every_filter_must_match,
         instances_are_found_by_their_groups,
         filter_values_mind_the_case_and_take_wildcards,
         an_id_that_is_not_found_is_left_out,
@@ -199,7 +198,7 @@ cases! {
     }
 }
 
-/// Where an EC2 differs from its documentation.
+/// A deviation of an EC2 from its documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation(String);
 
@@ -236,12 +235,12 @@ fn expect_refusal<T: fmt::Debug>(what: &str, result: Result<T, CloudError>, code
     }
 }
 
-/// Launches with a token into the first subnet, and gives the id.
+/// Launches an instance with a token into the first subnet, and returns its id.
 async fn launched(ec2: &dyn Ec2UnderTest, token: &str) -> Result<String, Deviation> {
     Ok(ec2.run_instances(&ec2.place().request(token)).await?.id)
 }
 
-/// All instances that are shown, by id.
+/// The ids and states of all instances that a query returns.
 async fn shown(ec2: &dyn Ec2UnderTest, query: &Query) -> Result<Vec<(String, InstanceState)>, Deviation> {
     let found = ec2.describe_instances(query).await?;
     let mut found: Vec<_> = found
@@ -261,7 +260,7 @@ async fn count(ec2: &dyn Ec2UnderTest) -> Result<usize, Deviation> {
     Ok(shown(ec2, &Query::default()).await?.len())
 }
 
-/// What a call did to each instance, by id.
+/// The state changes of a call, by instance id.
 fn changes(changes: Vec<StateChange>) -> Vec<(String, InstanceState, InstanceState)> {
     let mut changes: Vec<_> = changes
         .into_iter()

@@ -4,8 +4,8 @@ use crate::{CloudError, ErrorClass, Instance, LaunchRequest, Query, UserData};
 
 use super::{Circumstance, Deviation, Ec2UnderTest, count, expect, expect_refusal};
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>: the codes for what does not exist.
-pub(super) async fn what_a_launch_names_must_exist(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html>: the codes for resources that do not exist.
+pub(super) async fn references_of_a_launch_must_exist(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let request = ec2.place().request("token");
     let table = [
         (

@@ -98,7 +98,7 @@ pub(super) async fn a_terminated_instance_is_still_shown(ec2: &dyn Ec2UnderTest)
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>: what was just created may be unknown to
-/// other commands. Whatever it is asked for by, and RunInstances itself knows it.
+/// other commands. This applies to all filters. RunInstances knows the instance.
 pub(super) async fn a_fresh_instance_may_be_hidden_from_describes(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.hold(Stage::Hidden).await;
     let id = launched(ec2, "token").await?;

@@ -54,8 +54,8 @@ pub(super) async fn an_id_of_another_form_is_refused(ec2: &dyn Ec2UnderTest) -> 
     expect_refusal("no id of an instance", refused, "InvalidInstanceID.Malformed")
 }
 
-/// <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>, InvalidInstanceID.NotFound: when
-/// TerminateInstances answers so, it does not mean that the instance ends; it may run on.
+/// <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>, InvalidInstanceID.NotFound: this answer
+/// of TerminateInstances does not mean that the instance is terminated; the instance may continue to run.
 pub(super) async fn a_hidden_instance_cannot_be_terminated_yet(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.hold(Stage::Hidden).await;
     let id = launched(ec2, "token").await?;
@@ -67,8 +67,9 @@ pub(super) async fn a_hidden_instance_cannot_be_terminated_yet(ec2: &dyn Ec2Unde
     expect("in the end", state(ec2, &id).await?, Some(InstanceState::Terminated))
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: where instances of several
-/// zones are named and one is protected, the request fails, those of its zone are spared and the others are terminated.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html>: if a request names instances
+/// of several zones and one of them is protected, the request fails. The instances in the zone of the protected
+/// instance keep running, and the others are terminated.
 pub(super) async fn protection_saves_the_instances_of_a_zone(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let protected = launched(ec2, "protected").await?;
     let beside = launched(ec2, "beside").await?;

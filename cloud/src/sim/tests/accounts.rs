@@ -80,7 +80,7 @@ fn request_limits_hold_when_they_are_switched_on() {
 }
 
 #[test]
-fn equal_calls_give_equal_worlds() {
+fn equal_calls_give_equal_states() {
     let history = || {
         let mut world = Fixture::new();
         let id = world.run(&request("one", "subnet-a")).unwrap().id;

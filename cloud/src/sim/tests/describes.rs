@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_fresh_instance_is_hidden_whatever_it_is_asked_for_by() {
+fn a_fresh_instance_is_hidden_from_every_query() {
     let mut world = Fixture::new();
     world.behaviour().hidden = Duration::from_secs(5);
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
@@ -24,7 +24,7 @@ fn a_fresh_instance_is_hidden_whatever_it_is_asked_for_by() {
 }
 
 #[test]
-fn a_stale_describe_shows_what_was() {
+fn a_stale_describe_shows_the_former_state() {
     let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
     world.pass(20);
@@ -49,7 +49,7 @@ fn a_stale_describe_shows_what_was() {
 }
 
 #[test]
-fn instances_are_found_by_what_they_have() {
+fn instances_are_found_by_their_properties() {
     let mut world = Fixture::new();
     let one = world.run(&request("one", "subnet-a")).unwrap().id;
     let two = world.run(&request("two", "subnet-b")).unwrap().id;
@@ -85,7 +85,7 @@ fn instances_are_found_by_what_they_have() {
 }
 
 #[test]
-fn an_unknown_filter_is_refused_where_nothing_is_to_be_found() {
+fn an_unknown_filter_is_refused_without_any_match() {
     let mut world = Fixture::new();
     let now = world.now;
     let query = Query::filter("machine-name", ["one"]);

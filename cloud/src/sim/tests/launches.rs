@@ -77,7 +77,7 @@ fn a_known_token_needs_no_capacity() {
 }
 
 #[test]
-fn capacity_is_a_matter_of_type_and_zone() {
+fn capacity_depends_on_type_and_zone() {
     let mut world = Fixture::new();
     world.region().set_capacity("t3.large", "eu-west-1a", false);
     assert_eq!(
@@ -103,7 +103,7 @@ fn a_quota_counts_live_instances() {
 }
 
 #[test]
-fn what_a_launch_names_must_exist_in_one_vpc() {
+fn references_of_a_launch_must_exist_in_one_vpc() {
     let mut world = Fixture::new();
     world
         .region()
@@ -197,7 +197,7 @@ fn the_token_of_a_terminated_instance_launches_nothing() {
 }
 
 #[test]
-fn the_audit_tells_launches_from_repetitions() {
+fn the_audit_distinguishes_launches_from_repetitions() {
     let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
     world.pass(5);

@@ -56,7 +56,7 @@ fn an_instance_is_stopped_and_started_by_its_user() {
 }
 
 #[test]
-fn an_instance_that_dies_in_pending_says_why_and_has_never_run() {
+fn an_instance_that_ends_in_pending_shows_the_reason() {
     let mut world = Fixture::new();
     let reason = StateReason {
         code: "Server.InternalError".into(),
@@ -80,7 +80,7 @@ fn an_instance_that_dies_in_pending_says_why_and_has_never_run() {
 }
 
 #[test]
-fn lengths_are_taken_when_a_state_begins() {
+fn durations_are_read_when_a_state_begins() {
     let mut world = Fixture::new();
     world.run(&request("slow", "subnet-a")).unwrap();
     world.behaviour().pending = Duration::ZERO;

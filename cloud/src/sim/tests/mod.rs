@@ -1,4 +1,4 @@
-//! One test a rule.
+//! Tests of the simulated EC2, one for each rule.
 
 mod accounts;
 mod describes;

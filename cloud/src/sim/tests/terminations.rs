@@ -49,7 +49,7 @@ fn an_instance_that_vanished_cannot_be_terminated() {
 }
 
 #[test]
-fn a_protected_instance_saves_those_in_its_zone_only() {
+fn a_protected_instance_blocks_terminations_in_its_zone() {
     let mut world = Fixture::new();
     let protected = world.run(&request("one", "subnet-a")).unwrap().id;
     let beside = world.run(&request("two", "subnet-c")).unwrap().id;

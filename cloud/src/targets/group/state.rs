@@ -1,4 +1,4 @@
-//! How a member stands with its group, by what is known of the group.
+//! The registration state of a member, computed from the cached facts of its target group.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl GroupState {
         }
     }
 
-    /// Of a group that AWS has not shown.
+    /// The state of a member whose target group has no cached facts or no cached health.
     fn unread(&self, member: &Member, timing: &Timing, now: Duration) -> RegistrationState {
         let Some((error, asked_at)) = &self.failure else {
             return if member.is_overdue(timing, now) {
@@ -43,7 +43,8 @@ impl GroupState {
             };
         };
         let is_final = matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid);
-        // Nothing is registered with a group that does not exist, as long as the same credentials were told so.
+        // Nothing is registered with a group that does not exist. An error of a call that began before the member's
+        // desired state changed does not count: the call may have used other credentials.
         if is_final && member.is_leaving() && member.since <= *asked_at {
             RegistrationState::Out
         } else if member.is_overdue(timing, now) {
@@ -92,11 +93,10 @@ impl GroupState {
         match health {
             Some(_) if is_claimed => RegistrationState::Out,
             None if member.may_appear(timing, now) && !is_claimed => not_yet(),
-            // A process that stood still, or another process meanwhile, may have registered the instance since the last
-            // read.
+            // A process that was suspended, or another process, may have registered the instance since the last read.
             None if self.looked_at < member.since.max(self.late_until) => not_yet(),
             None => RegistrationState::Out,
-            // An instance that is gone has no connections that could end.
+            // An instance that is gone has no open connections to wait for.
             Some(health) if health.state == TargetState::Draining && member.desired == Desired::Forgotten => {
                 RegistrationState::Out
             }
@@ -109,8 +109,8 @@ impl GroupState {
         }
     }
 
-    /// How a member stands that drains, where it is known since when. When the delay of its group is over it is
-    /// drained, whatever is shown.
+    /// The state of a draining member; `None` where the start of the draining is not known. Once the group's
+    /// deregistration delay is over, the member is out even if AWS still shows it as draining.
     fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         let since = member.leaving_since?;
         Some(match self.delay {
@@ -120,14 +120,16 @@ impl GroupState {
         })
     }
 
-    /// How long is waited for a target that drains, from when AWS began it: counted from before, the time that was
-    /// waited for the call would cut connections off that the group's own delay of five minutes gives.
+    /// The longest wait for a draining target, counted from the time at which AWS accepted the deregistration. If the
+    /// wait for the call itself counted, the drain limit would cut off connections within a deregistration delay of
+    /// five minutes.
     pub(super) fn drains_for(&self, timing: &Timing) -> Duration {
         let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
         delay.min(timing.drain_limit)
     }
 
-    /// What was seen too long ago. A throttle passes, and leaves what was seen alone.
+    /// The stale state, where reads have failed for longer than the normal interval. Throttling is temporary and does
+    /// not make the cached health stale.
     fn stale(&self, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         let since = self.failing_since?;
         let (error, _) = self.failure.as_ref()?;

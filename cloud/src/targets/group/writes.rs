@@ -1,4 +1,4 @@
-//! What is to be registered and taken out of a group.
+//! The registrations and deregistrations that one target group needs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use super::GroupState;
 use crate::Timing;
 
 impl GroupState {
-    /// The writes that are wanted, each with the time it may not be made before.
+    /// The writes that the members need: the earliest time of each, whether the write is a deregistration, and its
+    /// target.
     pub(super) fn writes(&self, timing: &Timing, now: Duration) -> Vec<(Duration, bool, Target)> {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return vec![];
@@ -26,7 +27,7 @@ impl GroupState {
             } else {
                 !is_in
             };
-            // What was registered a moment ago need not show yet.
+            // AWS may not show a registration that it accepted a moment ago.
             let shows = match member.registration {
                 Registration::Taken(at) => at + timing.target_poll * 3,
                 Registration::None | Registration::UnderWay | Registration::Unanswered => Duration::ZERO,
@@ -41,14 +42,14 @@ impl GroupState {
         wanted.collect()
     }
 
-    /// Targets that some machine wants to be registered: no other machine takes them out. An address may have been
-    /// given to another instance since.
+    /// The targets that the desired state of some machine registers. No other machine deregisters these: AWS may have
+    /// assigned the address of an earlier instance to a new one.
     pub(super) fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
         let staying = self.members.values().filter(|member| !member.is_leaving());
         staying.filter_map(|member| member.target(facts)).collect()
     }
 
-    /// The write that is due: those that leave go first.
+    /// The write that is due. Deregistrations precede registrations.
     pub(super) fn write(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         let writes = self
             .writes(timing, now)

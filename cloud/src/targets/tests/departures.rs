@@ -1,10 +1,10 @@
-//! How instances leave, and what is waited for meanwhile.
+//! Deregistrations of instances, and the limits of the wait for them.
 
 use super::*;
 use crate::limits::{Flow, Priority};
 
 #[test]
-fn an_address_that_is_out_is_let_go_for_good() {
+fn a_deregistered_address_is_released_for_good() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
     scene.want("other", Desired::Registered);
@@ -28,7 +28,7 @@ fn an_address_that_is_out_is_let_go_for_good() {
 }
 
 #[test]
-fn an_instance_is_not_out_while_its_registration_may_still_show() {
+fn a_departure_lasts_while_a_registration_may_still_show() {
     let register = GroupRequest::Register(vec![target("i-one")]);
     let deregister = GroupRequest::Deregister(vec![target("i-one")]);
     for answer in [
@@ -73,7 +73,7 @@ fn a_registration_that_does_not_show_yet_is_undone() {
 }
 
 #[test]
-fn five_minutes_count_from_when_the_deregistration_was_taken() {
+fn five_minutes_count_from_the_accepted_deregistration() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
@@ -95,7 +95,7 @@ fn a_read_from_before_the_departure_does_not_prove_it() {
 }
 
 #[test]
-fn what_an_instance_that_leaves_waits_for_goes_first_reads_too() {
+fn calls_for_departures_go_first_including_reads() {
     for (desired, priority) in [
         (Desired::Registered, Priority::Describe),
         (Desired::Deregistered, Priority::Terminate),
@@ -120,7 +120,7 @@ fn an_unreadable_group_is_read_at_its_time_even_when_overdue() {
 }
 
 #[test]
-fn what_a_machine_no_longer_names_is_not_registered_again() {
+fn a_target_removed_from_a_machine_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let now = scene.now;
@@ -167,7 +167,7 @@ fn a_read_under_way_when_the_departure_began_proves_nothing() {
 }
 
 #[test]
-fn what_is_written_of_one_instance_is_no_look_at_another() {
+fn a_write_for_one_instance_does_not_count_as_a_read() {
     let seen = [("10.0.0.5", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Address, "other", Desired::Registered, &seen);
     scene.later(SECOND * 5);
@@ -202,7 +202,7 @@ fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
 }
 
 #[test]
-fn what_came_back_while_it_drained_drains_anew_but_not_for_ever() {
+fn a_returning_target_drains_anew_for_a_bounded_time() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     let deregister = GroupRequest::Deregister(vec![target("i-one")]);
@@ -297,7 +297,8 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
 #[test]
 fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     let drains = [("10.0.0.3", TargetState::Draining)];
-    // By somebody else while the instance was to stay, and in the first minute of a process.
+    // Another client registers the instance while its desired state is registered, and within the first minute of a
+    // process.
     for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
         scene.want("one", desired);
@@ -343,7 +344,7 @@ fn an_address_hidden_from_other_credentials_is_deregistered() {
 }
 
 #[test]
-fn a_delay_that_cannot_be_read_keeps_nobody_from_looking() {
+fn an_unreadable_delay_does_not_stop_reads_of_health() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
     scene.window();

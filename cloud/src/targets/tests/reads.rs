@@ -1,4 +1,4 @@
-//! Groups that cannot be read.
+//! Target groups whose reads fail.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! From the spec and the AWS lookup to the network that machines are launched into. Pure.
+//! Determines the network for launches from the spec and the AWS lookup. Pure.
 
 mod subnets;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use super::load_balancer::{self, Targets};
 use super::network_problems::NetworkProblems;
 use crate::tags;
 
-/// The network that results, and what is wrong with it.
+/// The resulting network with its problems.
 pub(super) struct Resolution {
     /// `status.network`.
     pub(super) network: MachineNetwork,
@@ -25,12 +25,12 @@ pub(super) struct Resolution {
     pub(super) failure_domains: Vec<FailureDomain>,
     /// `NetworkReady`.
     pub(super) condition: ConditionUpdate,
-    /// Whether anything can be launched: a subnet is left, or none was declared and machines bring their own; and no
-    /// tag stands against it.
+    /// Whether machines can be launched: a declared subnet is usable, or the spec declares no subnets because the specs
+    /// of machines name them, and no tag is refused.
     pub(super) usable: bool,
 }
 
-/// Every security group that the spec declares, once.
+/// The declared security groups without duplicates.
 pub(super) fn security_group_ids(spec: &AWSClusterSpec) -> Vec<String> {
     let groups = declared_groups(spec);
     let ids: BTreeSet<String> = groups
@@ -47,9 +47,8 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
     overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
 }
 
-/// Combines spec and lookup. The condition names all problems. While nothing can be looked up, the zones, VPC and
-/// targets of `before`, the network published last, are kept: failure domains do not disappear because a call was
-/// refused.
+/// Combines spec and lookup. The condition names all problems. Without a lookup, the zones, VPC and targets of
+/// `before`, the last published network, are kept, so that failure domains do not disappear because of a refused call.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
@@ -58,7 +57,7 @@ pub(super) fn resolve(
     before: Option<&MachineNetwork>,
 ) -> Resolution {
     let mut problems = NetworkProblems::default();
-    // With one of these no machine is launched, for all get the cluster's tags.
+    // With a refused tag no machine is launched, because all machines get the cluster's tags.
     for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
         problems.add(refused.reason, refused.message);
     }
@@ -77,7 +76,7 @@ pub(super) fn resolve(
     };
     let known = before.filter(|_| matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity));
     let region = region(spec, &mut problems);
-    // The VPC first: one that does not exist is why its subnets seem to lie elsewhere.
+    // The VPC is checked first: if it does not exist, its subnets also appear to be in another VPC.
     let vpc = vpc(spec, region, found, known, &mut problems);
     let subnets = subnets::resolve(spec, region, found, known, &mut problems);
     let (control_plane_targets, pending_control_plane_targets) =
@@ -117,7 +116,7 @@ pub(super) fn resolve(
     }
 }
 
-/// The declared region, empty where it is none.
+/// The declared region; empty if it is invalid or absent.
 fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a str {
     let region = spec.region().unwrap_or_default();
     if region.is_empty() {
@@ -132,7 +131,7 @@ fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a s
     region
 }
 
-/// What the published field stands for in the spec.
+/// The problem with the name of the field in the spec.
 fn too_long(Oversized { field, limit }: Oversized) -> String {
     let source = match field {
         "clusterTag" => "the name of the Cluster",
@@ -143,10 +142,10 @@ fn too_long(Oversized { field, limit }: Oversized) -> String {
         "subnets[].availabilityZone" => "availabilityZone in spec.network.subnets",
         other => other,
     };
-    format!("{source} has more than {limit} characters, which nothing of that kind has in AWS: correct it")
+    format!("{source} has more than {limit} characters, more than any such value in AWS: correct it")
 }
 
-/// `NetworkReady` when nothing is wrong: what could not be known without asking AWS is still named.
+/// `NetworkReady` without problems. The message names the properties that are unknown without a lookup in AWS.
 fn declared_condition(network: &MachineNetwork) -> ConditionUpdate {
     let bare = network.subnets.is_empty() && network.vpc.is_none() && network.security_groups.is_none();
     if bare {
@@ -170,7 +169,7 @@ fn declared_condition(network: &MachineNetwork) -> ConditionUpdate {
     ))
 }
 
-/// Not True, so that the lookup is made as soon as it can be.
+/// `NetworkReady` without a lookup. The condition is not True, so that the lookup is made as soon as possible.
 fn not_looked_up() -> ConditionUpdate {
     ConditionType::NetworkReady.is_unknown(
         Reason::NotReady,
@@ -179,7 +178,7 @@ fn not_looked_up() -> ConditionUpdate {
 }
 
 fn lookup_failed(error: &CloudError) -> String {
-    format!("the declared network could not be looked up, it is tried again: {error}")
+    format!("the declared network could not be looked up, and the provider retries the lookup: {error}")
 }
 
 fn targets(
@@ -304,8 +303,8 @@ fn groups(
     })
 }
 
-/// Zones of ordinary subnets. Control planes may use all of them: where a zone has only public subnets, it is the
-/// machine's `publicIP` that decides, and its own condition that tells.
+/// Zones of ordinary subnets. Control plane machines may use all zones. In a zone with only public subnets the
+/// machine's `publicIP` decides, and the machine's own condition reports a problem.
 fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
     let zones: BTreeSet<&String> = subnets
         .iter()

@@ -1,4 +1,4 @@
-//! The declared subnets as machines are launched into them. Pure.
+//! Converts the declared subnets to subnets for launches. Pure.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::not_found;
 use crate::awscluster::facts::FoundNetwork;
 use crate::awscluster::network_problems::NetworkProblems;
 
-/// The declared subnets that AWS confirms; where nothing could be looked up, all of them with what is `known` of them.
+/// The declared subnets that AWS confirms. Without a lookup: all declared subnets with the properties that are `known`.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     region: &str,
@@ -60,7 +60,7 @@ pub(super) fn resolve(
     subnets
 }
 
-/// The declared subnets that nodes may be placed in, each id once.
+/// The declared subnets in which nodes may be placed, without duplicate ids.
 fn with_ids<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> Vec<(&'a SubnetSpec, &'a str)> {
     let path = "spec.network.subnets";
     let mut ids = BTreeSet::new();
@@ -116,7 +116,7 @@ fn from_lookup(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables:
     }
 }
 
-/// Ordinary zones are not spelled out: the absence of a type means one.
+/// The type of an edge zone; `None` for an ordinary zone, for which the network has no type.
 fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
     zone_type(region, zone)
         .parse()
@@ -124,7 +124,7 @@ fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
         .filter(|kind: &ZoneType| kind.is_edge())
 }
 
-/// A subnet is public if the route table that serves it, its own or else the main one, leads to an internet gateway.
+/// Whether the subnet is public: its route table, or else the main route table, has a route to an internet gateway.
 fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
     let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
     let main = || {

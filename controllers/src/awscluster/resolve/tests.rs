@@ -141,7 +141,7 @@ fn refused_tags_are_all_named_whatever_the_lookup() {
     }))
     .unwrap();
     let resolved = |lookup| resolve(&spec, "dev", 6443, &lookup, None);
-    // What another release found nothing wrong with.
+    // A network that another release accepted.
     let kept = NetworkLookup::Recorded(Box::new(resolved(NetworkLookup::Disabled).network), vec![]);
     for lookup in [
         NetworkLookup::Found(Box::default()),

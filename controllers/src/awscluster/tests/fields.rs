@@ -1,4 +1,5 @@
-//! What each field of an AWSCluster's spec does. `api/tests/data/effects.tsv` names these tests field by field.
+//! Tests of the effect of each field of an AWSCluster's spec. `api/tests/data/effects.tsv` names these tests field by
+//! field.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ async fn pass(spec: &str) -> Pass {
     scene.pass(&aws_cluster(spec)).await
 }
 
-/// What one pass over a fresh cluster with this spec shows: the calls and the status.
+/// The calls and the status of one pass over a new cluster with this spec.
 async fn observed(spec: &str) -> Value {
     let pass = pass(spec).await;
     let conditions = pass.status().conditions.iter().map(|condition| {
@@ -421,7 +422,7 @@ async fn security_groups_of_non_machine_roles_are_named_and_ignored() {
     );
 }
 
-/// Paths of the table's rows of this sort, sorted.
+/// The sorted paths of the rows with this effect.
 fn sorted(when: When) -> Vec<&'static str> {
     let fields = unsupported::fields().iter();
     let of_sort = fields.filter(|field| field.kind == "AWSCluster" && field.when == when);

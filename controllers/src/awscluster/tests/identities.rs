@@ -1,4 +1,4 @@
-//! Whose credentials the cluster works with, and what happens while there are none.
+//! Tests of the cluster's identity, and of clusters without usable credentials.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn static_identity() -> capa_api::cluster::AWSCluster {
     with_identity("AWSClusterStaticIdentity", "key")
 }
 
-/// Neither provisioned nor looked up, and nothing of a secret shows anywhere.
+/// Asserts that the cluster is not provisioned and not looked up, and that no output contains a secret.
 fn assert_held_back(pass: &Pass, condition: &str) {
     assert_eq!(pass.says(IDENTITY_READY), condition);
     assert_eq!(pass.says(READY), condition, "Ready repeats the culprit");

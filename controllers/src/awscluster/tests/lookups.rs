@@ -1,4 +1,4 @@
-//! What is looked up in AWS, what it says about the cluster, and when it is looked up again.
+//! Tests of the AWS lookups of a cluster: their calls, their results and their repetition.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::testing::{refused, unanswered};
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 const READY: ConditionType = ConditionType::Ready;
 
-/// An unmanaged cluster with this under `spec.network`.
+/// An unmanaged cluster with this `spec.network`.
 fn network(network: &str) -> String {
     format!("region: eu-west-1, unmanaged: true, network: {{{network}}}")
 }

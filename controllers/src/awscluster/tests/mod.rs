@@ -1,4 +1,4 @@
-//! The story of an AWSCluster on doubles of Kubernetes and AWS.
+//! Tests of the AWSCluster reconciler with doubles of Kubernetes and AWS.
 
 mod fields;
 mod identities;
@@ -18,7 +18,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::{ClusterContext, LookupCache, WarningDedup, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
-/// Two subnets in two zones of one VPC, and a security group for each role; all of it is there in [`Scene::new`].
+/// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
 const NETWORK: &str = "region: eu-west-1, unmanaged: true, network: {vpc: {id: vpc-00000001}, \
     subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], \
     securityGroupOverrides: {node: sg-0000000a, controlplane: sg-0000000b}}";
@@ -38,10 +38,10 @@ struct Scene {
     context: ClusterContext,
 }
 
-/// What one pass did, with its status written as the runtime writes it.
+/// The result of one pass. The status is written in the same way as by the runtime.
 struct Pass {
     cluster: AWSCluster,
-    /// Whether there was a difference to write.
+    /// Whether the pass changed the status.
     wrote: bool,
     next: Next,
     events: Vec<EventDraft>,
@@ -111,7 +111,7 @@ impl Pass {
         self.cluster.status.as_ref().expect("a status")
     }
 
-    /// Status and reason of a condition, as `False/NotFound`.
+    /// Status and reason of a condition, for example `False/NotFound`.
     fn says(&self, condition: ConditionType) -> String {
         match find(&self.status().conditions, condition) {
             Some(condition) => format!("{}/{}", condition.status, condition.reason),
@@ -134,7 +134,7 @@ impl Pass {
     }
 }
 
-/// The Cluster that owns every AWSCluster here.
+/// The Cluster that owns every AWSCluster of these tests.
 fn owner(spec: &str) -> capa_api::contract::Cluster {
     read(&format!(
         "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {{name: dev, namespace: team-a}}, spec: \

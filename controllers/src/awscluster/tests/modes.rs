@@ -1,4 +1,4 @@
-//! Whose cluster it is, and whether anything is done for it.
+//! Tests of ownership, modes and pausing.
 
 use capa_api::conditions::ConditionType;
 use capa_api::meta;

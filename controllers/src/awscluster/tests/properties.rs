@@ -1,4 +1,4 @@
-//! What holds for an unmanaged cluster through any sequence of changes and failures.
+//! Properties of an unmanaged cluster that hold in any sequence of changes and failures.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use proptest::sample::select;
 use super::{ClusterContext, LookupCache, NETWORK, Scene, WarningDedup, aws_cluster, owner};
 use crate::testing::refused;
 
-/// Something that happens between two passes.
+/// An event between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The user writes another spec.
     Spec(&'static str),
     /// The next call of an action is refused with this code.
     Fails(&'static str, &'static str),
-    /// The next call of an action stays without an answer.
+    /// The next call of an action gets no answer.
     Silent(&'static str),
-    /// The identity is deleted, or there again.
+    /// The identity is deleted or created again.
     Identity(bool),
-    /// The Cluster is paused, or goes on.
+    /// The Cluster is paused or resumed.
     Paused(bool),
-    /// Somebody annotates the object as paused, or takes that back.
+    /// A user adds or removes the annotation that pauses the object.
     PausedByAnnotation(bool),
     /// The manager is restarted.
     Restart,
@@ -102,7 +102,7 @@ fn happen(event: Event, scene: &mut Scene, cluster: &mut AWSCluster) {
     }
 }
 
-/// What a history must keep from one pass to the next.
+/// Asserts the properties that must hold from one pass to the next.
 async fn assert_kept(scene: &Scene, before: &AWSCluster) -> AWSCluster {
     let was_provisioned = before.status.as_ref().is_some_and(AWSClusterStatus::provisioned);
     let after = scene.pass(before).await.cluster;

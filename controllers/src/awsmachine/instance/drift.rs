@@ -29,7 +29,8 @@ pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineCont
     let update = match drift(&merged.network, additional_groups, in_use, role) {
         None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
         Some(difference) => {
-            let message = format!("{difference}: running machines keep what they have, replace the Machine to follow");
+            let message =
+                format!("{difference}: a running machine keeps its network; replace the Machine to change it");
             ConditionType::NetworkUpToDate.is_false(Reason::Drifted, message)
         }
     };

@@ -1,11 +1,11 @@
-//! Says when what is shown of an instance may be old.
+//! The condition `InstanceUpToDate`.
 
 use capa_api::conditions::{ConditionType, Reason, find};
 
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
 
-/// Sets `InstanceUpToDate`. The condition is absent until there is something to say for the first time.
+/// Sets `InstanceUpToDate`. The condition is absent until it is False for the first time.
 pub(super) fn report_freshness(scope: &mut MachineScope, location: &InstanceLocation) {
     if !location.cloud.listing_overdue() {
         if find(&scope.status.conditions, ConditionType::InstanceUpToDate).is_some() {
@@ -17,14 +17,14 @@ pub(super) fn report_freshness(scope: &mut MachineScope, location: &InstanceLoca
         .cloud
         .reading_failure()
         .map_or_else(waits_for_its_turn, |error| {
-            let message = format!("AWS has not shown the instances of this identity for five intervals: {error}");
+            let message = format!("listings of the instances of this identity have failed for five intervals: {error}");
             (error.class.reason(), message)
         });
     scope.set_condition(ConditionType::InstanceUpToDate.is_false(reason, message));
 }
 
 fn waits_for_its_turn() -> (Reason, String) {
-    let message = "the instances of this identity have not been listed for five intervals, within the request rate that \
-                   is left to this account and region: what is shown of the instance may be old";
+    let message = "the instances of this identity were not listed for five intervals, because the listings wait for \
+                   their turns in the request rates of this account and region: the state of the instance may be old";
     (Reason::Throttled, message.to_owned())
 }

@@ -47,12 +47,14 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
         )),
         RegistrationState::Failed(error) => Some((
             error.class.reason(),
-            format!("instance {id} is not registered in {group}, it is tried again: {error}"),
+            format!("instance {id} is not registered in {group}, and the provider retries the registration: {error}"),
         )),
         RegistrationState::Unreadable(error) => Some((error.class.reason(), format!("{}: {error}", unread(id, group)))),
         RegistrationState::Stale(error) => Some((
             error.class.reason(),
-            format!("the state of instance {id} in {group} is not known any more, it is read again: {error}"),
+            format!(
+                "the state of instance {id} in {group} is not known any more, and the provider reads it again: {error}"
+            ),
         )),
         RegistrationState::Unknown => Some((Reason::Registering, unread(id, group))),
         RegistrationState::Registering
@@ -108,12 +110,14 @@ fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
         RegistrationState::Out | RegistrationState::Unsuitable(_) => None,
         RegistrationState::Overdue => Some((
             Reason::Failed,
-            format!("instance {id} has not left {group} in time: it is terminated all the same"),
+            format!(
+                "instance {id} has not left {group} in time, and the provider terminates it without waiting any longer"
+            ),
         )),
         RegistrationState::Failed(error) | RegistrationState::Unreadable(error) | RegistrationState::Stale(error) => {
             Some((
                 error.class.reason(),
-                format!("instance {id} has not left {group}, it is tried again for some minutes: {error}"),
+                format!("instance {id} has not left {group}, and the provider retries this for some minutes: {error}"),
             ))
         }
         RegistrationState::Unknown => Some((Reason::Deregistering, unread(id, group))),
@@ -137,7 +141,7 @@ fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
 }
 
 fn unread(id: &str, group: &Group) -> String {
-    format!("whether instance {id} is registered in {group} is being read")
+    format!("the registration of instance {id} in {group} is being read")
 }
 
 #[cfg(test)]

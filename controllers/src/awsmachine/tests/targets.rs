@@ -24,8 +24,8 @@ fn control_plane_machine() -> Machine {
     ))
 }
 
-/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked. AWS has a target group and a
-/// classic load balancer, both by instance.
+/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked. AWS has a target group and
+/// a classic load balancer, both by instance.
 fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
     scene.kubernetes.put_machine(control_plane_machine());

@@ -1,4 +1,4 @@
-//! How calls reach the simulated EC2.
+//! The transport of calls to the simulated EC2.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,48 +12,49 @@ use jiff::Timestamp;
 
 use super::{ACCESS_KEY, FakeAws, Reads};
 
-/// Enough for a listing, a lookup of what it missed, and all calls that a registration needs.
+/// Number of rounds in [`FakeAws::settle`]: enough for a listing, a lookup of missing instances, and all calls of a
+/// registration.
 const ROUNDS: usize = 6;
 
-/// How the next call of an action fails.
+/// The failure of the next call of an action.
 pub(super) struct Failure {
     error: CloudError,
-    /// Whether the call takes effect all the same.
+    /// Whether the call still takes effect.
     after_effect: bool,
 }
 
-/// A call that AWS refuses with this code.
+/// The error of a call that AWS refuses with this code.
 pub(crate) fn refused(action: &'static str, code: &str) -> CloudError {
     CloudError::answered(action, code, "refused for the test")
 }
 
-/// A call without an answer.
+/// The error of a call without an answer.
 pub(crate) fn unanswered(action: &'static str) -> CloudError {
     CloudError::no_answer(action, "no answer in time")
 }
 
 impl FakeAws {
-    /// Makes the next call of that action fail without effect.
+    /// Makes the next call of an action fail without effect.
     pub(crate) fn fail_next(&self, action: &'static str, error: CloudError) {
         self.push_failure(action, error, false);
     }
 
-    /// Makes the next call of that action take effect and its answer get lost.
+    /// Makes the next call of an action take effect, and drops its answer.
     pub(crate) fn lose_next_answer(&self, action: &'static str) {
         self.push_failure(action, unanswered(action), true);
     }
 
-    /// Has no read of an informer succeed from here on; what was seen before stays known.
+    /// Makes all reads of informers fail from now on. Earlier results stay known.
     pub(crate) fn fail_reading(&self, error: CloudError) {
         self.state().reads = Reads::Failing(error);
     }
 
-    /// Has reads of informers succeed again.
+    /// Makes reads of informers succeed from now on.
     pub(crate) fn answer_reading(&self) {
         self.state().reads = Reads::Answered;
     }
 
-    /// Has reads of informers begin from here on, and not end.
+    /// Makes reads of informers begin and not end from now on.
     pub(crate) fn slow_down_reading(&self) {
         self.state().reads = Reads::Slow;
     }
@@ -64,7 +65,7 @@ impl FakeAws {
         queue.push_back(Failure { error, after_effect });
     }
 
-    /// Makes the calls that sessions make by themselves, until the sessions know what there is to be seen.
+    /// Makes the background calls of sessions until the sessions know the current state.
     pub(crate) async fn settle(&self) {
         for _ in 0..ROUNDS {
             let calls = self.state().sessions.next_calls(self.since_start());
@@ -78,7 +79,7 @@ impl FakeAws {
         }
     }
 
-    /// Makes a call, unless it is to fail before, and answers.
+    /// Makes a call, unless a failure without effect is set, and returns its answer.
     fn make<T>(
         &self,
         action: &'static str,
@@ -88,7 +89,7 @@ impl FakeAws {
         let mut state = self.state();
         let failure = state.failures.get_mut(action).and_then(VecDeque::pop_front);
         state.region(&self.region);
-        // A call without effect was made all the same: on a copy, which tells what was asked for.
+        // A call without effect runs on a copy, which records its request.
         let mut copy = match &failure {
             Some(failure) if !failure.after_effect => Some(state.ec2.clone()),
             _ => None,
@@ -118,12 +119,12 @@ impl Transport for FakeAws {
         act(&mut state.sessions, Moment { now, replacements })
     }
 
-    /// Nothing here waits: the calls of informers keep no rate.
+    /// The double never waits, because the calls of informers have no rate limit here.
     async fn sleep(&self, _: Duration) {}
 }
 
-/// The calls of informers. They keep no request rate: time stands still while they are made. Their reads are not noted,
-/// as no pass makes them.
+/// The calls of informers. They have no rate limit, because time does not pass during these calls. The journal does not
+/// contain their reads, because they are not part of a pass.
 #[async_trait]
 impl InformerCalls for FakeAws {
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

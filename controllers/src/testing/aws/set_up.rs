@@ -1,4 +1,4 @@
-//! What stands in AWS, and what happens to it without us.
+//! The set-up of AWS resources, and changes by other users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use capa_cloud::{ApiLoadBalancer, LaunchRequest, MetadataOptions, RouteTable, St
 
 use super::{ACCESS_KEY, FakeAws};
 
-/// How long a target drains.
+/// Duration of the draining of a target.
 pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(120);
 
 impl FakeAws {
-    /// Sets something up in the region of this AWS, or changes it there.
+    /// Changes the region of this AWS.
     fn change(&self, change: impl FnOnce(&mut Region)) {
         change(self.state().region(&self.region));
     }
 
-    /// A VPC with a main route table without a way to the internet.
+    /// Adds a VPC with a main route table without a route to an internet gateway.
     pub(crate) fn vpc(&self, id: &str) {
         self.change(|region| {
             region.vpc(id, "10.0.0.0/16");
@@ -39,12 +39,12 @@ impl FakeAws {
         });
     }
 
-    /// Lets the subnets of a VPC that have no route table of their own reach the internet, or not.
+    /// Sets whether the main route table of a VPC has a route to an internet gateway.
     pub(crate) fn main_route_to_internet(&self, vpc_id: &str, leads: bool) {
         self.route_table(&format!("rtb-main-{vpc_id}"), vpc_id, &[], leads);
     }
 
-    /// Gives a subnet a route table of its own.
+    /// Adds a route table for a subnet.
     pub(crate) fn own_route_table(&self, subnet_id: &str, vpc_id: &str, internet_gateway_route: bool) {
         let id = format!("rtb-{subnet_id}");
         self.route_table(&id, vpc_id, &[subnet_id], internet_gateway_route);
@@ -68,14 +68,14 @@ impl FakeAws {
         });
     }
 
-    /// Takes away what is not an instance.
+    /// Removes a resource that is not an instance.
     pub(crate) fn remove(&self, id: &str) {
         self.change(|region| {
             region.remove(id);
         });
     }
 
-    /// A network load balancer that forwards what comes to a port to a target group.
+    /// Adds a Network Load Balancer that forwards a port to a target group.
     pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
         let balancer = ApiLoadBalancer {
             kind: "network".into(),
@@ -86,7 +86,7 @@ impl FakeAws {
         });
     }
 
-    /// A target group, or a classic load balancer.
+    /// Adds a target group or a Classic Load Balancer.
     pub(crate) fn group(&self, group: &Group, kind: TargetKind) {
         self.change(|region| {
             region.target_group(group.clone(), kind, DRAINS_FOR);
@@ -99,20 +99,20 @@ impl FakeAws {
         self.state().region(&self.region).targets_of(now, group)
     }
 
-    /// The groups that an instance, or its address, is registered with and does not leave.
+    /// The groups in which an instance or its address is registered and not draining.
     pub(crate) fn registered_in(&self, id: &str) -> Vec<Group> {
         let now = self.now();
         self.state().region(&self.region).registered_in(now, id)
     }
 
-    /// Has an instance fail the health checks of its load balancers from here on.
+    /// Makes an instance fail the health checks of its load balancers from now on.
     pub(crate) fn fail_health_checks(&self, id: &str) {
         self.change(|region| {
             region.fail_health_checks(id);
         });
     }
 
-    /// Has somebody register a target by its id or address.
+    /// Registers a target by its id or address, as another user would.
     pub(crate) fn register(&self, id: &str, group: &Group) {
         let now = self.now();
         let target = Target {
@@ -130,8 +130,8 @@ impl FakeAws {
         client.group_call(now, &call).unwrap();
     }
 
-    /// An instance in this state whose tags say that it belongs to a machine of the Cluster `dev`. Nobody here has
-    /// launched it.
+    /// Adds an instance in this state with the tags of a machine of the Cluster `dev`. No call of the provider launched
+    /// the instance.
     pub(crate) fn instance(&self, id: &str, state: InstanceState, machine_name_tag: &str) {
         let now = self.now();
         let tags = [
@@ -165,28 +165,28 @@ impl FakeAws {
         });
     }
 
-    /// Has AWS show an instance no more, as long after its end.
+    /// Makes AWS no longer show an instance, as long after its termination.
     pub(crate) fn remove_instance(&self, id: &str) {
         self.change(|region| {
             region.end_long_ago(id);
         });
     }
 
-    /// Writes the tag that says whose machine an instance is.
+    /// Sets the tag that identifies the machine of an instance.
     pub(crate) fn tag_machine_name(&self, id: &str, machine_name_tag: &str) {
         self.change(|region| {
             region.tag(id, meta::MACHINE_NAME_TAG, machine_name_tag);
         });
     }
 
-    /// Takes all tags off an instance.
+    /// Removes all tags of an instance.
     pub(crate) fn untag(&self, id: &str) {
         self.change(|region| {
             region.untag(id);
         });
     }
 
-    /// Puts an instance in a state, in which it stays.
+    /// Sets the state of an instance permanently.
     pub(crate) fn set_instance_state(&self, id: &str, state: InstanceState) {
         let now = self.now();
         self.change(|region| {
@@ -194,7 +194,7 @@ impl FakeAws {
         });
     }
 
-    /// The same for a reason that AWS gives.
+    /// Sets the state of an instance with AWS's reason for the state.
     pub(crate) fn end_instance(&self, id: &str, state: InstanceState, code: &str, message: &str) {
         let now = self.now();
         let reason = StateReason {

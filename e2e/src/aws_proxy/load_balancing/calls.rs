@@ -1,17 +1,17 @@
-//! Reading the targets that a call names.
+//! The parameters of calls about load balancers.
 
 use super::super::answer::Refusal;
 use super::super::request::Request;
 use super::facts::TargetGroup;
 use super::targets::{TargetId, is_instance};
 
-/// The value of a parameter that the call cannot do without.
+/// The value of a required parameter.
 pub(super) fn required<'a>(request: &'a Request, name: &str) -> Result<&'a str, Refusal> {
     let missing = || Refusal::new(400, "ValidationError", format!("{name} must be given"));
     request.parameter(name).ok_or_else(missing)
 }
 
-/// The targets of a call, each with the group's port where it names none. A target of the wrong kind is refused.
+/// The targets of a call, with the group's port where the call names none. A target of the wrong type is refused.
 pub(super) fn targets(request: &Request, group: &TargetGroup) -> Result<Vec<TargetId>, Refusal> {
     let mut targets = Vec::new();
     for number in 1.. {

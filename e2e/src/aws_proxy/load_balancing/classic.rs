@@ -10,7 +10,7 @@ use super::facts::Place;
 use super::targets::{Group, GroupFacts, Health, TargetId};
 use super::{answer, list, with_account};
 
-/// A classic load balancer is always in use, and it knows instances only.
+/// The facts of every classic load balancer: it is always in use, and its targets are instances.
 pub(super) const FACTS: GroupFacts<'_> = GroupFacts {
     vpc_id: "",
     in_use: true,
@@ -32,7 +32,7 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
     answer(request, vec![registered(&left)])
 }
 
-/// DeregisterInstancesFromLoadBalancer: what is not registered is no error.
+/// DeregisterInstancesFromLoadBalancer. An instance that is not registered is not an error.
 pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let (group, name) = load_balancer(shared, request, caller).await?;
     let place = Place {
@@ -49,7 +49,7 @@ pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Call
     answer(request, vec![registered(&left)])
 }
 
-/// DescribeInstanceHealth: of all registered, or of those named, which must be registered.
+/// DescribeInstanceHealth of all registered instances, or of the named ones, which must be registered.
 pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let (group, _) = load_balancer(shared, request, caller).await?;
     let named = instances(request);

@@ -1,4 +1,4 @@
-//! The DNS names of load balancers, and who answers behind them.
+//! The DNS names of load balancers, and the healthy targets behind them.
 
 use super::super::answer::Refusal;
 use super::super::request::Scope;
@@ -9,10 +9,10 @@ use super::facts::Place;
 use super::targets::{Group, Health, TargetId, instance_of};
 use super::{SERVICE, VERSION_2, with_account};
 
-/// What the DNS name of every load balancer ends in.
+/// The suffix of the DNS name of every load balancer.
 const DOMAIN: &str = "elb.amazonaws.com";
 
-/// What the DNS name of a load balancer says: name and account, by which no two are alike, then the region.
+/// The parts of a load balancer's DNS name: the name and the account, which together are unique, and the region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Endpoint {
     name: String,
@@ -38,7 +38,8 @@ impl Endpoint {
     }
 }
 
-/// Gives every load balancer in an answer its DNS name; an answer that names none is about the one that was asked for.
+/// Sets the DNS name of every load balancer in an answer. An answer without a name describes the requested load
+/// balancer.
 pub(super) fn rename(answer: &mut Element, asked: Option<&str>, account: &str, region: &str) {
     let name = answer.child("LoadBalancerName").map(|name| name.text.clone());
     let name = name.or_else(|| asked.map(str::to_owned));
@@ -55,7 +56,7 @@ pub(super) fn rename(answer: &mut Element, asked: Option<&str>, account: &str, r
     }
 }
 
-/// The instances behind a port of a load balancer that get traffic; none where no load balancer has this DNS name.
+/// The healthy instances behind a port of a load balancer; `None` where no load balancer has this DNS name.
 pub(in super::super) async fn healthy_targets(
     shared: &Shared,
     host: &str,
@@ -96,7 +97,7 @@ pub(in super::super) async fn healthy_targets(
     }
 }
 
-/// The healthy targets of the group that the listener on this port of a load balancer that is no classic one sends to.
+/// The healthy targets of the group of the listener on this port of an application or network load balancer.
 async fn behind_listener(shared: &Shared, place: Place<'_>, name: &str, port: u16) -> Result<Vec<String>, Refusal> {
     let found = [("Names.member.1", name)];
     let found = place.ask(shared, "DescribeLoadBalancers", VERSION_2, &found).await?;
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dns_name_tells_which_load_balancer_it_belongs_to() {
+    fn a_dns_name_identifies_its_load_balancer() {
         let endpoint = Endpoint {
             name: "prod-api".into(),
             account: "100000000001".into(),

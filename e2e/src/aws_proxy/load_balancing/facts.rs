@@ -1,4 +1,4 @@
-//! What moto knows of target groups and classic load balancers.
+//! The properties of target groups and classic load balancers that moto stores.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::{CLASSIC, VERSION_2, question};
 pub(super) struct TargetGroup {
     /// `instance`, `ip`, `lambda` or `alb`.
     pub(super) target_type: String,
-    /// The port of targets that are registered without one.
+    /// The default port of targets.
     pub(super) port: u16,
     pub(super) vpc_id: String,
-    /// Whether a load balancer sends traffic to it.
+    /// Whether a load balancer forwards traffic to the group.
     pub(super) in_use: bool,
 }
 
-/// Whom to ask: the part of moto that belongs to an account in a region.
+/// The part of moto for one account and region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) account: &'a str,
@@ -29,7 +29,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Asks moto, and gives what it answers; what it refuses is refused to the caller as well.
+    /// Calls moto and returns its answer. A refusal of moto becomes a refusal of the caller's request.
     pub(super) async fn ask(
         &self,
         shared: &Shared,
@@ -45,7 +45,7 @@ impl Place<'_> {
         answer.tree().map_err(unreadable)
     }
 
-    /// The target group of this ARN. One of another region or account does not exist.
+    /// The target group with this ARN. Target groups of other regions or accounts do not exist for the caller.
     pub(super) async fn target_group(&self, shared: &Shared, arn: &str) -> Result<TargetGroup, Refusal> {
         let parameters = [("TargetGroupArns.member.1", arn)];
         let tree = self.ask(shared, "DescribeTargetGroups", VERSION_2, &parameters).await?;
@@ -61,7 +61,7 @@ impl Place<'_> {
         })
     }
 
-    /// How long the targets of a group drain.
+    /// The deregistration delay of a group.
     pub(super) async fn deregistration_delay(&self, shared: &Shared, arn: &str) -> Result<Duration, Refusal> {
         let parameters = [("TargetGroupArn", arn)];
         let tree = self
@@ -76,7 +76,7 @@ impl Place<'_> {
         Ok(Duration::from_secs(seconds.unwrap_or(300)))
     }
 
-    /// The classic load balancer of this name.
+    /// The classic load balancer with this name.
     pub(super) async fn classic(&self, shared: &Shared, name: &str) -> Result<Element, Refusal> {
         let parameters = [("LoadBalancerNames.member.1", name)];
         let tree = self.ask(shared, "DescribeLoadBalancers", CLASSIC, &parameters).await?;
@@ -85,7 +85,7 @@ impl Place<'_> {
         found.ok_or_else(|| Refusal::new(400, "LoadBalancerNotFound", "the load balancer does not exist"))
     }
 
-    /// How long the instances of a classic load balancer drain; zero where it does not let them.
+    /// The connection draining time of a classic load balancer; zero where connection draining is off.
     pub(super) async fn connection_draining(&self, shared: &Shared, name: &str) -> Result<Duration, Refusal> {
         let parameters = [("LoadBalancerName", name)];
         let tree = self

@@ -11,7 +11,7 @@ use super::facts::{Place, TargetGroup};
 use super::targets::{Group, GroupFacts, Health, TargetId, is_instance};
 use super::{answer, list, with_account};
 
-/// RegisterTargets: all of them or, where one cannot be, none.
+/// RegisterTargets: registers all targets or, where one is invalid, none.
 pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
     let targets = targets(request, &facts)?;
@@ -36,7 +36,7 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
     answer(request, Vec::new())
 }
 
-/// DeregisterTargets: what is not registered is no error.
+/// DeregisterTargets. A target that is not registered is not an error.
 pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
     let place = Place {
@@ -54,7 +54,7 @@ pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Call
     answer(request, Vec::new())
 }
 
-/// DescribeTargetHealth: of the targets named, or of all that are registered or drain.
+/// DescribeTargetHealth of the named targets, or of all targets that are registered or draining.
 pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
     let named = targets(request, &facts)?;
@@ -122,16 +122,16 @@ fn describe(target: &TargetId, health: Health) -> Vec<Element> {
             "Target is not registered to the target group",
         ),
     };
-    let mut told = vec![Element::text("State", state)];
+    let mut health_elements = vec![Element::text("State", state)];
     if !reason.is_empty() {
-        told.push(Element::text("Reason", reason));
-        told.push(Element::text("Description", description));
+        health_elements.push(Element::text("Reason", reason));
+        health_elements.push(Element::text("Description", description));
     }
     let port = target.port.to_string();
     let id = vec![Element::text("Id", &target.id), Element::text("Port", &port)];
     vec![
         Element::parent("Target", id),
         Element::text("HealthCheckPort", &port),
-        Element::parent("TargetHealth", told),
+        Element::parent("TargetHealth", health_elements),
     ]
 }

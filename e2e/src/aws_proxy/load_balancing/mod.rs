@@ -1,5 +1,5 @@
-//! Elastic Load Balancing, both generations. moto keeps load balancers, listeners and target groups; who is registered,
-//! healthy or draining is kept here (see [`targets`]).
+//! Elastic Load Balancing, both generations. moto stores load balancers, listeners and target groups; this module
+//! stores the registrations and the health of targets (see [`targets`]).
 
 mod calls;
 mod classic;
@@ -20,15 +20,15 @@ use super::xml::Element;
 pub(super) use endpoints::healthy_targets;
 pub(super) use targets::Targets;
 
-/// The service that calls of both generations are signed for.
+/// The signing name of both generations.
 pub(super) const SERVICE: &str = "elasticloadbalancing";
 
-/// The API version of classic load balancers, by which their calls are told from the others.
+/// The API version of classic load balancers, which distinguishes their calls from the others.
 const CLASSIC: &str = "2012-06-01";
 /// The API version of all other load balancers.
 const VERSION_2: &str = "2015-12-01";
 
-/// Serves a call; `None` where moto alone can answer it.
+/// Serves a call; `None` where moto answers it without changes.
 pub(super) async fn serve(shared: &Shared, request: &Request, caller: &Caller) -> Option<Result<Answer, Refusal>> {
     let is_classic = request.parameter("Version") == Some(CLASSIC);
     Some(match (request.action.as_str(), is_classic) {
@@ -43,7 +43,7 @@ pub(super) async fn serve(shared: &Shared, request: &Request, caller: &Caller) -
     })
 }
 
-/// moto's answer, in which every load balancer has a DNS name of its own: moto's repeat from account to account.
+/// moto's answer with a unique DNS name for every load balancer: moto repeats its names from account to account.
 async fn named(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
     let moto = &shared.moto;
     let answer = moto.call(&caller.account, &request.scope, &request.parameters).await?;
@@ -74,12 +74,12 @@ fn list(name: &str, members: impl IntoIterator<Item = Vec<Element>>) -> Element 
     Element::parent(name, members.collect())
 }
 
-/// Looks at the account's targets and instances together.
+/// Runs `work` on the account's state with the current time.
 fn with_account<T>(shared: &Shared, account: &str, work: impl FnOnce(&mut AccountState, Instant) -> T) -> T {
     shared.with_account(account, |account| work(account, Instant::now()))
 }
 
-/// A question of this proxy to moto.
+/// The parameters of a call from this proxy to moto.
 fn question(action: &str, version: &str, parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
     let fixed = [("Action", action), ("Version", version)];
     let all = fixed.iter().chain(parameters);

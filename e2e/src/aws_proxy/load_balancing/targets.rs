@@ -1,12 +1,13 @@
-//! The targets of an account's load balancers, which moto knows but neither checks nor drains: a target is `initial`
-//! for a while, `healthy` as long as its instance runs and serves, and `draining` for as long as its group says.
+//! The targets of an account's load balancers, whose health checks and draining moto does not simulate: a target is
+//! `initial` for a while, `healthy` as long as its instance runs and serves, and `draining` for the deregistration
+//! delay of its group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::super::instances::{Instances, RUNNING, STOPPED, STOPPING};
 
-/// What targets are registered with.
+/// The load balancer object that targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     /// A target group, by its ARN.
@@ -15,71 +16,71 @@ pub(super) enum Group {
     Classic(String, String),
 }
 
-/// A target as it is registered: an instance or an address, and a port.
+/// A registered target: an instance or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TargetId {
     /// Instance id or IPv4 address.
     pub(super) id: String,
-    /// Zero for a classic load balancer, whose listeners have the ports.
+    /// The port; zero for a classic load balancer, where the listeners define the ports.
     pub(super) port: u16,
 }
 
-/// How a target is.
+/// The health of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// No look has been taken at it yet.
+    /// The load balancer has not checked the target yet.
     Initial,
-    /// It gets traffic.
+    /// The target passes its health checks and receives traffic.
     Healthy,
-    /// Its instance does not serve.
+    /// The instance of the target does not serve.
     Unhealthy,
-    /// It is deregistered, and what has begun may end.
+    /// The target is deregistered, and its open connections may complete.
     Draining,
-    /// Its instance is stopped.
+    /// The instance of the target is stopped.
     Stopped,
-    /// No load balancer uses its group.
+    /// No load balancer uses the target's group.
     NotInUse,
-    /// It is not registered.
+    /// The target is not registered.
     NotRegistered,
 }
 
-/// What the group of a target says.
+/// The properties of a target's group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupFacts<'a> {
     /// The VPC that addresses belong to.
     pub(super) vpc_id: &'a str,
-    /// Whether a load balancer sends traffic to it.
+    /// Whether a load balancer forwards traffic to the group.
     pub(super) in_use: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Registration {
     since: Instant,
-    /// Deregistered, and drained at that time.
+    /// The end of draining, for a deregistered target.
     drained: Option<Instant>,
 }
 
-/// The targets of one account, and what decides upon their health.
+/// The targets of one account, and the settings that determine their health.
 #[derive(Debug, Default)]
 pub(in crate::aws_proxy) struct Targets {
     groups: BTreeMap<Group, BTreeMap<TargetId, Registration>>,
     /// How long a target is [`Health::Initial`].
     pub(in crate::aws_proxy) initial: Duration,
-    /// Nothing ever stops draining.
+    /// Whether targets drain for ever.
     pub(in crate::aws_proxy) stuck: bool,
     serving: Serving,
 }
 
-/// Which instances serve.
+/// The instances that serve their ports.
 #[derive(Debug, Default)]
 struct Serving {
-    /// Only those serve that are named; otherwise all do.
+    /// Whether only the named instances serve; otherwise all running instances do.
     reported: bool,
     named: BTreeSet<String>,
 }
 
 impl Targets {
-    /// From now on only instances serve that [`Targets::set_serving`] names; or all, again.
+    /// Sets whether only the instances that [`Targets::set_serving`] names serve, or all running instances.
     pub(in crate::aws_proxy) fn set_reported(&mut self, reported: bool) {
         self.serving.reported = reported;
     }
@@ -92,7 +93,7 @@ impl Targets {
         }
     }
 
-    /// Registers; what is registered already stays as it is, what drains begins anew.
+    /// Registers a target. A registered target keeps its state; a draining one starts anew.
     pub(super) fn register(&mut self, group: &Group, target: TargetId, now: Instant) {
         self.forget_drained(now);
         let fresh = Registration {
@@ -106,7 +107,7 @@ impl Targets {
         }
     }
 
-    /// Deregisters; what is not registered is none the worse. It drains for `delay`.
+    /// Deregisters a target, which then drains for `delay`. A target that is not registered stays so.
     pub(super) fn deregister(&mut self, group: &Group, target: &TargetId, delay: Duration, now: Instant) {
         let registration = self.groups.get_mut(group).and_then(|targets| targets.get_mut(target));
         if let Some(registration) = registration {
@@ -115,7 +116,7 @@ impl Targets {
         self.forget_drained(now);
     }
 
-    /// The targets of a group that are registered or drain.
+    /// The targets of a group that are registered or draining.
     pub(super) fn of(&mut self, group: &Group, instances: &Instances, now: Instant) -> Vec<TargetId> {
         self.forget_drained(now);
         self.drop_terminated(group, instances, now);
@@ -125,7 +126,7 @@ impl Targets {
             .unwrap_or_default()
     }
 
-    /// How a target of a group is.
+    /// The health of a target of a group.
     pub(super) fn health(
         &mut self,
         group: &Group,
@@ -170,7 +171,7 @@ impl Targets {
         }
     }
 
-    /// AWS takes terminated instances out of a group by itself; addresses stay.
+    /// Drops the instance ids of terminated instances, as AWS does by itself; addresses stay registered.
     fn drop_terminated(&mut self, group: &Group, instances: &Instances, now: Instant) {
         if let Some(targets) = self.groups.get_mut(group) {
             targets.retain(|target, registration| {

@@ -1,5 +1,5 @@
-//! The main job, live: a cluster with three control plane machines and workers comes up on a VPC that the user brought,
-//! grows, heals, and goes again without a trace. Exits 0 only if everything held.
+//! The quickstart: a cluster with three control plane machines and workers comes up in a VPC that the user provides,
+//! scales, replaces an unhealthy machine, and is deleted without leftovers. Exits 0 only if every check succeeded.
 //!
 //! `KEEP=1` stops before the deletion and leaves everything running.
 
@@ -21,15 +21,15 @@ use crate::{screen::Screen, stage::Stage};
 
 const REGION: &str = "eu-west-1";
 
-/// Machines that the cluster begins with, and workers that it grows to.
+/// The control plane machines of the cluster, and the workers before and after scaling.
 const CONTROL_PLANE: usize = 3;
 const WORKERS: usize = 2;
 const MORE_WORKERS: usize = 4;
 
-/// Longest wait for machines, on a busy machine with two cores.
+/// The longest wait for machines, for a busy computer with two cores.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// How long an instance takes to start and to end here: long enough to see that it is waited for.
+/// The time that an instance takes to start and to terminate: long enough to show that the controllers wait for it.
 const INSTANCE_TAKES: Duration = Duration::from_secs(4);
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(run(detached));
     if let Err(error) = &outcome {
-        // Not by returning it: with a backtrace the reason would scroll away.
+        // Printed here rather than returned: with a backtrace the reason would scroll off the screen.
         writeln!(std::io::stderr(), "\nThe quickstart failed: {error:#}")?;
     }
     Ok(ExitCode::from(u8::from(outcome.is_err())))

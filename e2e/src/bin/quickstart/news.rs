@@ -1,10 +1,10 @@
-//! What has changed in the conditions of objects since it was told last, put together so that it is short to read.
+//! The changes of objects' conditions since the last report, merged for a short output.
 
 use std::collections::BTreeMap;
 
 use capa_e2e::objects::Condition;
 
-/// One thing to tell: objects of a kind that now say the same.
+/// One report: objects of a kind whose conditions now have the same content.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct News {
     names: Vec<String>,
@@ -12,18 +12,18 @@ pub(crate) struct News {
     condition: Condition,
 }
 
-/// What was told last about each object of a kind.
+/// The last report about each object of a kind.
 #[derive(Default)]
-pub(crate) struct Told(BTreeMap<String, BTreeMap<&'static str, Condition>>);
+pub(crate) struct Reported(BTreeMap<String, BTreeMap<&'static str, Condition>>);
 
-impl Told {
-    /// Takes in what all objects of the kind say now, and gives what of it is new.
+impl Reported {
+    /// Records the current conditions of all objects of the kind, and returns the changes.
     pub(crate) fn update(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<News> {
         let mut news: Vec<News> = Vec::new();
         for (name, conditions) in now {
-            let told = self.0.entry(name.clone()).or_default();
+            let reported = self.0.entry(name.clone()).or_default();
             for (type_, condition) in conditions {
-                if told.insert(type_, condition.clone()).as_ref() != Some(condition) {
+                if reported.insert(type_, condition.clone()).as_ref() != Some(condition) {
                     add(&mut news, name, type_, condition);
                 }
             }
@@ -31,7 +31,7 @@ impl Told {
         merge_types(news)
     }
 
-    /// Forgets the objects that are not there any more, and gives their names.
+    /// Forgets the objects that no longer exist, and returns their names.
     pub(crate) fn gone(&mut self, now: &[(String, Vec<(&'static str, Condition)>)]) -> Vec<String> {
         let is_there = |name: &String| now.iter().any(|(there, _)| there == name);
         let gone: Vec<String> = self.0.keys().filter(|name| !is_there(name)).cloned().collect();
@@ -40,7 +40,7 @@ impl Told {
     }
 }
 
-/// Adds to the news of other objects that say the same, or as news of its own.
+/// Adds a change to the report of other objects with the same content, or as a report of its own.
 fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condition) {
     let same = news
         .iter_mut()
@@ -55,7 +55,7 @@ fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condit
     }
 }
 
-/// Puts together what the same objects say under several types.
+/// Merges the reports of the same objects with the same content under several condition types.
 fn merge_types(news: Vec<News>) -> Vec<News> {
     let mut merged: Vec<News> = Vec::new();
     for item in news {
@@ -71,7 +71,7 @@ fn merge_types(news: Vec<News>) -> Vec<News> {
 }
 
 impl News {
-    /// Objects, conditions and reason. `Ready` is the reason of whatever is well, and not worth its place.
+    /// The objects, the conditions and the reason. The reason `Ready` is left out: it says no more than the status.
     pub(crate) fn parts(&self, kind: &str) -> Vec<String> {
         let Condition { status, reason, .. } = &self.condition;
         let says = format!("{}={status}", self.types.join(","));
@@ -82,13 +82,13 @@ impl News {
         parts
     }
 
-    /// The sentence of the conditions.
+    /// The message of the conditions.
     pub(crate) fn message(&self) -> &str {
         &self.condition.message
     }
 }
 
-/// Kind and names, with what the names share said once: `Machine/workers-{a,b}`.
+/// The kind and the names, with the common prefix of the names written once: `Machine/workers-{a,b}`.
 pub(crate) fn objects(kind: &str, names: &[String]) -> String {
     let split: Vec<(&str, &str)> = names
         .iter()
@@ -127,21 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_told_again() {
-        let mut told = Told::default();
+    fn a_reported_condition_is_not_reported_again() {
+        let mut reported = Reported::default();
         let waits = says("m-a", &[("Up", condition("False", "Waiting"))]);
         assert_eq!(
-            lines(&told.update(std::slice::from_ref(&waits))),
+            lines(&reported.update(std::slice::from_ref(&waits))),
             ["Machine/m-a  Up=False  Waiting"]
         );
-        assert_eq!(told.update(&[waits]), []);
+        assert_eq!(reported.update(&[waits]), []);
         let ready = says("m-a", &[("Up", condition("True", "Ready"))]);
-        assert_eq!(lines(&told.update(&[ready])), ["Machine/m-a  Up=True"]);
+        assert_eq!(lines(&reported.update(&[ready])), ["Machine/m-a  Up=True"]);
     }
 
     #[test]
-    fn objects_that_say_the_same_are_told_together() {
-        let mut told = Told::default();
+    fn objects_with_equal_conditions_share_a_report() {
+        let mut reported = Reported::default();
         let well = [
             ("Known", condition("True", "Ready")),
             ("Up", condition("True", "Ready")),
@@ -151,11 +151,11 @@ mod tests {
             ("Up", condition("False", "Waiting")),
         ];
         assert_eq!(
-            lines(&told.update(&[says("m-a", &well), says("m-b", &well)])),
+            lines(&reported.update(&[says("m-a", &well), says("m-b", &well)])),
             ["Machine/m-{a,b}  Known,Up=True"]
         );
         assert_eq!(
-            lines(&Told::default().update(&[says("m-a", &well), says("m-b", &waits)])),
+            lines(&Reported::default().update(&[says("m-a", &well), says("m-b", &waits)])),
             [
                 "Machine/m-{a,b}  Known=True",
                 "Machine/m-a  Up=True",
@@ -165,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_told_once() {
-        let mut told = Told::default();
-        told.update(&[says("m-a", &[]), says("m-b", &[])]);
-        assert_eq!(told.gone(&[says("m-b", &[])]), ["m-a"]);
-        assert!(told.gone(&[says("m-b", &[])]).is_empty());
+    fn a_deleted_object_is_reported_once() {
+        let mut reported = Reported::default();
+        reported.update(&[says("m-a", &[]), says("m-b", &[])]);
+        assert_eq!(reported.gone(&[says("m-b", &[])]), ["m-a"]);
+        assert!(reported.gone(&[says("m-b", &[])]).is_empty());
     }
 }

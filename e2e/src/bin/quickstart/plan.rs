@@ -1,4 +1,4 @@
-//! What the user asks clusterctl for, and what comes of it.
+//! The clusterctl commands of the user, and their result.
 
 use std::{
     fs,
@@ -14,21 +14,21 @@ use capa_e2e::{
 
 use crate::{CONTROL_PLANE, WORKERS, screen::Screen};
 
-/// The template that the cluster is made of.
+/// The template of the cluster.
 const FLAVOR: &str = "unmanaged-machine-health-check";
 
-/// The version of Kubernetes of its nodes.
+/// The version of Kubernetes on the cluster's nodes.
 const VERSION: &str = "v1.36.3";
 
-/// Where files for the reader are written to, relative to the repository.
+/// The folder for files that the reader may open, relative to the repository.
 const FOLDER: &str = ".quickstart";
 
-/// The checkout this program was compiled in.
+/// The checkout from which this program was compiled.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Keeps a file for the reader, and gives its path relative to the repository.
+/// Writes a file for the reader, and returns its path relative to the repository.
 pub(crate) fn keep(name: &str, content: &str) -> anyhow::Result<String> {
     let folder = repository().join(FOLDER);
     fs::create_dir_all(&folder)?;
@@ -37,7 +37,7 @@ pub(crate) fn keep(name: &str, content: &str) -> anyhow::Result<String> {
     Ok(format!("{FOLDER}/{name}"))
 }
 
-/// clusterctl with the variables of the template in its environment.
+/// clusterctl with the template's variables in its environment.
 pub(crate) fn with_variables(
     clusterctl: &Clusterctl,
     user: &User,
@@ -59,7 +59,7 @@ pub(crate) fn with_variables(
         ),
         ("CONTROL_PLANE_ENDPOINT_HOST".to_owned(), &load_balancer.dns_name),
         ("AWS_AMI_ID".to_owned(), moto::IMAGE_ID),
-        // Shorter than one would have it, so that the quickstart does not wait for long.
+        // Shorter than in production, so that the quickstart does not wait for long.
         ("NODE_UNHEALTHY_TIMEOUT_SECONDS".to_owned(), "10"),
     ];
     for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {
@@ -73,7 +73,7 @@ pub(crate) fn with_variables(
     Ok(clusterctl)
 }
 
-/// The arguments that make the cluster.
+/// The arguments of `clusterctl generate cluster`.
 pub(crate) fn generate() -> Vec<String> {
     vec![
         "generate".to_owned(),
@@ -87,7 +87,7 @@ pub(crate) fn generate() -> Vec<String> {
     ]
 }
 
-/// The object of this kind, as it stands in the manifest.
+/// The object of this kind, as the manifest contains it.
 pub(crate) fn excerpt(manifest: &str, kind: &str) -> String {
     let mut documents = manifest.split("\n---\n");
     let wanted = format!("kind: {kind}");

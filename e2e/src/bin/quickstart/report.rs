@@ -1,4 +1,4 @@
-//! What is looked at when all is done: the objects, the calls, the user's network.
+//! The final checks and tables: the objects, the calls, the user's network.
 
 use std::{
     path::Path,
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use crate::{plan::repository, screen::Screen};
 
-/// What our manager may write to AWS for machines on brought infrastructure.
+/// The writing AWS actions that the manager may call for machines on existing infrastructure.
 const LAUNCH: &str = "RunInstances";
 const TERMINATE: &str = "TerminateInstances";
 const WRITES: [&str; 4] = [LAUNCH, TERMINATE, "RegisterTargets", "DeregisterTargets"];
 
-/// The program that `make tools` built, as a path from the repository.
+/// The kubectl that `make tools` installed, as a path relative to the repository.
 pub(crate) const KUBECTL: &str = "bin/kubectl";
 
-/// Runs kubectl on objects of a kind and shows what it prints.
+/// Runs kubectl for objects of a kind and shows its output.
 pub(crate) fn kubectl_get(screen: &Screen, environment: &TestEnvironment, kinds: &[&str]) -> anyhow::Result<()> {
     for (index, kind) in kinds.iter().enumerate() {
         if index > 0 {
@@ -35,12 +35,12 @@ pub(crate) fn kubectl_get(screen: &Screen, environment: &TestEnvironment, kinds:
     Ok(())
 }
 
-/// Runs kubectl and gives what it prints.
+/// Runs kubectl and returns its output.
 pub(crate) fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     kubectl_through(None, kubeconfig, arguments)
 }
 
-/// The same through a proxy, which knows the name of the API server.
+/// Runs kubectl through a proxy, which resolves the name of the API server.
 pub(crate) fn kubectl_through(proxy: Option<&str>, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(repository().join(KUBECTL))
         .env("KUBECONFIG", kubeconfig)
@@ -54,7 +54,7 @@ pub(crate) fn kubectl_through(proxy: Option<&str>, kubeconfig: &Path, arguments:
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Takes out of a table of kubectl's the columns that are empty in all rows: they cost width and say nothing.
+/// Removes the columns of a kubectl table that are empty in all rows.
 pub(crate) fn without_empty_columns(table: &str) -> String {
     let rows = cells(table);
     let columns = rows.first().map_or(0, Vec::len);
@@ -70,7 +70,7 @@ pub(crate) fn without_empty_columns(table: &str) -> String {
     text(&narrow)
 }
 
-/// The cells of a table of kubectl's: columns are three spaces apart, and cells start where their title starts.
+/// The cells of a kubectl table: columns are three spaces apart, and cells start in the column of their title.
 fn cells(table: &str) -> Vec<Vec<String>> {
     let header: Vec<char> = table.lines().next().unwrap_or_default().chars().collect();
     let is_start = |index: &usize| {
@@ -90,7 +90,7 @@ fn cells(table: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Shows how often the manager called each action, and which of them change something.
+/// Shows the number of the manager's calls for each action, and the actions that change something.
 pub(crate) fn show_calls(screen: &Screen, account: &Account) -> anyhow::Result<()> {
     let journal = account.manager_journal();
     let changes = journal.mutating().counts();
@@ -106,7 +106,7 @@ pub(crate) fn show_calls(screen: &Screen, account: &Account) -> anyhow::Result<(
     screen.show(&text(&table))
 }
 
-/// Tells how often AWSMachines were written, as the API server of the management cluster counts it.
+/// Shows the number of writes to AWSMachines, as the API server of the management cluster counts them.
 pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machines: usize) -> anyhow::Result<()> {
     let scraped = kubectl(environment.world().admin_kubeconfig(), &["get", "--raw", "/metrics"])?;
     let metrics = Metrics::parse(&scraped);
@@ -129,7 +129,7 @@ pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machin
     ))
 }
 
-/// The lines of a table without the space that comes before the first column.
+/// The lines of a table without the leading space of the first column.
 fn text(table: &Table) -> String {
     let table = table.trim_fmt();
     let lines: Vec<&str> = table
@@ -139,8 +139,8 @@ fn text(table: &Table) -> String {
     lines.join("\n")
 }
 
-/// Holds the manager's calls against what it may do: one launch for each of so many machines, and nothing else but to
-/// register and deregister, and to terminate machines that go.
+/// Checks the manager's calls against the allowed ones: one launch for each of `machines`, registrations and
+/// deregistrations, and terminations of deleted machines.
 pub(crate) fn check_calls(account: &Account, machines: usize) -> anyhow::Result<()> {
     let changes = account.manager_journal().mutating();
     let counts = changes.counts();
@@ -160,19 +160,19 @@ pub(crate) fn check_calls(account: &Account, machines: usize) -> anyhow::Result<
     Ok(())
 }
 
-/// How many things a dump of the user's network lists.
+/// The number of items in a dump of the user's network.
 pub(crate) fn size(dump: &Value) -> usize {
     let lists = dump.as_object().into_iter().flat_map(serde_json::Map::values);
     lists.map(count_items).sum()
 }
 
-/// The items of an answer: it has them in one list or in several.
+/// The number of items in an answer, which has them in one list or in several.
 fn count_items(answer: &Value) -> usize {
     let sets = answer.as_array().into_iter().flatten();
     sets.map(|set| set.as_array().map_or(0, Vec::len)).sum()
 }
 
-/// Compares two dumps of the user's network; the error names what differs.
+/// Compares two dumps of the user's network; the error names the differences.
 pub(crate) fn check_untouched(before: &Value, after: &Value) -> anyhow::Result<()> {
     if before == after {
         return Ok(());

@@ -1,17 +1,18 @@
-//! What the reader sees: sections, lines that fit a terminal, seconds. It reads the same in a log, so no cursor moves.
+//! The output for the reader: sections, lines that fit a terminal, and seconds. The output is the same in a log, so it
+//! does not move the cursor.
 
 use std::{
     io::{IsTerminal as _, Stdout, Write as _, stdout},
     time::Instant,
 };
 
-/// Columns that a line may take where it can be broken.
+/// The longest line, where a line can be broken.
 const WIDTH: usize = 96;
 
-/// What lines of a section are indented by.
+/// The indentation of lines in a section.
 const INDENT: &str = "   ";
 
-/// Where the second line of a message starts: behind the seconds.
+/// The indentation of a message's second line: the width of the seconds.
 const MESSAGE_INDENT: &str = "             ";
 
 /// The output and its clock.
@@ -33,12 +34,12 @@ impl Screen {
         }
     }
 
-    /// Seconds since the start.
+    /// The seconds since the start.
     pub(crate) fn seconds(&self) -> f32 {
         self.started.elapsed().as_secs_f32()
     }
 
-    /// What comes before the first section.
+    /// Prints the text before the first section.
     pub(crate) fn introduce(&self, text: &str) -> anyhow::Result<()> {
         for line in wrap(text, WIDTH) {
             writeln!(&self.output, "{line}")?;
@@ -46,7 +47,7 @@ impl Screen {
         Ok(())
     }
 
-    /// The heading of the next section.
+    /// Prints the heading of the next section.
     pub(crate) fn section(&mut self, title: &str) -> anyhow::Result<()> {
         self.sections += 1;
         let (bold, plain) = if self.colours { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
@@ -59,7 +60,7 @@ impl Screen {
         Ok(())
     }
 
-    /// A paragraph of the section.
+    /// Prints a paragraph of the section.
     pub(crate) fn say(&self, text: &str) -> anyhow::Result<()> {
         for line in wrap(text, WIDTH - INDENT.len()) {
             writeln!(&self.output, "{INDENT}{line}")?;
@@ -67,7 +68,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Lines as they are, indented.
+    /// Prints lines unchanged, indented.
     pub(crate) fn show(&self, text: &str) -> anyhow::Result<()> {
         for line in text.split('\n') {
             writeln!(&self.output, "{}", format!("{INDENT}{line}").trim_end())?;
@@ -75,7 +76,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Something that has just happened, in its parts, and what is to be said about it.
+    /// Prints an event in its parts, and a message about it.
     pub(crate) fn event(&self, what: &[String], message: &str) -> anyhow::Result<()> {
         let mut seconds = format!("{:>9.1} s  ", self.seconds());
         let what = join(what.iter().cloned(), WIDTH - MESSAGE_INDENT.len(), "  ", "", "");
@@ -87,10 +88,10 @@ impl Screen {
     }
 }
 
-/// Prints a command line that is being run, broken before options as a shell would read it.
+/// Prints a command line that is being run, broken before options in the syntax of a shell.
 pub(crate) fn command(line: &str) {
     for line in fold(line, WIDTH - INDENT.len()) {
-        // Whoever closed the output does not want to read the rest.
+        // A closed output means that the reader has seen enough.
         let _ = writeln!(stdout(), "{INDENT}{line}");
     }
 }
@@ -100,7 +101,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     join(text.split_whitespace().map(str::to_owned), width, " ", "", "")
 }
 
-/// Breaks a command between options, which stay with their values.
+/// Breaks a command between options; values stay with their options.
 fn fold(command: &str, width: usize) -> Vec<String> {
     let mut parts = command.split(" --");
     let first = parts.next().map(str::to_owned);
@@ -108,8 +109,8 @@ fn fold(command: &str, width: usize) -> Vec<String> {
     join(first.into_iter().chain(options), width - 2, " ", " \\", "    ")
 }
 
-/// Fills lines with parts and `space` between them. A line that another one follows ends in `mark`, and those that
-/// follow start with `indent`.
+/// Fills lines with parts that `space` separates. Every line except the last ends with `mark`, and every line except
+/// the first starts with `indent`.
 fn join(parts: impl Iterator<Item = String>, width: usize, space: &str, mark: &str, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {

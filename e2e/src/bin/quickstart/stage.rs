@@ -1,8 +1,9 @@
-//! The acts of the quickstart, each of which checks what it shows.
+//! The steps of the quickstart. Each step checks its result.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context, ensure};
+use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_e2e::{
     Manager, TestEnvironment,
     clusterctl::{Clusterctl, ManagementCluster},
@@ -22,23 +23,20 @@ use crate::{
     watch::{CORE, Seen, Watch},
 };
 
-/// What machines of the control plane are labelled with.
-const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-
 /// The MachineDeployment of the template.
 const DEPLOYMENT: &str = "demo-md-0";
 
-/// How long the load balancer gives connections to a target that leaves, in seconds: AWS's default is 300.
+/// The deregistration delay of the load balancer's targets in seconds: AWS's default is 300.
 const DRAINING_SECONDS: u32 = 5;
 
-/// The user's network and our manager.
+/// The user's network and the manager under test.
 pub(crate) struct Stage<'a> {
     management: &'a ManagementCluster,
     environment: TestEnvironment,
     user: User,
     network: Network,
     load_balancer: LoadBalancer,
-    /// What the user owns, as it was before we came.
+    /// The dump of the user's network before the cluster was created.
     before: Value,
     manager: Manager,
     watch: Watch,
@@ -163,7 +161,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The way to the cluster's API server, in a file that is kept for the reader.
+    /// A kubeconfig of the cluster, in a file for the reader.
     async fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
         let namespace = format!("--namespace={}", self.environment.namespace());
         let clusterctl = self.management.clusterctl();
@@ -261,26 +259,26 @@ The manager watches the namespace {namespace} alone. Stop everything:
         world.stop().await
     }
 
-    /// Tells what happens until something is reached.
+    /// Prints the changes until a condition is reached.
     async fn until(&mut self, screen: &Screen, what: &str, reached: impl Fn(&Seen) -> bool) -> anyhow::Result<()> {
         let reached = self.watch.until(screen, WITHIN, reached).await;
         reached.with_context(|| format!("wait for {what}"))
     }
 }
 
-/// Prints a change that the user makes, without the tags that only give names.
+/// Prints the command line of a user's change, without options that only set name tags.
 fn announce(line: &str) {
     let named = line.split(" --tag-specifications").next().unwrap_or(line);
     screen::command(&format!("$ {named}"));
 }
 
-/// Whether all machines run, so many workers among them, and their nodes are ready.
+/// Whether all machines run, `wanted` workers among them, and their nodes are ready.
 fn is_up(seen: &Seen, wanted: usize) -> bool {
     let machines = seen.get("Machine").map(Vec::as_slice).unwrap_or_default();
     machines.len() == CONTROL_PLANE + wanted && workers(seen).count() == wanted && machines.iter().all(is_ready)
 }
 
-/// Whether Cluster API calls the cluster available, all its machines among that.
+/// Whether the cluster and all its machines are available according to Cluster API.
 fn is_available(seen: &Seen) -> bool {
     let clusters = seen.get("Cluster").into_iter().flatten();
     let available = |cluster| condition(cluster, "Available").is_some_and(|condition| condition.status == "True");
@@ -292,7 +290,7 @@ fn workers(seen: &Seen) -> impl Iterator<Item = &DynamicObject> {
     machines.filter(|machine| !machine.labels().contains_key(CONTROL_PLANE_LABEL))
 }
 
-/// The zones of the control plane.
+/// The availability zones of the control plane machines.
 fn zones(seen: &Seen) -> BTreeSet<String> {
     let machines = seen.get("Machine").into_iter().flatten();
     let planes = machines.filter(|machine| machine.labels().contains_key(CONTROL_PLANE_LABEL));

@@ -1,4 +1,4 @@
-//! Shows what is waited for, in the words of the objects' own conditions.
+//! Prints the progress of waiting from the objects' own conditions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,22 +14,24 @@ use kube::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    news::{self, Told},
+    news::{self, Reported},
     screen::Screen,
 };
 
-/// API version of Cluster API's kinds.
+/// The API version of Cluster API's kinds.
 pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
-/// API version of our kinds.
+/// The API version of this provider's kinds.
 pub(crate) const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 
-/// How often the objects are looked at.
+/// The interval between two reads of the objects.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Told like a condition, where the conditions of core's kinds only repeat ours.
+/// The phase, reported like a condition where the conditions of core's kinds only repeat those of this provider's
+/// kinds.
 const PHASE: &str = "phase";
 
-/// Kinds in the order in which their news are told, with what tells the story. Other conditions sum these up.
+/// The kinds in the order of the report, with the condition types that show the progress. Other conditions are
+/// summaries of these.
 const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         OURS,
@@ -51,10 +53,10 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
     (CORE, "Machine", &[PHASE, "NodeReady"]),
 ];
 
-/// The objects of one look, by kind.
+/// The objects of one read, by kind.
 pub(crate) type Seen = BTreeMap<&'static str, Vec<DynamicObject>>;
 
-/// The objects of a namespace, and what was told about them.
+/// The objects of a namespace, and the reports about them.
 pub(crate) struct Watch {
     kinds: Vec<Kind>,
 }
@@ -63,7 +65,7 @@ struct Kind {
     name: &'static str,
     api: Api<DynamicObject>,
     types: &'static [&'static str],
-    told: Told,
+    reported: Reported,
 }
 
 impl Watch {
@@ -74,13 +76,13 @@ impl Watch {
                 name,
                 api: environment.api(api_version, name).await?,
                 types,
-                told: Told::default(),
+                reported: Reported::default(),
             });
         }
         Ok(Self { kinds })
     }
 
-    /// Looks at all objects, and tells what has changed.
+    /// Reads all objects, and prints the changes.
     pub(crate) async fn look(&mut self, screen: &Screen) -> anyhow::Result<Seen> {
         let mut seen = Seen::new();
         for kind in &mut self.kinds {
@@ -89,7 +91,7 @@ impl Watch {
         Ok(seen)
     }
 
-    /// Tells every change until `reached` holds.
+    /// Prints every change until `reached` returns true.
     pub(crate) async fn until(
         &mut self,
         screen: &Screen,
@@ -102,7 +104,7 @@ impl Watch {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("it took longer than {} s", within.as_secs());
+                bail!("the wait took longer than {} s", within.as_secs());
             }
             sleep(LOOK_EVERY).await;
         }
@@ -119,10 +121,10 @@ impl Kind {
             .iter()
             .map(|object| (object.name_any(), says(object, self.types)))
             .collect();
-        for news in self.told.update(&now) {
+        for news in self.reported.update(&now) {
             screen.event(&news.parts(self.name), news.message())?;
         }
-        let gone = self.told.gone(&now);
+        let gone = self.reported.gone(&now);
         if !gone.is_empty() {
             screen.event(&[news::objects(self.name, &gone), "gone".to_owned()], "")?;
         }
@@ -130,7 +132,7 @@ impl Kind {
     }
 }
 
-/// What the object says under these types, where it says something.
+/// The object's conditions of these types.
 fn says(object: &DynamicObject, types: &'static [&'static str]) -> Vec<(&'static str, Condition)> {
     types
         .iter()

@@ -1,8 +1,8 @@
-//! What an AWSCluster cannot become.
+//! Refused changes of AWSClusters.
 
 use super::{rows, table};
 
-/// Whoever makes the infrastructure.
+/// The cases of managed and unmanaged clusters.
 const ALWAYS: &str = r#"
 to unmanaged | {} | {spec: {unmanaged: true}} |
 from unmanaged | {spec: {unmanaged: true}} | {spec: {unmanaged: false}} | spec.unmanaged cannot be turned off
@@ -45,7 +45,7 @@ anything beside what nobody collects
     | {metadata: {finalizers: [example.org/kept]}} |
 "#;
 
-/// What is refused while the infrastructure is ours to make, and free otherwise.
+/// The cases of managed clusters only. Unmanaged clusters may change these fields.
 const MANAGED: &str = r#"
 another region | {} | {spec: {region: eu-west-2}} | spec.region of a managed cluster is immutable once set
 no region any more | {} | {spec: {region: null}} | spec.region of a managed cluster
@@ -97,7 +97,7 @@ an internal second one | {}
 "#;
 
 #[test]
-fn a_cluster_does_not_become_what_it_cannot_be() -> anyhow::Result<()> {
+fn a_cluster_cannot_change_to_an_invalid_state() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1}", async |table| {
         table.changed(ALWAYS).await?;
         table.changed(MANAGED).await?;
@@ -106,7 +106,7 @@ fn a_cluster_does_not_become_what_it_cannot_be() -> anyhow::Result<()> {
 }
 
 #[test]
-fn what_is_wrong_in_an_unmanaged_cluster_can_be_corrected() -> anyhow::Result<()> {
+fn wrong_fields_of_an_unmanaged_cluster_can_be_corrected() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1, unmanaged: true}", async |table| {
         for [what, before, change, _] in rows(MANAGED)? {
             table.change(&what, &before, &change, "").await?;
@@ -116,7 +116,7 @@ fn what_is_wrong_in_an_unmanaged_cluster_can_be_corrected() -> anyhow::Result<()
 }
 
 #[test]
-fn the_change_that_lets_go_of_everything_may_correct_everything() -> anyhow::Result<()> {
+fn the_change_to_unmanaged_may_correct_every_field() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1}", async |table| {
         for [what, before, change, _] in rows(MANAGED)? {
             let letting_go = change.replacen("{spec: {", "{spec: {unmanaged: true, ", 1);

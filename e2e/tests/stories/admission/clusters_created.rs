@@ -4,7 +4,7 @@ use super::{RULES_AT_CREATION, rows, table};
 
 const POLICY: &str = "capa-rs-create-only";
 
-/// What is said of a cluster and of a template of clusters alike.
+/// The cases of AWSClusters and AWSClusterTemplates.
 const CLUSTERS: &str = r#"
 the smallest | {} |
 no key | {sshKeyName: ""} |
@@ -55,7 +55,7 @@ a prefix with a slash in front
     | additionalIAMRoles[0].prefix
 "#;
 
-/// What is said of a cluster alone: a ClusterClass may still patch a template.
+/// The cases of AWSClusters only: a ClusterClass may still patch a template.
 const NETWORKS: &str = r#"
 ranges
     | {network: {vpc: {cidrBlock: 10.0.0.0/16, ipv6: {cidrBlock: "2001:db8::/56"}, secondaryCidrBlocks: [{ipv4CidrBlock:
@@ -84,7 +84,7 @@ public addresses by name | {network: {vpc: {elasticIpPool: {publicIpv4Pool: mine
     | begins with ipv4pool-ec2-
 "#;
 
-/// Where a cluster has ingress rules.
+/// The fields of a cluster with ingress rules.
 const RULES: [&str; 4] = [
     "{network: {additionalControlPlaneIngressRules: [RULE]}}",
     "{network: {additionalNodeIngressRules: [RULE]}}",
@@ -93,7 +93,7 @@ const RULES: [&str; 4] = [
      secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, ingressRules: [RULE]}}",
 ];
 
-/// The sources of one.
+/// The cases of the sources of an ingress rule.
 const SOURCES: &str = r#"
 ranges | cidrBlocks: [10.0.0.0/8], ipv6CidrBlocks: ["::/0"] |
 groups | sourceSecurityGroupIds: [sg-1], sourceSecurityGroupRoles: [node] |
@@ -106,7 +106,7 @@ gateways and roles | natGatewaysIPsSource: true, sourceSecurityGroupRoles: [node
     | natGatewaysIPsSource of an ingress rule excludes
 "#;
 
-/// What a cluster without a load balancer cannot set of it.
+/// The load balancer fields that a cluster without a load balancer must not set.
 const OF_A_LOAD_BALANCER: [&str; 10] = [
     "name: a",
     "crossZoneLoadBalancing: true",
@@ -148,11 +148,11 @@ a second one for the same | {secondaryControlPlaneLoadBalancer: {name: b, loadBa
     | need different schemes
 ";
 
-/// The rules of the policy about clusters.
+/// The number of rules about clusters in the policy.
 const RULES_OF_CLUSTERS: usize = 16;
 
 #[test]
-fn a_cluster_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
+fn an_inconsistent_cluster_is_not_created() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1}", async |table| {
         for cases in [CLUSTERS, NETWORKS, LOAD_BALANCERS] {
             table.created(cases).await?;
@@ -174,7 +174,7 @@ fn a_cluster_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_template_of_clusters_that_make_no_sense_is_not_created() -> anyhow::Result<()> {
+fn a_template_of_inconsistent_clusters_is_not_created() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {region: eu-west-1}}}";
     table("AWSClusterTemplate", smallest, async |table| {
         table.templates_created(CLUSTERS).await?;

@@ -1,5 +1,5 @@
-//! Every row of the table of fields without effect, tried on the API server: a mistake in the expression of one shows
-//! in no other.
+//! Every row of the table of fields without effect, tested on the API server: an error in the expression of one row
+//! does not show in another row.
 
 use anyhow::Context as _;
 use capa_api::unsupported::{self, Field, When};
@@ -9,7 +9,7 @@ use super::{rows, table_of_users, yaml};
 const CLUSTER: &str = "{region: eu-west-1, unmanaged: true}";
 const MACHINE: &str = "{instanceType: t3.large, ami: {id: ami-1}}";
 
-/// For each row a spec that sets it, and besides it only what the other policies ask for with it.
+/// A spec for each row that sets its field, and otherwise only the fields that other policies require.
 const SAMPLES: &str = r"
 AWSCluster | preflight.mode | {preflight: {mode: Require}}
 AWSCluster | preflight.skipRules | {preflight: {skipRules: [S7]}}
@@ -114,13 +114,13 @@ fn sample(field: &Field) -> anyhow::Result<String> {
     Ok(spec)
 }
 
-/// What the refusal says of a field below this path.
+/// The name of a field below this path, as the refusal contains it.
 fn named(below: &str, field: &Field) -> String {
     let path = field.path.replace("[]", "");
     format!("{below}.{path} ({})", field.instead.replace('`', ""))
 }
 
-/// Tries the rows of a kind on its objects.
+/// Tests the rows of a kind on its objects.
 fn try_on_objects(kind: &'static str, smallest: &str) -> anyhow::Result<()> {
     table_of_users(kind, smallest, async |table| {
         for field in fields(kind) {
@@ -143,8 +143,8 @@ fn try_on_objects(kind: &'static str, smallest: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Tries the rows of a kind on its template, as Cluster API compares it: a dry run in which all other policies admit a
-/// change, and in which a refusal stops the topology.
+/// Tests the rows of a kind on its template, as Cluster API compares templates: a dry run in which all other policies
+/// admit a change, and in which a refusal stops the topology.
 fn try_on_templates(kind: &str, template: &'static str, smallest: &str) -> anyhow::Result<()> {
     let smallest = format!("{{template: {{spec: {smallest}}}}}");
     table_of_users(template, &smallest, async |table| {

@@ -1,4 +1,4 @@
-//! Identities: whom they are for must make sense, and whose credentials they stand for does not change.
+//! Identities: the namespaces that may use an identity must be well-formed, and its credentials do not change.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -9,7 +9,7 @@ const IMMUTABLE: &str = "capa-rs-identity-immutable";
 const CREATION: &str = "capa-rs-create-only";
 
 #[test]
-fn a_role_is_always_assumed_by_somebody() -> anyhow::Result<()> {
+fn a_role_identity_always_has_a_source_identity() -> anyhow::Result<()> {
     table(
         "AWSClusterRoleIdentity",
         "{roleARN: \"arn:aws:iam::111122223333:role/a\"}",
@@ -77,7 +77,7 @@ a label value that is none | {allowedNamespaces: {selector: {matchLabels: {a: "b
     })
 }
 
-/// The only one there can be belongs to all tests, so nothing here is stored.
+/// All tests share the only identity of this kind, so this test stores nothing.
 #[test]
 fn there_is_one_controller_identity_and_it_stays_as_it_is() -> anyhow::Result<()> {
     table(

@@ -1,4 +1,4 @@
-//! A machine is replaced, not changed.
+//! Changes of AWSMachines: a machine is replaced, not changed.
 
 use super::table;
 

@@ -4,7 +4,7 @@ use super::{RULES_AT_CREATION, table};
 
 const POLICY: &str = "capa-rs-create-only";
 
-/// What is said of a machine and of a template of machines alike.
+/// The cases of AWSMachines and AWSMachineTemplates.
 const MACHINES: &str = r#"
 the smallest | {} |
 a key name | {sshKeyName: "my key-1"} |
@@ -101,11 +101,11 @@ allocated for any tenancy | {hostAffinity: host, dynamicHostAllocation: {}} | ne
 allocated and not tied | {tenancy: host, dynamicHostAllocation: {}} | dynamicHostAllocation needs hostAffinity host
 "#;
 
-/// The rules of the policy that machines share with their templates.
+/// The number of rules in the policy that apply to machines and their templates.
 const SHARED: usize = 20;
 
 #[test]
-fn a_machine_that_makes_no_sense_is_not_created() -> anyhow::Result<()> {
+fn an_inconsistent_machine_is_not_created() -> anyhow::Result<()> {
     table("AWSMachine", "{instanceType: t3.large}", async |table| {
         table.created(MACHINES).await?;
         table
@@ -122,7 +122,7 @@ one that is moved, with its instance
 }
 
 #[test]
-fn a_template_of_machines_that_make_no_sense_is_not_created() -> anyhow::Result<()> {
+fn a_template_of_inconsistent_machines_is_not_created() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {instanceType: t3.large}}}";
     table("AWSMachineTemplate", smallest, async |table| {
         table.templates_created(MACHINES).await?;

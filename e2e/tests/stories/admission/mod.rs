@@ -1,7 +1,7 @@
-//! What the API server refuses: a table for each kind and policy, with the words that the user sees.
+//! Objects that the API server refuses: a table for each kind and policy, with the words of the refusal.
 //!
-//! The tables are judged by the real API server, in dry runs. In most namespaces here fields without effect are
-//! admitted, so that the rules about them are seen before they have their effect.
+//! The real API server evaluates the tables in dry runs. Most namespaces of these tests admit fields without effect, so
+//! that the rules about these fields are tested before the fields have their effect.
 
 mod clusters_changed;
 mod clusters_created;
@@ -31,7 +31,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// templates of machines, and 2 about identities.
 const RULES_AT_CREATION: usize = 37;
 
-/// A story about one table of a kind, whose smallest spec this is, in a namespace that admits fields without effect.
+/// A story about one table of a kind with this smallest spec, in a namespace that admits fields without effect.
 fn table(
     kind: &'static str,
     smallest: &str,
@@ -41,7 +41,7 @@ fn table(
     story.run(async |environment| body(&mut Table::new(environment, kind, smallest).await?).await)
 }
 
-/// The same in a namespace as users have it.
+/// A story about one table, in a namespace without exemptions, like those of users.
 fn table_of_users(
     kind: &'static str,
     smallest: &str,
@@ -57,7 +57,7 @@ struct Table {
     api: Api<DynamicObject>,
     /// The smallest spec of the kind.
     smallest: Value,
-    /// What users were told.
+    /// The messages of all refusals.
     refusals: BTreeSet<String>,
 }
 
@@ -73,7 +73,7 @@ impl Table {
         })
     }
 
-    /// The object of a spec; `merge` is put on top of all of it.
+    /// The object with this spec; `merge` is merged into the whole object.
     fn object(&self, spec: &Value, merge: &Value) -> anyhow::Result<DynamicObject> {
         let mut object = json!({
             "apiVersion": OURS,
@@ -85,8 +85,8 @@ impl Table {
         Ok(serde_json::from_value(object)?)
     }
 
-    /// Has the server judge objects as they are created: what is about each, its spec on top of the smallest one, and
-    /// words of the refusal, none where it is accepted.
+    /// Tests the creation of objects. Each case has a description, a spec to merge into the smallest one, and words of
+    /// the refusal; without words the object must be accepted.
     async fn created(&mut self, cases: &str) -> anyhow::Result<()> {
         for [what, spec, refused] in rows(cases)? {
             self.creation(&what, &spec, &refused).await?;
@@ -94,7 +94,7 @@ impl Table {
         Ok(())
     }
 
-    /// The same of templates of such objects.
+    /// Tests the creation of templates of such objects.
     async fn templates_created(&mut self, cases: &str) -> anyhow::Result<()> {
         for [what, spec, refused] in rows(cases)? {
             self.creation(&what, &format!("{{template: {{spec: {spec}}}}}"), &refused)
@@ -103,15 +103,15 @@ impl Table {
         Ok(())
     }
 
-    /// Has the server judge one object as it is created.
+    /// Tests the creation of one object.
     async fn creation(&mut self, what: &str, spec: &str, refused: &str) -> anyhow::Result<()> {
         let object = self.object(&yaml(spec)?, &json!({}))?;
         let answer = self.api.create(&dry_run(), &object).await;
         self.judge(what, refused, answer)
     }
 
-    /// Has the server judge changes of objects that exist: what is about each, the object before, a merge patch of it,
-    /// and words of the refusal.
+    /// Tests changes of existing objects. Each case has a description, the object before, a merge patch, and words of
+    /// the refusal.
     async fn changed(&mut self, cases: &str) -> anyhow::Result<()> {
         for [what, before, change, refused] in rows(cases)? {
             self.change(&what, &before, &change, &refused).await?;
@@ -119,7 +119,7 @@ impl Table {
         Ok(())
     }
 
-    /// Has the server judge a merge patch of an object; `before` is put on top of the smallest one.
+    /// Tests a merge patch of an object; `before` is merged into the smallest object.
     async fn change(&mut self, what: &str, before: &str, change: &str, refused: &str) -> anyhow::Result<()> {
         let object = self.object(&json!({}), &yaml(before)?)?;
         let stored = self.api.create(&PostParams::default(), &object).await;
@@ -127,7 +127,7 @@ impl Table {
         let judged = PatchParams::default().dry_run();
         let answer = self.api.patch(&name, &judged, &Patch::Merge(yaml(change)?)).await;
         self.judge(what, refused, answer)?;
-        // Identities belong to no namespace that could take them along.
+        // Identities are not deleted with a namespace.
         self.api.delete(&name, &DeleteParams::default()).await?;
         Ok(())
     }
@@ -139,16 +139,19 @@ impl Table {
             ("", Err(error)) => return Err(error).with_context(|| format!("{kind}, {what}: should be accepted")),
             (words, Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
             (words, Err(error)) => {
-                let told = refusal(error).with_context(|| format!("{kind}, {what}"))?;
-                ensure!(told.contains(words), "{kind}, {what}: {words:?} is not in {told:?}");
-                self.refusals.insert(told);
+                let message = refusal(error).with_context(|| format!("{kind}, {what}"))?;
+                ensure!(
+                    message.contains(words),
+                    "{kind}, {what}: {words:?} is not in {message:?}"
+                );
+                self.refusals.insert(message);
             }
         }
         Ok(())
     }
 
-    /// This many rules of a policy, of `all` that it has, have refused something. A rule that nobody tries is noticed
-    /// by its number.
+    /// Fails unless this many of a policy's rules, of `all` that it has, have refused something. A new rule without a
+    /// test changes the number.
     async fn covers(&self, policy: &str, rules: usize, all: usize) -> anyhow::Result<()> {
         let policies = self.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         let spec = policies.get(policy).await?.data["spec"].take();
@@ -157,10 +160,10 @@ impl Table {
             .iter()
             .filter_map(|validation| validation["message"].as_str());
         let tried = |message: &&str| {
-            // A rule with a message of its own for each case begins it as the plain one.
+            // A rule with a separate message for each case begins each of them like its plain message.
             let begin = message.split(':').next().unwrap_or(message);
-            let mut told = self.refusals.iter();
-            told.any(|told| told.contains(policy) && told.contains(begin))
+            let mut refusals = self.refusals.iter();
+            refusals.any(|refusal| refusal.contains(policy) && refusal.contains(begin))
         };
         let seen = (messages.filter(tried).count(), validations.len());
         ensure!(
@@ -172,8 +175,8 @@ impl Table {
     }
 }
 
-/// The rows of a table, each of so many cells with ` | ` between them. An indented line continues the row above it, and
-/// one with a `#` is a comment.
+/// The rows of a table, each with this many cells that ` | ` separates. An indented line continues the row above it,
+/// and a line with `#` is a comment.
 fn rows<const CELLS: usize>(table: &str) -> anyhow::Result<Vec<[String; CELLS]>> {
     let mut rows: Vec<String> = Vec::new();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -202,7 +205,7 @@ fn a_row_of_a_table_may_go_on_in_the_next_line() {
     assert!(rows::<4>(table).is_err());
 }
 
-/// What the user is told. The status code is that of an invalid object, whoever found it so.
+/// The message for the user. The status code is that of an invalid object, whether the schema or a policy refused it.
 fn refusal(error: kube::Error) -> anyhow::Result<String> {
     match error {
         kube::Error::Api(status) if status.code == 422 => Ok(status.message.clone()),

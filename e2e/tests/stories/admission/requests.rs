@@ -1,4 +1,4 @@
-//! Policies and the ways a request can be made; the manager's own requests are made in every other story.
+//! Policies and the kinds of requests. Every other story tests the manager's own requests.
 
 use anyhow::ensure;
 use capa_e2e::eventually;
@@ -20,7 +20,7 @@ async fn launched(table: &Table) -> anyhow::Result<DynamicObject> {
 }
 
 #[test]
-fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()> {
+fn a_change_has_one_verdict_for_every_kind_of_request() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let stored = launched(table).await?;
         let name = stored.name_any();
@@ -62,8 +62,11 @@ fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()>
                 match answer {
                     Ok(_) => assert!(!refused, "{way}: {change} passes"),
                     Err(error) => {
-                        let told = refusal(error)?;
-                        assert!(refused && told.contains("capa-rs-machine-immutable"), "{way}: {told}");
+                        let message = refusal(error)?;
+                        assert!(
+                            refused && message.contains("capa-rs-machine-immutable"),
+                            "{way}: {message}"
+                        );
                     }
                 }
             }
@@ -78,7 +81,7 @@ fn a_change_is_refused_or_passes_however_it_is_requested() -> anyhow::Result<()>
 }
 
 #[test]
-fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
+fn every_change_of_an_object_being_deleted_passes() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let stored = launched(table).await?;
         let name = stored.name_any();
@@ -93,7 +96,7 @@ fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
         patch(json!({"spec": {"instanceID": null}, "metadata": {"labels": {"a": "b"}}})).await?;
         patch(json!({"metadata": {"finalizers": null}})).await?;
         eventually(WITHIN, "the machine to be gone", async || {
-            ensure!(table.api.get_opt(&name).await?.is_none(), "it is still there");
+            ensure!(table.api.get_opt(&name).await?.is_none(), "the object still exists");
             Ok(())
         })
         .await
@@ -124,9 +127,9 @@ fn clusterctl_moves_an_object_away_and_back() -> anyhow::Result<()> {
     })
 }
 
-/// A field that the API server cannot find in a kind would let its rule pass everything or refuse everything.
+/// A rule about a field that the API server does not find in a kind would pass or refuse every object.
 #[test]
-fn the_api_server_finds_nothing_odd_in_the_policies() -> anyhow::Result<()> {
+fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let policies = table.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         for name in [

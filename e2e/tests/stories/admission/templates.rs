@@ -63,7 +63,8 @@ a field | {} | {spec: {template: {spec: {region: eu-west-2}}}}
     )
 }
 
-/// With all policies, for a refused dry run stops the whole topology: also of what may not be changed on machines.
+/// All policies are on: a refused dry run stops the whole topology, also one of a field that may not change on
+/// machines.
 #[test]
 fn cluster_api_compares_templates_in_a_dry_run() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {instanceType: t3.large, additionalTags: {stage: test}, \
@@ -92,7 +93,7 @@ fn cluster_api_compares_templates_in_a_dry_run() -> anyhow::Result<()> {
                 .with_context(|| format!("compare {field}"))?;
             assert_eq!(compared.data["spec"]["template"]["spec"][field], value);
             let for_good = api.patch(&name, &as_cluster_api, &Patch::Apply(&change)).await;
-            assert!(refusal(for_good.expect_err("it changes the template"))?.contains(POLICY));
+            assert!(refusal(for_good.expect_err("the change of the template must be refused"))?.contains(POLICY));
             assert_eq!(api.get(&name).await?.data, stored.data);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Fields without effect: none is introduced, and none that is there stands in the way. `every_field` tries them one by
-//! one.
+//! Fields without effect: the policy refuses to introduce such a field, and a stored one blocks no other change.
+//! `every_field` tests the fields one by one.
 
 use super::table_of_users;
 
@@ -32,7 +32,7 @@ user data inline | {cloudInit: {insecureSkipSecretsManager: true}} |
 }
 
 #[test]
-fn a_template_is_told_where_in_it_the_field_is() -> anyhow::Result<()> {
+fn the_refusal_of_a_template_names_the_whole_path() -> anyhow::Result<()> {
     for (kind, smallest, spec, refused) in [
         (
             "AWSMachineTemplate",
@@ -89,8 +89,8 @@ what belongs to the managed mode
 ",
             )
             .await?;
-        // The only way to store such a field under the policy: an object that is said to be on the move is not looked
-        // at.
+        // The only way to store such a field under the policy: the policy does not evaluate an object that is being
+        // moved.
         let stored = "{metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}, \
                   spec: {preflight: {cni: Calico}}}";
         let moved = "metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null}}";

@@ -1,4 +1,4 @@
-//! Credentials that turn out to be those of another account.
+//! Credentials that are replaced by those of another account.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::super::machines::{INLINE, condition_of, passes, text};
 use super::super::scenario::{CORE, OURS, WITHIN, tell};
 use super::{ANSWER, Chaos, all_seeds, seed};
 
-/// Real periods divided by this.
+/// The divisor of the real periods.
 const DIVISOR: u32 = 60;
-/// An instance older than this could be concluded to be gone: five minutes, divided.
+/// The age from which an instance that AWS does not show could count as gone: five minutes, divided.
 const OLD: Duration = Duration::from_secs(300 / DIVISOR as u64);
 
 #[test]
-fn credentials_of_another_account_conclude_and_delete_nothing() -> anyhow::Result<()> {
+fn credentials_of_another_account_cause_no_deletion() -> anyhow::Result<()> {
     switched(seed()?)
 }
 
@@ -34,7 +34,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
     tell(Story::new("switched"), async |s| {
         let (aws, other) = (s.aws(), s.environment.world().aws().account());
         let manager = s.new_manager().flag(format!("--timing-divisor={DIVISOR}"));
-        // The Secret is not watched: a rotation is noticed at the next look at a machine.
+        // The Secret is not watched: the manager notices a rotation at the next pass over a machine.
         let manager = manager.flag("--sync-period=1s").start().await?;
         let identity = s.namespace();
         s.static_identity(identity, "{}", aws.key()).await?;
@@ -48,7 +48,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
         s.machine("doomed", "dev", INLINE).await?;
         s.machines_ready(steady + 1).await?;
 
-        // One launch is under way when the credentials change, one deletion comes right after.
+        // One launch is under way when the credentials change, and one deletion follows immediately.
         let held = aws.fault(Fault::on("RunInstances").delay(ANSWER));
         s.machine("fresh", "dev", INLINE).await?;
         aws.some_unanswered_launches(1, WITHIN).await?;
@@ -79,7 +79,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
         )
         .await?;
         let machines = s.machines().await?;
-        assert_eq!(machines.len(), all, "none is gone, the deleted one neither");
+        assert_eq!(machines.len(), all, "no machine is gone, not even the deleted one");
         for machine in &machines {
             let instance = objects::condition(machine, "InstanceReady");
             let reason = instance.map(|condition| condition.reason).unwrap_or_default();
@@ -92,7 +92,7 @@ fn switched(seed: u64) -> anyhow::Result<()> {
         assert_eq!(s.user.live_instances().await?.len(), all);
         let elsewhere = other.manager_journal();
         assert!(elsewhere.mutating().is_empty(), "{elsewhere}");
-        assert!(!elsewhere.is_empty(), "nobody has used the other account's key");
+        assert!(!elsewhere.is_empty(), "no call used the other account's key");
 
         held.lift();
         s.identity_secret(identity, aws.key()).await?;

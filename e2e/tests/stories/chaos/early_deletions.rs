@@ -1,4 +1,4 @@
-//! Machines that nobody wants any more before EC2 shows their instances.
+//! Machines that are deleted before EC2 shows their instances.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::super::scenario::{CORE, Scenario, tell};
 use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, all_seeds, seed};
 
 const MACHINES: usize = 20;
-/// Real periods, ours and those of AWS, divided by this.
+/// The divisor of the real periods of the manager and of AWS.
 const DIVISOR: u32 = 5;
 
 #[test]
@@ -33,7 +33,7 @@ fn early_deletions(seed: u64) -> anyhow::Result<()> {
     tell(Story::new("early-deletions"), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN / DIVISOR);
-        // Each zone at its own pace, and some instances are not running yet when they are to go.
+        // Each zone has its own timing, and some instances are not running yet when they are deleted.
         for zone in &s.network.zones {
             let delay = ANSWER.mul_f64(chaos.moments.f64()) / DIVISOR;
             aws.fault(
@@ -68,7 +68,7 @@ fn early_deletions(seed: u64) -> anyhow::Result<()> {
     })
 }
 
-/// Deletes each Machine when its AWSMachine first tells the id of an instance.
+/// Deletes each Machine when its AWSMachine first shows the id of an instance.
 async fn delete_when_launched(scenario: &Scenario) -> anyhow::Result<()> {
     let mut deleted = BTreeSet::new();
     eventually(ALL_WITHIN, "an instance id for each machine", async || {

@@ -1,6 +1,7 @@
-//! Everything goes wrong at once, on real processes, and still: one instance a machine, and none left behind.
+//! Combined failures on real processes: each machine still gets exactly one instance, and no instance is left behind.
 //!
-//! A seed decides the moments. `CAPA_E2E_SEED=7` replays one; the long stories go through [`SEEDS`].
+//! A seed decides the moments of the failures. `CAPA_E2E_SEED=7` replays one seed; the long stories use all of
+//! [`SEEDS`].
 
 mod accounts;
 mod crashes;
@@ -22,20 +23,20 @@ use kube::api::{DeleteParams, ListParams};
 use super::machines::text;
 use super::scenario::{CORE, OURS, Scenario, WITHIN};
 
-/// Seeds of the long stories.
+/// The seeds of the long stories.
 const SEEDS: RangeInclusive<u64> = 1..=10;
-/// How long EC2 takes to answer a launch. Divided where a story divides our own periods, as everything that AWS takes
-/// is.
+/// The time that EC2 takes to answer a launch. Where a story divides the manager's periods, the times of AWS are
+/// divided as well.
 const ANSWER: Duration = Duration::from_millis(1500);
-/// How long EC2 does not show an instance after its launch.
+/// The time for which EC2 does not show an instance after its launch.
 const HIDDEN: Duration = Duration::from_secs(5);
-/// Deadline for all machines of a story on a busy machine with two cores: EC2 launches two a second.
+/// The deadline for all machines of a story on a busy computer with two cores: EC2 launches two instances a second.
 const ALL_WITHIN: Duration = Duration::from_mins(8);
 
-/// How often a moment is waited for that passes before it is used.
+/// The number of attempts to catch a moment that may pass before it is used.
 const MOMENTS: usize = 20;
 
-/// The seed of the one history that a short story tells.
+/// The seed of a short story.
 fn seed() -> anyhow::Result<u64> {
     match std::env::var("CAPA_E2E_SEED") {
         Ok(seed) => seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}")),
@@ -43,19 +44,19 @@ fn seed() -> anyhow::Result<u64> {
     }
 }
 
-/// Tells a story once for each seed.
+/// Runs a story once for each seed.
 fn all_seeds(story: impl Fn(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
     SEEDS
         .into_iter()
         .try_for_each(|seed| story(seed).with_context(|| format!("CAPA_E2E_SEED={seed} replays it")))
 }
 
-/// Prints a result for whoever reads the log of a test run: unlike `println`, also where the story succeeds.
+/// Prints a result into the log of the test run. Unlike `println`, the result also shows where the story succeeds.
 pub(super) fn report(line: &str) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stderr().lock(), "{line}")?)
 }
 
-/// What the seed of a story decides, and since when it runs.
+/// The random choices of a story's seed, and the start of the story.
 struct Chaos {
     name: &'static str,
     seed: u64,
@@ -83,14 +84,14 @@ impl Chaos {
 }
 
 impl Scenario {
-    /// Pauses the manager at a moment at which at least so many launches have had their effect while it has not been
-    /// told, and gives how many there are. What it was told before is all that it knows.
+    /// Pauses the manager at a moment at which at least this many launches have taken effect and are unanswered, and
+    /// returns their number. The manager knows only the answers that it received before.
     async fn pause_in_mid_launch(&self, manager: &Manager, at_least: usize) -> anyhow::Result<usize> {
         let aws = self.aws();
         for _ in 0..MOMENTS {
             aws.some_unanswered_launches(at_least, WITHIN).await?;
             manager.pause()?;
-            // Counted while nothing reaches the manager.
+            // The number is constant while no answer reaches the manager.
             let unanswered = aws.unanswered_launches().len();
             if unanswered >= at_least {
                 return Ok(unanswered);
@@ -100,14 +101,26 @@ impl Scenario {
         bail!("{MOMENTS} times the answers were quicker than the pause")
     }
 
-    /// The ids of all instances that the manager has launched, told or not.
+    /// The ids of all instances that the manager has launched, including those of unanswered launches.
     fn ever_launched(&self) -> BTreeSet<String> {
         let launches = self.launches();
         let ids = launches.calls().iter().flat_map(|call| call.instance_ids.iter());
         ids.cloned().collect()
     }
 
-    /// The live instances, by the machine that their tag names.
+    /// The UIDs of all AWSMachines for which the manager has launched an instance, from the client tokens
+    /// `<uid>-<attempt>`. A MachineDeployment can make more of them than it has replicas: Cluster API repeats the
+    /// creation of a Machine whose answer it did not receive in time.
+    fn machines_ever_launched(&self) -> BTreeSet<String> {
+        let launches = self.launches();
+        let effective = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
+        let uid = |token: &str| token.rsplit_once('-').map_or(token, |(uid, _)| uid).to_owned();
+        effective
+            .filter_map(|call| call.parameter("ClientToken").map(uid))
+            .collect()
+    }
+
+    /// The live instances by the machine in their tag.
     async fn live_by_machine(&self) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
         let mut machines: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for instance in self.user.live_instances().await? {
@@ -121,15 +134,15 @@ impl Scenario {
         Ok(machines)
     }
 
-    /// Fails unless every machine has exactly one live instance, the one that its status tells, and no other lives.
+    /// Fails unless every machine has exactly one live instance, the one in its status, and no other instance is alive.
     async fn ensure_one_instance_each(&self) -> anyhow::Result<usize> {
         let live = self.live_by_machine().await?;
-        let mut told = BTreeMap::new();
+        let mut recorded = BTreeMap::new();
         for machine in self.machines().await? {
             let name = format!("{}/{}", self.namespace(), machine.name_any());
-            told.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
+            recorded.insert(name, vec![text(&machine, "/status/launch/instanceID").to_owned()]);
         }
-        ensure!(live == told, "EC2 has {live:#?}, the machines tell of {told:#?}");
+        ensure!(live == recorded, "EC2 has {live:#?}, the machines record {recorded:#?}");
         Ok(live.len())
     }
 
@@ -143,7 +156,7 @@ impl Scenario {
         self.no_machines_left().await
     }
 
-    /// Waits until no AWSMachine and no Machine is left.
+    /// Waits until no AWSMachine and no Machine exists.
     async fn no_machines_left(&self) -> anyhow::Result<()> {
         for (version, kind) in [(OURS, "AWSMachine"), (CORE, "Machine")] {
             let api = self.api(version, kind).await?;

@@ -1,4 +1,4 @@
-//! A management cluster that is put back to what it was an hour ago, while AWS is where it is.
+//! A management cluster that is restored from an hour-old snapshot, while AWS keeps its current state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use super::{ALL_WITHIN, Chaos, HIDDEN, all_seeds, seed};
 
 /// Machines that had an instance when the snapshot was taken.
 const LAUNCHED: usize = 4;
-/// Machines whose launch was recorded, and had no answer.
+/// Machines whose launch was recorded and not answered.
 const OPEN: usize = 4;
-/// Machines whose launch was not recorded yet: they waited for bootstrap data.
+/// Machines whose launch was not recorded yet, because they waited for bootstrap data.
 const WAITING: usize = 4;
 const MACHINES: usize = LAUNCHED + OPEN + WAITING;
 
@@ -58,7 +58,7 @@ fn restored(seed: u64) -> anyhow::Result<()> {
         manager.kill().await?;
         world.restore(&snapshot).await?;
 
-        // What was made after the snapshot is made again, as its provider would.
+        // The bootstrap provider creates the Secrets again that it had created after the snapshot.
         bootstrap_data(s, waiting).await?;
         s.new_manager().flag(FASTER).start().await?;
         let ends = ended(s).await?;
@@ -88,7 +88,7 @@ fn restored(seed: u64) -> anyhow::Result<()> {
     })
 }
 
-/// What the snapshot shows: machines with an instance, with an open attempt, and before their first.
+/// Creates the state of the snapshot: machines with an instance, with an open attempt, and before their first attempt.
 async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiting: &[String]) -> anyhow::Result<()> {
     for name in launched {
         scenario.machine(name, "dev", INLINE).await?;
@@ -117,12 +117,12 @@ async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiti
     })
     .await?;
     throttled.lift();
-    // The next attempt is refused, and another follows it: the snapshot knows of neither.
+    // The first attempt is refused, and another one follows. The snapshot contains neither.
     aws.fault(Fault::on("RunInstances").error("InsufficientInstanceCapacity").times(1));
     Ok(())
 }
 
-/// Gives machines the bootstrap data that they wait for.
+/// Creates the bootstrap data that machines wait for.
 async fn bootstrap_data(scenario: &Scenario, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let secret = fixtures::bootstrap_secret(name, "#cloud-config");
@@ -131,7 +131,7 @@ async fn bootstrap_data(scenario: &Scenario, names: &[String]) -> anyhow::Result
     Ok(())
 }
 
-/// What happens that the snapshot knows nothing of. Gives the instance of a machine that is not in it.
+/// Makes the changes that the snapshot does not contain. Returns the instance of a machine that is not in it.
 async fn after(scenario: &Scenario, doomed: &[&str]) -> anyhow::Result<String> {
     scenario.machines_ready_within(MACHINES + 1, ALL_WITHIN).await?;
     for name in doomed {
@@ -141,8 +141,8 @@ async fn after(scenario: &Scenario, doomed: &[&str]) -> anyhow::Result<String> {
     scenario.launched("stranger").await
 }
 
-/// Waits until nothing goes on any more: each machine runs, or tells that its instance has ended. Gives how many there
-/// are of each.
+/// Waits until no more changes happen: each machine runs, or reports that its instance has ended. Returns the number of
+/// machines in each state.
 async fn ended(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize>> {
     eventually(ALL_WITHIN, "every machine to come to an end", async || {
         let machines = scenario.machines().await?;

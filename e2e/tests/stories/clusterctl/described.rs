@@ -1,4 +1,4 @@
-//! `clusterctl describe`: what users look at first.
+//! `clusterctl describe`, the first view of a user.
 
 use anyhow::ensure;
 use capa_e2e::eventually;
@@ -8,11 +8,11 @@ use kube::api::ListParams;
 use super::installed::{Installed, NAME};
 use crate::stories::scenario::{CORE, WITHIN};
 
-/// What `clusterctl describe cluster --show-conditions all` draws of a cluster that has come up.
+/// The expected output of `clusterctl describe cluster --show-conditions all` for a cluster that has come up.
 const DESCRIBED: &str = include_str!("described.txt");
 
 impl Installed {
-    /// A cluster that has come up is described as it always was.
+    /// Compares the description of a cluster that has come up with the expected one.
     pub(super) async fn is_described(&self) -> anyhow::Result<()> {
         let environment = &self.scenario.environment;
         let machines = environment.api(CORE, "Machine").await?;
@@ -30,15 +30,15 @@ impl Installed {
         eventually(WITHIN, "the cluster to be described", async || {
             let described = self.run(&arguments).await?;
             let described = comparable(&described, environment.namespace(), &names);
-            ensure!(described == DESCRIBED, "it is described so:\n{described}");
+            ensure!(described == DESCRIBED, "the description is:\n{described}");
             Ok(())
         })
         .await
     }
 }
 
-/// The tree that clusterctl draws: of our objects with their conditions, of others without, for those come and go.
-/// Random parts of names are x, and ages are left out; all columns keep their places.
+/// The tree of clusterctl: this provider's objects with their conditions, and other objects without, because their
+/// conditions change. Random parts of names become x, and ages are left out; all columns keep their places.
 fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
     let mut described = described.replace(namespace, &without_random_parts(namespace));
     for machine in machines {
@@ -61,14 +61,14 @@ fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
     lines
 }
 
-/// The words of five characters without a vowel in a name: Kubernetes has made them up.
+/// The words of five characters without a vowel in a name, which Kubernetes has generated.
 fn without_random_parts(name: &str) -> String {
     let is_random = |word: &str| word.len() == 5 && !word.contains(['a', 'e', 'i', 'o', 'u']);
     let words = name.split('-').map(|word| if is_random(word) { "xxxxx" } else { word });
     words.collect::<Vec<_>>().join("-")
 }
 
-/// A dash where the word, which spaces may follow, is an age.
+/// Replaces a word that is an age, possibly followed by spaces, by a dash.
 fn without_age(word: &str) -> String {
     let age = word.trim_end();
     let is_of_age = |character: char| character.is_ascii_digit() || "smhd".contains(character);

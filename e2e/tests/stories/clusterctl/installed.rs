@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::stories::scenario::{FASTER, REGION, Scenario};
 
-/// What every cluster of these stories is called.
+/// The name of every cluster of these stories.
 pub(super) const NAME: &str = "dev";
-/// How often the manager looks at what it does not watch.
+/// The interval at which the manager reads objects that it does not watch.
 const SYNC_PERIOD: &str = "--sync-period=10s";
-/// How long its load balancer gives connections to a target that leaves.
+/// The deregistration delay of the cluster's load balancer in seconds.
 const DRAINING_SECONDS: u32 = 1;
-/// Its Kubernetes version.
+/// The cluster's Kubernetes version.
 pub(super) const VERSION: &str = "v1.36.3";
 
 /// A management cluster of a story, with our manager running.
@@ -24,7 +24,7 @@ pub(super) struct Installed {
     pub(super) scenario: Scenario,
 }
 
-/// Tells a story in a management cluster after `clusterctl init`, which ends with the story.
+/// Runs a story in a management cluster after `clusterctl init`. The management cluster ends with the story.
 pub(super) fn in_management_cluster(
     name: &str,
     body: impl AsyncFnOnce(&Arc<ManagementCluster>, &Arc<TestEnvironment>) -> anyhow::Result<()>,
@@ -40,7 +40,7 @@ pub(super) fn in_management_cluster(
     })
 }
 
-/// Tells a story in one where instances become nodes, and our manager runs.
+/// Runs a story in a management cluster in which instances become nodes and this provider's manager runs.
 pub(super) fn installed(name: &str, body: impl AsyncFnOnce(&Installed) -> anyhow::Result<()>) -> anyhow::Result<()> {
     in_management_cluster(name, async |cluster, environment| {
         cluster.world().start_nodes()?;
@@ -54,7 +54,8 @@ pub(super) fn installed(name: &str, body: impl AsyncFnOnce(&Installed) -> anyhow
 }
 
 impl Installed {
-    /// Another one that sees the same AWS, with the same namespace, empty. It must end first.
+    /// Starts a second management cluster with the same AWS and the same, empty namespace. The second one must end
+    /// first.
     pub(super) async fn beside(&self) -> anyhow::Result<Self> {
         let cluster = Arc::new(self.cluster.beside().await?);
         cluster.init().await?;
@@ -64,7 +65,7 @@ impl Installed {
         Ok(Self { cluster, scenario })
     }
 
-    /// Ends everything here.
+    /// Stops the manager and the management cluster.
     pub(super) async fn end(self) -> anyhow::Result<()> {
         self.scenario.environment.finish().await?;
         self.cluster.world().stop().await
@@ -97,7 +98,7 @@ impl Installed {
             .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
     }
 
-    /// Applies what `clusterctl generate cluster` prints by default, for one control plane machine behind a load
+    /// Applies the default output of `clusterctl generate cluster`, for one control plane machine behind a load
     /// balancer of the user's and one worker, with an identity.
     pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
         let arguments = [
@@ -128,7 +129,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Runs clusterctl here.
+    /// Runs clusterctl for this management cluster.
     pub(super) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.cluster.clusterctl().run(arguments).await
     }

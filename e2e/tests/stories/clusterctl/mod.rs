@@ -1,4 +1,4 @@
-//! clusterctl, as users run it, on management clusters into which it has installed everything.
+//! clusterctl as users run it, on management clusters whose components it has installed.
 
 mod described;
 mod installed;

@@ -1,4 +1,4 @@
-//! `clusterctl move`: a cluster goes to another management cluster and comes back, and AWS sees nothing of it.
+//! `clusterctl move`: a cluster is moved to another management cluster and back, without a change in AWS.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const IDENTITY: &str = "team-a";
 const ROLE_IDENTITY: &str = "team-a-reader";
 
 impl Installed {
-    /// Creates the identity that the cluster works with, and waits until its Secret can move.
+    /// Creates the cluster's identity, and waits until its Secret can move.
     async fn create_identity(&self) -> anyhow::Result<()> {
         let key = self.scenario.aws().another_key();
         self.scenario.static_identity(IDENTITY, "{}", &key).await?;
@@ -40,11 +40,11 @@ impl Installed {
         self.owns_secret().await
     }
 
-    /// Waits until the Secret is its identity's.
+    /// Waits until the identity owns its Secret.
     async fn owns_secret(&self) -> anyhow::Result<()> {
         eventually(WITHIN, "the Secret to be owned by its identity", async || {
             let secret = self.identity_secret().await?.context("no Secret")?;
-            ensure!(!secret.owner_references().is_empty(), "it has no owner");
+            ensure!(!secret.owner_references().is_empty(), "the Secret has no owner");
             Ok(())
         })
         .await
@@ -58,7 +58,7 @@ impl Installed {
         Ok(self.identity_secrets().get_opt(IDENTITY).await?)
     }
 
-    /// Waits until everything is Ready here, and gives the instances of the two machines.
+    /// Waits until all objects are Ready in this management cluster, and returns the instances of the two machines.
     async fn ready(&self) -> anyhow::Result<BTreeSet<String>> {
         let environment = &self.scenario.environment;
         eventually(NODES_WITHIN, "the cluster and its machines to be Ready", async || {
@@ -78,11 +78,12 @@ impl Installed {
         .await
     }
 
-    /// What clusterctl takes along: the names of all objects of Cluster API and of ours, identities too, by kind.
+    /// The objects that clusterctl moves: the names of all objects of Cluster API and of this provider, identities too,
+    /// by kind.
     async fn belongings(&self) -> anyhow::Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for (kind, objects) in self.scenario.environment.objects().await? {
-            // Our manager makes the identity `default` wherever it runs.
+            // This provider's manager creates the identity `default` in every management cluster.
             let moves = kind.ends_with("cluster.x-k8s.io") && !kind.starts_with("awsclustercontrolleridentities");
             if moves || kind == "secrets.core" {
                 names.extend(objects.iter().map(|object| format!("{kind} {}", object.name_any())));
@@ -102,7 +103,8 @@ impl Installed {
         Ok(())
     }
 
-    /// Moves the cluster: what was here is there, works there, and nobody has asked AWS for more than what there is.
+    /// Moves the cluster, and checks that all objects moved, that the cluster works there, and that the move wrote
+    /// nothing to AWS.
     async fn moves_whole_to(&self, other: &Self) -> anyhow::Result<()> {
         let (belongings, instances) = (self.belongings().await?, self.ready().await?);
         let mark = self.scenario.aws().mark();
@@ -119,7 +121,7 @@ impl Installed {
         Ok(())
     }
 
-    /// A machine whose launch AWS takes its time to answer keeps a move back until then.
+    /// Tests that a machine with an unanswered launch blocks a move until the answer.
     async fn an_open_launch_holds_back_the_move_to(&self, other: &Self) -> anyhow::Result<()> {
         let scenario = &self.scenario;
         let slow = Fault::on("RunInstances").delay(Duration::from_secs(12));
@@ -130,12 +132,12 @@ impl Installed {
         scenario.patch("v1", "Secret", "late", label).await?;
         scenario.apply(&machine("late", NAME, INLINE)).await?;
         eventually(WITHIN, "the launch to block a move", async || {
-            ensure!(self.is_blocked().await?, "it does not yet");
+            ensure!(self.is_blocked().await?, "the launch does not block a move yet");
             Ok(())
         })
         .await?;
-        // clusterctl looks for a node of each machine before it looks for what blocks it: so it misses what is launched
-        // in between, which this stands for.
+        // clusterctl looks for the node of each machine before it looks for objects that block the move, so it misses a
+        // launch that begins in between. This write simulates such a launch.
         let node = json!({"status": {"nodeRef": {"name": "late"}}});
         let machines = scenario.api(CORE, "Machine").await?;
         machines
@@ -147,7 +149,7 @@ impl Installed {
             while self.is_blocked().await? {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 let there = other.belongings().await?;
-                // Asked once more: it may have ended between the two looks.
+                // Checked once more: the launch may have ended between the two reads.
                 ensure!(
                     there == before || !self.is_blocked().await?,
                     "the move did not wait: {there:?}"
@@ -173,7 +175,7 @@ impl Installed {
     }
 }
 
-/// Those of the belongings that other namespaces may use too: a move of one namespace takes along a copy.
+/// The objects that other namespaces may use too: a move of one namespace copies them.
 fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
     let of_identities = belongings.iter().filter(|name| {
         let last = name.rsplit(' ').next();

@@ -1,4 +1,4 @@
-//! What `clusterctl generate cluster` makes of our templates.
+//! The output of `clusterctl generate cluster` for this provider's templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const FLAVORS: [(&str, &str); 5] = [
     ("unmanaged-external-control-plane", "W"),
 ];
 
-/// What a user sets; together they are all variables without a default.
+/// The values of all variables without a default, as a user sets them.
 const VALUES: [(&str, &str); 12] = [
     ("AWS_REGION", "eu-west-1"),
     ("AWS_VPC_ID", "vpc-0a1b2c3d"),
@@ -88,7 +88,7 @@ async fn generate(clusterctl: &Clusterctl, namespace: &str, more: &[&str]) -> an
     clusterctl.run(&[&arguments, more].concat()).await
 }
 
-/// The names in what `--list-variables` prints.
+/// The names in the output of `--list-variables`.
 fn variables(listed: &str) -> BTreeSet<String> {
     let entries = listed.lines().filter_map(|line| line.trim().strip_prefix("- "));
     entries
@@ -96,7 +96,7 @@ fn variables(listed: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The variables that docs/templates.md names for one of these letters.
+/// The variables in docs/templates.md with one of these letters.
 fn documented(letters: &str) -> anyhow::Result<BTreeSet<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/templates.md");
     let text = std::fs::read_to_string(path)?;
@@ -113,7 +113,7 @@ fn documented(letters: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Asks the API server, our policies and Cluster API's webhooks.
+/// Applies an object in a dry run, in which the API server, the policies and Cluster API's webhooks evaluate it.
 async fn dry_run(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
     let types = object.types.clone().context("a kind")?;
     let api = environment.api(&types.api_version, &types.kind).await?;
@@ -128,7 +128,7 @@ async fn dry_run(environment: &TestEnvironment, object: &DynamicObject) -> anyho
     Ok(())
 }
 
-/// The topology makes of the class what the flavor without one has.
+/// Tests that the topology makes the same objects from the ClusterClass as the flavor without a ClusterClass contains.
 async fn a_cluster_of_the_class_is_the_same(environment: &TestEnvironment, plain: &str) -> anyhow::Result<()> {
     let plain = objects::parse(plain)?;
     let spec = |kind: &str, name: &str| -> anyhow::Result<Value> {
@@ -157,7 +157,7 @@ async fn a_cluster_of_the_class_is_the_same(environment: &TestEnvironment, plain
     .await
 }
 
-/// Waits for an object of the kind that belongs to the cluster and says what is wanted.
+/// Waits for an object of the kind that belongs to the cluster and has all wanted fields.
 async fn one_is_like(environment: &TestEnvironment, kind: &str, wanted: &Value) -> anyhow::Result<()> {
     let api = environment.api(OURS, kind).await?;
     let of_the_cluster = ListParams::default().labels("topology.cluster.x-k8s.io/owned");
@@ -170,7 +170,7 @@ async fn one_is_like(environment: &TestEnvironment, kind: &str, wanted: &Value) 
     .await
 }
 
-/// Whether all of it stands in the other; defaults may stand beside.
+/// Whether `whole` contains all fields of `part`; `whole` may have further fields, such as defaults.
 fn within(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => {

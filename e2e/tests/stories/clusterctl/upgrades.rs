@@ -1,4 +1,4 @@
-//! `clusterctl upgrade` from one version of ours to the next, and `clusterctl delete` after it.
+//! `clusterctl upgrade` from one version of this provider to the next, followed by `clusterctl delete`.
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
@@ -16,7 +16,7 @@ const NAMESPACE: &str = "capa-rs-system";
 const DEPLOYMENT: &str = "capa-rs-controller-manager";
 const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
 const NEXT_VERSION: &str = "v0.1.1";
-/// A field that only the next version has.
+/// A field that exists only in the next version.
 const NEW_FIELD: &str = "sinceNextVersion";
 
 impl Installed {
@@ -25,7 +25,7 @@ impl Installed {
         Ok(deployments.get_opt(DEPLOYMENT).await?)
     }
 
-    /// The image of the manager, as long as it is installed.
+    /// The image of the manager's Deployment; `None` where the provider is not installed.
     async fn image(&self) -> anyhow::Result<Option<String>> {
         let Some(deployment) = self.deployment().await? else {
             return Ok(None);
@@ -38,14 +38,14 @@ impl Installed {
         Ok(Api::all(self.scenario.environment.client()).get(MACHINES).await?)
     }
 
-    /// What the rollout of the Deployment would do: clusterctl has made the ServiceAccount anew, so that the token of
-    /// the manager that runs is nobody's any more.
+    /// Restarts the manager, like a rollout of the Deployment: clusterctl has created the ServiceAccount anew, so that
+    /// the token of the running manager is no longer valid.
     async fn roll_out(&self) -> anyhow::Result<()> {
         self.scenario.manager().terminate().await?;
         self.scenario.start_manager().await.map(drop)
     }
 
-    /// The next version launches a machine that has its new field, and its policies hold.
+    /// Tests that the next version launches a machine with its new field, and that its policies are enforced.
     async fn works_on(&self) -> anyhow::Result<()> {
         let spec = format!("{INLINE}, {NEW_FIELD}: there");
         self.scenario.machine("two", NAME, &spec).await?;

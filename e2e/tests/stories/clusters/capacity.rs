@@ -1,4 +1,4 @@
-//! A zone in which there is nothing to launch.
+//! A zone without capacity.
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::Fault;
@@ -19,7 +19,7 @@ mod long_stories {
             cluster.control_plane(1).await?;
             let first = cluster.ready(1, 0).await?;
             let taken = zones(&first);
-            // A zone that the control plane must take yet.
+            // A zone in which the control plane has no machine yet.
             let zone = lettered("abc")
                 .into_iter()
                 .find(|zone| !taken.contains(zone))
@@ -48,7 +48,7 @@ mod long_stories {
                         .any(|condition| {
                             condition.reason == "InsufficientCapacity" && condition.message.contains(&zone)
                         });
-                    ensure!(says, "none says so");
+                    ensure!(says, "no machine reports the lack of capacity");
                     Ok(())
                 },
             )

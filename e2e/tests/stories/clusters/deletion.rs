@@ -42,7 +42,7 @@ mod long_stories {
             pending.control_plane(1).await?;
             machine_in_phase(&pending, "Provisioning").await?;
             eventually(NODES_WITHIN, "an instance to be launched", async || {
-                ensure!(!s.user.live_instances().await?.is_empty(), "there is none");
+                ensure!(!s.user.live_instances().await?.is_empty(), "no instance is alive");
                 Ok(())
             })
             .await?;

@@ -1,4 +1,4 @@
-//! A cluster comes up, grows, shrinks and goes away.
+//! A cluster that is created, scaled out, scaled in and deleted.
 
 use serde_json::json;
 
@@ -20,8 +20,8 @@ mod long_stories {
     }
 }
 
-/// A cluster of one control plane machine and one worker goes through these sizes: control plane, workers, and how many
-/// control plane machines the zones have, sorted.
+/// Tests a cluster of one control plane machine and one worker that is scaled through these sizes: control plane
+/// machines, workers, and the sorted numbers of control plane machines in the zones.
 fn through(name: &str, sizes: &[(usize, usize, [usize; 3])]) -> anyhow::Result<()> {
     whole_clusters(name, async |s| {
         let cluster = s.kubeadm_cluster("dev").await?;

@@ -1,4 +1,4 @@
-//! Machines that are not well are replaced: by MachineHealthCheck, and by the control plane itself.
+//! Unhealthy machines that MachineHealthCheck or the control plane itself replaces.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::whole::{KubeadmCluster, NODES_WITHIN, instance_of, is_control_plane, whole_clusters};
 use crate::stories::scenario::CORE;
 
-/// A MachineHealthCheck for the machines with this label. `startup` is how many seconds a node may take to appear.
+/// A MachineHealthCheck for the machines with this label. `startup` is the time in seconds in which a node must appear.
 async fn watch(cluster: &KubeadmCluster<'_>, name: &str, label: &str, startup: u32) -> anyhow::Result<()> {
     let health_check = format!(
         "
@@ -55,7 +55,8 @@ fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow::Resul
         cluster.control_plane(3).await?;
         cluster.workers(2).await?;
         let machines = cluster.ready(3, 2).await?;
-        // What never boots has no node that could be unhealthy. Its time to start passes while the others are replaced.
+        // A machine that never boots has no node that could be unhealthy. Its startup time passes while the others are
+        // replaced.
         s.aws().set_boot("dev-workers", Boot::Never);
         cluster.change_workers(serde_json::json!({"replicas": 3})).await?;
         let never = eventually(NODES_WITHIN, "the third worker to run", async || {
@@ -95,7 +96,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn a_node_that_takes_its_time_to_boot_is_waited_for() -> anyhow::Result<()> {
+    fn a_machine_whose_node_boots_slowly_is_not_replaced() -> anyhow::Result<()> {
         whole_clusters("slow-boot", async |s| {
             let cluster = s.kubeadm_cluster("dev").await?;
             s.aws().set_boot("dev-workers", Boot::After(Duration::from_secs(20)));

@@ -1,4 +1,4 @@
-//! Clusters whose control plane is not ours: somebody hosts it, or nobody says anything of it.
+//! Clusters whose control plane is hosted elsewhere, or that have no control plane object.
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -11,8 +11,7 @@ use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, whole_clusters};
 use crate::stories::machines::{INLINE, machine};
 use crate::stories::scenario::CORE;
 
-/// What the provider of a control plane kind brings along: the bootstrap provider reads the version of the control
-/// plane.
+/// The permission that comes with a control plane kind: the bootstrap provider reads the version of the control plane.
 const READS_STAND_INS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -26,8 +25,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstra
 subjects: [{kind: ServiceAccount, name: capi-kubeadm-bootstrap-manager, namespace: capi-kubeadm-bootstrap-system}]
 ";
 
-/// Gives a cluster what whoever hosts its control plane would give it: the way to the API server that another cluster
-/// has.
+/// Gives a cluster the API server of another cluster, as the provider of a hosted control plane would.
 async fn host(guest: &KubeadmCluster<'_>, host: &KubeadmCluster<'_>) -> anyhow::Result<()> {
     let secrets = guest.scenario.api("v1", "Secret").await?;
     for part in ["ca", "kubeconfig"] {
@@ -63,14 +61,13 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn workers_join_a_control_plane_that_somebody_hosts() -> anyhow::Result<()> {
+    fn workers_join_a_hosted_control_plane() -> anyhow::Result<()> {
         whole_clusters("hosted", async |s| {
             let landlord = s.kubeadm_cluster_without_load_balancer("landlord");
             landlord.control_plane(1).await?;
             landlord.ready(1, 0).await?;
 
-            // As Kamaji and k0smotron do it: first the cluster without an endpoint, which its control plane learns
-            // later.
+            // Like Kamaji and k0smotron: the cluster first has no endpoint, which its control plane sets later.
             let guest = s.kubeadm_cluster_without_load_balancer("guest");
             let scenario = s;
             scenario.apply(&scenario.unmanaged("guest", "")).await?;
@@ -114,7 +111,7 @@ spec:
             guest.workers(2).await?;
             guest.ready(0, 2).await?;
 
-            // A cluster without any control plane of its own: its workers are told by hand whom to join.
+            // A cluster without any control plane object: the join configuration of its workers is written by hand.
             let nobodys = s.kubeadm_cluster_without_load_balancer("nobodys");
             host(&nobodys, &landlord).await?;
             scenario.apply(&nobodys.infrastructure()).await?;
@@ -136,19 +133,22 @@ spec:
                 anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
             };
             eventually(NODES_WITHIN, "the worker to be a node", async || {
-                node_of("by-hand").await?.context("it is none yet")
+                node_of("by-hand").await?.context("the instance is not a node yet")
             })
             .await?;
-            let told = scenario.environment.world().log("node-simulator")?;
+            let log = scenario.environment.world().log("node-simulator")?;
             assert!(
-                told.contains("the bootstrap token is refused"),
+                log.contains("the bootstrap token is refused"),
                 "a stranger tried to join"
             );
             assert_eq!(node_of("stranger").await?, None);
 
             let calls = s.aws().manager_journal();
             let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
-            assert!(balancing.is_empty(), "there are no targets: {balancing}");
+            assert!(
+                balancing.is_empty(),
+                "calls to load balancers without targets: {balancing}"
+            );
             nobodys.delete().await?;
             guest.delete().await?;
             landlord.delete().await?;
@@ -156,7 +156,7 @@ spec:
         })
     }
 
-    /// The bootstrap data that a worker of this cluster joined with.
+    /// The bootstrap data with which a worker of this cluster joined.
     async fn join_data(cluster: &KubeadmCluster<'_>) -> anyhow::Result<String> {
         let machine = cluster.machines().await?.into_iter().next().context("a worker")?;
         let name = machine.data["spec"]["bootstrap"]["dataSecretName"]

@@ -1,4 +1,4 @@
-//! Two clusters of one name.
+//! Two clusters with the same name.
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
@@ -10,7 +10,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn clusters_of_one_name_on_one_vpc_do_not_know_each_other() -> anyhow::Result<()> {
+    fn clusters_of_one_name_on_one_vpc_do_not_interfere() -> anyhow::Result<()> {
         whole_clusters("same-name", async |s| {
             let neighbour = s.neighbour("same-name-too").await?;
             let before = neighbour.begin_whole_clusters(&[FASTER]).await?;
@@ -24,13 +24,13 @@ mod long_stories {
                 assert!(!machines.iter().any(|one| instance_of(one) == instance_of(machine)));
             }
             for s in [s, &neighbour] {
-                eventually(WITHIN, "the manager to have counted strays", async || {
+                eventually(WITHIN, "the manager to have counted orphaned instances", async || {
                     let metrics = s.manager().metrics().await?;
-                    let strays = metrics.sum("capa_instances_without_machine", &[]);
-                    let strays = strays.context("it has not counted yet")?;
+                    let orphans = metrics.sum("capa_instances_without_machine", &[]);
+                    let orphans = orphans.context("the manager has not counted orphaned instances yet")?;
                     ensure!(
-                        strays < 0.5,
-                        "it counts {strays}: the neighbour's instances are no strays"
+                        orphans < 0.5,
+                        "the manager counts {orphans}: the neighbour's instances are no orphans"
                     );
                     Ok(())
                 })

@@ -1,4 +1,5 @@
-//! What Cluster API's own tests of providers ask of a whole cluster: objects come back to what they were, and stay so.
+//! Requirements from Cluster API's own provider tests for a whole cluster: lost metadata is restored, and objects stay
+//! stable.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::stories::scenario::{CORE, OURS, Scenario, settled};
 
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
 
-/// The kinds whose objects a cluster consists of.
+/// The kinds of a cluster's objects.
 const KINDS: [(&str, &str); 10] = [
     (OURS, "AWSCluster"),
     (OURS, "AWSMachine"),
@@ -40,13 +41,13 @@ async fn objects(s: &Scenario, kinds: &[(&str, &str)]) -> anyhow::Result<BTreeMa
     Ok(objects)
 }
 
-/// One thing that each object says of itself.
+/// One property of each object.
 fn each(objects: &BTreeMap<String, DynamicObject>, what: impl Fn(&DynamicObject) -> Value) -> BTreeMap<String, Value> {
     let said = objects.iter().map(|(name, object)| (name.clone(), what(object)));
     said.collect()
 }
 
-/// Owners, without the order in which they came.
+/// The owner references, regardless of their order.
 fn owners(object: &DynamicObject) -> Value {
     let mut owners: Vec<_> = object
         .owner_references()
@@ -63,7 +64,7 @@ fn finalizers(object: &DynamicObject) -> Value {
     json!(finalizers)
 }
 
-/// Takes one field of the metadata off our objects, and waits until each has again what it had.
+/// Removes one metadata field from this provider's objects, and waits until each has its former value again.
 async fn comes_back(s: &Scenario, field: &str, what: fn(&DynamicObject) -> Value) -> anyhow::Result<()> {
     let ours = &KINDS[..3];
     let before = objects(s, ours).await?;
@@ -82,14 +83,14 @@ async fn comes_back(s: &Scenario, field: &str, what: fn(&DynamicObject) -> Value
         if now != expected {
             wake_owners_of_templates(s).await?;
         }
-        ensure!(now == expected, "they were {expected:#?} and are {now:#?}");
+        ensure!(now == expected, "the values were {expected:#?} and are {now:#?}");
         Ok(())
     })
     .await
 }
 
-/// Cluster API does not watch templates: it looks at one again when something happens to whoever uses it, else once in
-/// its sync period.
+/// Cluster API does not watch templates: it reads one again after an event of an object that uses it, or once in its
+/// sync period.
 async fn wake_owners_of_templates(s: &Scenario) -> anyhow::Result<()> {
     for (api_version, kind) in [(CONTROL_PLANE, "KubeadmControlPlane"), (CORE, "MachineDeployment")] {
         let api = s.api(api_version, kind).await?;
@@ -103,7 +104,7 @@ async fn wake_owners_of_templates(s: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A label that is given to the MachineDeployment's machines reaches them without a new machine.
+/// Tests that a label of the MachineDeployment's machines reaches them without a new machine.
 async fn label_reaches_machines(s: &Scenario, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
     let label = json!({"metadata": {"labels": {"team": "blue"}}});
     cluster.change_workers(json!({"template": label})).await?;
@@ -125,7 +126,7 @@ async fn label_reaches_machines(s: &Scenario, cluster: &KubeadmCluster<'_>) -> a
 /// Fails if any object of the cluster is written within this time.
 async fn stays(s: &Scenario, time: Duration) -> anyhow::Result<()> {
     let version = |object: &DynamicObject| json!(object.resource_version());
-    // Conditions of the last changes settle first.
+    // The conditions settle first after the last changes.
     let versions = async || Ok(each(&objects(s, &KINDS).await?, version));
     let last = settled("all objects", Duration::from_secs(5), NODES_WITHIN, versions).await?;
     let began = Instant::now();
@@ -141,7 +142,7 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn objects_of_a_cluster_are_restored_and_then_nobody_writes() -> anyhow::Result<()> {
+    fn a_restored_cluster_settles_without_further_writes() -> anyhow::Result<()> {
         whole_clusters("resilience", async |s| {
             let cluster = s.kubeadm_cluster("dev").await?;
             cluster.control_plane(1).await?;

@@ -1,4 +1,4 @@
-//! Machines are replaced by newer ones.
+//! Rollouts that replace machines by newer ones.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn instances<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> BTree
     machines.into_iter().map(instance_of).collect()
 }
 
-/// Upgrades the control plane as a user does: with a new image, that has the new version.
+/// Upgrades the control plane as a user does: with a new image, which has the new version.
 async fn upgrade(s: &Scenario, cluster: &KubeadmCluster<'_>) -> anyhow::Result<()> {
     let image = s.user.register_image("next-version").await?;
     s.aws().set_image_version(moto::IMAGE_ID, VERSION);
@@ -28,7 +28,7 @@ async fn upgrade(s: &Scenario, cluster: &KubeadmCluster<'_>) -> anyhow::Result<(
     cluster.change_control_plane(spec).await
 }
 
-/// Refers the MachineDeployment to another template of ours.
+/// Sets another AWSMachineTemplate in the MachineDeployment.
 async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Result<()> {
     let template = format!("{}-{role}", cluster.name);
     let spec = json!({"template": {"spec": {"infrastructureRef": {"name": template}}}});
@@ -40,7 +40,7 @@ fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()
     replaces_all("rollout", 1, 2)
 }
 
-/// A new version replaces so many control plane machines, and a new template so many workers.
+/// Tests that a new version replaces this many control plane machines, and a new template this many workers.
 fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<()> {
     whole_clusters(name, async |s| {
         let cluster = s.kubeadm_cluster("dev").await?;
@@ -86,7 +86,7 @@ mod long_stories {
 
     use super::*;
 
-    /// Several listings of all instances, at the hurried rate.
+    /// The time without a change: several listings of all instances, at the shortened period.
     const STANDS_STILL: Duration = Duration::from_secs(10);
 
     #[test]
@@ -102,7 +102,7 @@ mod long_stories {
             cluster.ready(3, 0).await?;
             let launches = || s.aws().manager_journal().of("RunInstances").len();
 
-            // The first machine of the rollout is on its way when everything stops.
+            // The first machine of the rollout is being launched when the cluster is paused.
             upgrade(s, &cluster).await?;
             eventually(NODES_WITHIN, "the rollout to launch a machine", async || {
                 ensure!(launches() == 4, "{} launches", launches());
@@ -119,7 +119,7 @@ mod long_stories {
             let began = Instant::now();
             while began.elapsed() < STANDS_STILL {
                 let written = s.aws().journal_since(mark).mutating();
-                ensure!(written.is_empty(), "it does not stand still: {written}");
+                ensure!(written.is_empty(), "the rollout goes on: {written}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             assert_eq!(cluster.machines().await?.len(), machines);

@@ -1,4 +1,4 @@
-//! A cluster of a ClusterClass: Cluster API makes and owns all its objects.
+//! A cluster of a ClusterClass, all of whose objects Cluster API creates and owns.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,20 +12,22 @@ use serde_json::{Value, json};
 use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, VERSION, tell_of_whole_clusters};
 use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, settled};
 
-/// Our ClusterClass, as it is released.
+/// The ClusterClass of this provider, as it is released.
 const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.yaml");
 
-/// Kinds of ours that the topology controller makes.
+/// The kinds of this provider that the topology controller creates.
 const MADE_KINDS: [&str; 2] = ["AWSCluster", "AWSMachineTemplate"];
 
-/// Who may set fields of specs: Cluster API's topology controller, and the user in what the class refers to.
+/// The field managers that may set fields of specs: Cluster API's topology controller, and the user in the objects that
+/// the class refers to.
 const WRITERS: [&str; 2] = ["capi-topology", "capa-e2e"];
 
-/// How often core and our manager look at everything again here.
+/// The interval at which core and this provider's manager reconcile all objects.
 const SYNC: &str = "--sync-period=10s";
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What of an object of ours must not change unless the user changes something: version, and names of templates.
+/// The objects of this provider that the topology controller creates. Unless the user changes something, neither their
+/// versions nor the names of templates may change.
 async fn made_objects(s: &Scenario) -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut objects = BTreeMap::new();
     for kind in MADE_KINDS {
@@ -43,8 +45,8 @@ fn versions(objects: &BTreeMap<String, DynamicObject>) -> BTreeMap<String, Strin
     versions.collect()
 }
 
-/// Fails if any object of ours changes within three periods in which core and our manager look at everything again, and
-/// until both have done so three times.
+/// Fails if any object of this provider changes within three sync periods of core and the manager, and until both have
+/// reconciled all objects three times.
 async fn stays_for_three_periods(s: &Scenario) -> anyhow::Result<()> {
     let world = s.environment.world();
     let passes = async || {
@@ -61,18 +63,21 @@ async fn stays_for_three_periods(s: &Scenario) -> anyhow::Result<()> {
         let now = made_objects(s).await?;
         ensure!(
             versions(&now) == versions(&before),
-            "nothing was changed, and objects are others"
+            "objects changed without a change by the user"
         );
         let (core_now, ours_now) = passes().await?;
         if began.elapsed() >= 3 * PERIOD && core_now >= core + 3.0 && ours_now >= ours + 3.0 {
             return Ok(());
         }
-        ensure!(began.elapsed() < NODES_WITHIN, "they do not look again");
+        ensure!(
+            began.elapsed() < NODES_WITHIN,
+            "core or the manager did not reconcile again"
+        );
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-/// Who else than these has set fields of the spec, by object.
+/// The field managers besides these that have set fields of the spec, by object.
 fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
     let writers = objects.iter().flat_map(|(name, object)| {
         let entries = object.metadata.managed_fields.iter().flatten();
@@ -135,7 +140,7 @@ fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result
             s.apply(&cluster(s, &cluster_of_class)).await?;
             cluster_of_class.ready(1, 1).await?;
 
-            // The writes of what has just become ready are over.
+            // The writes after the objects became ready are over.
             let look = async || Ok(versions(&made_objects(s).await?));
             settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
             stays_for_three_periods(s).await?;

@@ -1,4 +1,4 @@
-//! A whole cluster on infrastructure that the user brought: a kubeadm control plane and workers, as stories begin.
+//! A whole cluster on existing infrastructure: the kubeadm control plane and the workers with which stories begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, tell, template};
 
 /// API version of KubeadmControlPlane.
 pub(crate) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
-/// The version that clusters begin with.
+/// The initial version of clusters.
 pub(crate) const VERSION: &str = "v1.36.2";
-/// The version that they are upgraded to.
+/// The version after an upgrade.
 pub(crate) const NEXT_VERSION: &str = "v1.36.3";
-/// Deadline of a wait for nodes. The kubeadm providers look again only every half minute at what they cannot reach.
+/// The deadline of a wait for nodes. The kubeadm providers retry an unreachable cluster only every half minute.
 pub(crate) const NODES_WITHIN: Duration = Duration::from_secs(600);
 /// The port of API servers.
 pub(crate) const PORT: u16 = 6443;
-/// How long load balancers give connections to a target that leaves; AWS's default is five minutes.
+/// The deregistration delay of load balancers in seconds; AWS's default is five minutes.
 const DRAINING_SECONDS: u32 = 1;
-/// What our manager may write to AWS for a cluster on brought infrastructure.
+/// The writing AWS actions that the manager may call for a cluster on existing infrastructure.
 const OUR_WRITES: [&str; 4] = [
     "RunInstances",
     "TerminateInstances",
@@ -32,8 +32,8 @@ const OUR_WRITES: [&str; 4] = [
     "DeregisterTargets",
 ];
 
-/// Tells a story about whole clusters. At its end nothing is left in AWS, and nothing was written there but machines of
-/// ours and their registrations.
+/// Runs a story about whole clusters. At its end nothing is left in AWS, and the only writes were those for machines
+/// and their registrations.
 pub(crate) fn whole_clusters(
     name: &str,
     body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>,
@@ -41,7 +41,7 @@ pub(crate) fn whole_clusters(
     tell_of_whole_clusters(Story::new(name), &[FASTER], body)
 }
 
-/// The same with these flags for our manager.
+/// Runs a story about whole clusters with these flags for the manager.
 pub(crate) fn tell_of_whole_clusters(
     story: Story<'_>,
     flags: &[&str],
@@ -56,8 +56,8 @@ pub(crate) fn tell_of_whole_clusters(
 }
 
 impl Scenario {
-    /// Starts the programs that make clusters, and our manager with these flags. Gives the user's network without load
-    /// balancers, as it was before.
+    /// Starts the kubeadm providers and the nodes, and the manager with these flags. Returns a dump of the user's
+    /// network without load balancers.
     pub(crate) async fn begin_whole_clusters(&self, flags: &[&str]) -> anyhow::Result<Value> {
         self.environment.world().start_kubeadm().await?;
         self.aws().set_nodes_report(true);
@@ -68,7 +68,7 @@ impl Scenario {
         network(self).await
     }
 
-    /// Fails unless nothing is left in AWS but the user's network as it was, and nothing else was written.
+    /// Fails unless only the user's unchanged network is left in AWS, and nothing else was written.
     pub(crate) async fn end_whole_clusters(&self, before: &Value) -> anyhow::Result<()> {
         let left = self.user.live_instances().await?;
         ensure!(left.is_empty(), "instances are left: {left:?}");
@@ -77,10 +77,10 @@ impl Scenario {
         only_ours_was_written(&self.aws().manager_journal())
     }
 
-    /// A cluster of this name behind a network load balancer that the user brings, not yet there itself. All that
-    /// belongs to it is named after it.
+    /// A cluster with this name behind a network load balancer of the user, before the objects of the cluster exist.
+    /// All of the cluster's objects have its name as a prefix.
     pub(crate) async fn kubeadm_cluster(&self, name: &str) -> anyhow::Result<KubeadmCluster<'_>> {
-        // Unique in the account, which two namespaces may share.
+        // The name is unique in the account, which two namespaces may share.
         let unique = format!("{name}-{}", last_word(self.namespace()));
         let load_balancer = self.user.create_network_load_balancer(&self.network, &unique).await?;
         let group = &load_balancer.target_group_arn;
@@ -92,7 +92,7 @@ impl Scenario {
         })
     }
 
-    /// The same where a name is enough: DNS, or a virtual address.
+    /// A cluster whose endpoint is a mere name, like DNS or a virtual address.
     pub(crate) fn kubeadm_cluster_without_load_balancer(&self, name: &str) -> KubeadmCluster<'_> {
         KubeadmCluster {
             scenario: self,
@@ -103,11 +103,11 @@ impl Scenario {
     }
 }
 
-/// All that the user has but load balancers, which come with each cluster of a story.
+/// A dump of the user's resources without load balancers, which belong to the clusters of a story.
 async fn network(scenario: &Scenario) -> anyhow::Result<Value> {
     let mut dump = scenario.user.dump().await?;
     if let Some(parts) = dump.as_object_mut() {
-        // Their interfaces come with them.
+        // The interfaces of load balancers are created together with them.
         let with_clusters = ["LoadBalancers", "TargetGroups", "NetworkInterfaces"];
         parts.retain(|part, _| !with_clusters.iter().any(|name| part.contains(name)));
     }
@@ -130,12 +130,13 @@ fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
         .collect();
     ensure!(
         strangers.is_empty(),
-        "it terminated what it had not launched: {strangers:?}"
+        "the manager terminated instances that it had not launched: {strangers:?}"
     );
     only_ours_was_registered(journal)
 }
 
-/// What goes in and out of a target group are instances that were launched in the namespace of its cluster.
+/// Fails unless all registered and deregistered targets are instances that were launched in the namespace of the
+/// cluster.
 fn only_ours_was_registered(journal: &Journal) -> anyhow::Result<()> {
     let launches = journal.of("RunInstances");
     let mut namespaces = BTreeMap::new();
@@ -157,7 +158,7 @@ fn only_ours_was_registered(journal: &Journal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What comes after the last dash.
+/// The part after the last dash.
 fn last_word(name: &str) -> &str {
     name.rsplit('-').next().unwrap_or_default()
 }
@@ -166,14 +167,14 @@ fn last_word(name: &str) -> &str {
 pub(crate) struct KubeadmCluster<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) name: String,
-    /// The name under which its API server is reached, at [`PORT`].
+    /// The host name of the API server's endpoint, at [`PORT`].
     pub(crate) host: String,
-    /// Where its control plane machines are registered, if anywhere.
+    /// The target group of its control plane machines, if any.
     pub(crate) target_group: Option<String>,
 }
 
 impl KubeadmCluster<'_> {
-    /// Applies Cluster, AWSCluster and a control plane of so many machines.
+    /// Applies the Cluster, the AWSCluster and a control plane with this many machines.
     pub(crate) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
         scenario.apply(&self.infrastructure()).await?;
@@ -204,7 +205,7 @@ spec:
         scenario.apply(&control_plane).await
     }
 
-    /// The AWSCluster.
+    /// The YAML of the AWSCluster.
     pub(crate) fn infrastructure(&self) -> String {
         let endpoint = format!("  controlPlaneEndpoint: {{host: {}, port: {PORT}}}", self.host);
         let target = self.target_group.iter();
@@ -221,7 +222,7 @@ spec:
         Ok(())
     }
 
-    /// Applies the MachineDeployment `<cluster>-workers`, whose machines join.
+    /// Applies the MachineDeployment `<cluster>-workers`, whose machines join the cluster.
     pub(crate) async fn workers(&self, replicas: u32) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
         self.machine_template("workers", "").await?;
@@ -269,8 +270,8 @@ spec:
         self.scenario.patch(CORE, "MachineDeployment", &name, patch).await
     }
 
-    /// Waits until the cluster has exactly so many control plane machines and workers, each of which is Ready (its node
-    /// too) and up to date, and gives them.
+    /// Waits until the cluster has exactly this many control plane machines and workers, each Ready (its node too) and
+    /// up to date, and returns them.
     pub(crate) async fn ready(&self, control_plane: usize, workers: usize) -> anyhow::Result<Vec<DynamicObject>> {
         let what = format!(
             "{control_plane} control plane nodes and {workers} workers of {} to be ready",
@@ -294,14 +295,14 @@ spec:
         .await
     }
 
-    /// Its Machines.
+    /// The Machines of the cluster.
     pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let api = self.scenario.api(CORE, "Machine").await?;
         let ours = ListParams::default().labels(&format!("cluster.x-k8s.io/cluster-name={}", self.name));
         Ok(api.list(&ours).await?.items)
     }
 
-    /// Deletes it, waits until it is gone, and checks that its load balancer has no target left.
+    /// Deletes the cluster, waits until it is gone, and checks that its load balancer has no target left.
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
         let Scenario { environment, user, .. } = self.scenario;
         environment.delete(CORE, "Cluster", &self.name, NODES_WITHIN).await?;
@@ -316,7 +317,7 @@ spec:
 const NODE_REGISTRATION: &str = "{name: '{{ ds.meta_data.local_hostname }}', \
     kubeletExtraArgs: [{name: cloud-provider, value: external}]}";
 
-/// What a template of machines refers to.
+/// The `infrastructureRef` of a template of machines.
 fn template_reference(cluster: &str, role: &str) -> Value {
     json!({
         "apiGroup": "infrastructure.cluster.x-k8s.io",

@@ -89,8 +89,8 @@ async fn a_failure_is_logged_with_the_object_it_belongs_to() {
         libraries: &[],
     };
     let dispatch = logging::dispatch(LogFormat::Json, targets, EnvFilter::new("info"), false, writer);
-    // While there is one subscriber in a process, tracing asks only the thread that meets a log statement first whether
-    // anybody wants it, and that may be another test's. A second one makes it ask all.
+    // While a process has only one subscriber, tracing caches the interest in a log statement from the first thread
+    // that reaches it, and that thread may belong to another test. A second subscriber disables this cache.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _logs = tracing::dispatcher::set_default(&dispatch);
     let mut object = widget("a");

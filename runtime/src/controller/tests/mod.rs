@@ -25,8 +25,8 @@ use crate::testing::{FakeServer, Fault, WIDGETS, Widget, WidgetStatus, eventuall
 
 type Behaviour = dyn Fn(&Widget, usize) -> Result<Outcome<Widget>, ReconcileError> + Send + Sync;
 
-/// A reconciler that does what its test says, given the object and how many passes over it came before; and what it
-/// saw.
+/// A reconciler whose passes run the test's closure, with the object and the number of earlier passes over it. It
+/// records the objects of its passes.
 #[derive(Clone)]
 struct Scripted {
     behaviour: Arc<Behaviour>,
@@ -100,7 +100,7 @@ impl Reconciler for Scripted {
         self.most
             .fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         if self.seen.lock().unwrap().len() > 1000 {
-            // A hot loop would keep a paused clock from moving, and its test from failing.
+            // A hot loop would keep the paused clock from advancing and the test from failing.
             std::future::pending::<()>().await;
         }
         tokio::time::sleep((self.takes)(&object)).await;

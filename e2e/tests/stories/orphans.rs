@@ -1,4 +1,4 @@
-//! Instances that no machine has.
+//! Orphaned instances: instances without a Machine.
 
 use anyhow::ensure;
 use capa_e2e::eventually;
@@ -9,17 +9,17 @@ use super::scenario::{WITHIN, story};
 
 #[test]
 fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result<()> {
-    story("strays", async |s| {
+    story("orphaned-instances", async |s| {
         for cluster in ["dev", "other"] {
             s.cluster(cluster).await?;
         }
         s.machine("known", "dev", INLINE).await?;
         s.machine_ready("known").await?;
 
-        let (stray, elsewhere) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
+        let (orphan, elsewhere) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
         let lost = format!("{}/lost", s.namespace());
-        // One of a cluster that is here, one of another management cluster's.
-        for (id, cluster) in [(&stray, "dev"), (&elsewhere, "not-here")] {
+        // One instance of a cluster in this management cluster, and one of another management cluster's.
+        for (id, cluster) in [(&orphan, "dev"), (&elsewhere, "not-here")] {
             let owned = format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}");
             let tags = [
                 (owned.as_str(), "owned"),
@@ -31,13 +31,13 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
             }
         }
         s.event("Cluster", "dev", "InstancesWithoutMachine").await?;
-        eventually(WITHIN, "the metric to count it", async || {
+        eventually(WITHIN, "the metric to count the instance", async || {
             let count = s.manager().metrics().await?.sum("capa_instances_without_machine", &[]);
-            ensure!(count == Some(1.0), "it says {count:?}");
+            ensure!(count == Some(1.0), "the metric is {count:?}");
             Ok(())
         })
         .await?;
-        for id in [&stray, &elsewhere] {
+        for id in [&orphan, &elsewhere] {
             assert_eq!(s.state_of(id).await?, "running");
             assert_eq!(s.terminations(id), 0);
         }
