@@ -48,6 +48,11 @@ pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move"
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object goes, whatever becomes of the
 /// instance. Its value is the recorded instance id, or the recorded client token where no id is known.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
+/// Annotation that answers what becomes of a launch where instances carry the tags of the machine that are not proven to
+/// be its own: the id of the one to adopt, or [`ADOPT_NO_INSTANCE`].
+pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/adopt-instance";
+/// Value of [`ADOPT_INSTANCE_ANNOTATION`] that has a new instance launched although there are others with its tags.
+pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that asks for lookups and checks to run again: any new value.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
@@ -55,6 +60,9 @@ pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.i
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster; also what finds all our instances in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
+/// Tag key of the management cluster that launched an instance: the UID of its namespace `kube-system`. It tells whose
+/// instance without a machine is worth a report, and proves nothing else: a cluster may have moved since.
+pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.

@@ -114,6 +114,12 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// The AWSMachines, of whatever namespace, that name this instance or have it on record
+    /// ([`crate::awsmachine::claimed_instances`]).
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>>;
+    /// What tells this management cluster from others: the UID of its namespace `kube-system`. `None` where that is not
+    /// known.
+    fn management_cluster(&self) -> Option<String>;
     /// Adds our finalizer and returns the object as the server has it then.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Removes our finalizer.
@@ -121,16 +127,19 @@ pub trait MachineKubernetes: NetworkKubernetes {
     /// Asks the API server, not a cache, whether the object is unchanged since it was read; fails like a refused write
     /// if it has changed.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Adds or removes the annotation that blocks `clusterctl move`; refused if the object has changed since it was
-    /// read.
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
+    /// Adds the annotation that blocks `clusterctl move`; refused if the object has changed since it was read.
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Removes that annotation, and has the annotation `adopt-instance` name this instance; refused if the object has
+    /// changed since it was read.
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError>;
     /// Writes the machine's status whole, refused if the object has changed since it was read.
     async fn write_status(
         &self,
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError>;
-    /// Sets `spec.providerID` and `spec.instanceID`, refused if the object has changed since it was read.
+    /// Sets `spec.providerID` and `spec.instanceID`, and takes off the annotation `adopt-instance`, which is not needed
+    /// any more; refused if the object has changed since it was read.
     async fn publish_ids(
         &self,
         machine: &AWSMachine,

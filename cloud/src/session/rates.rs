@@ -153,9 +153,10 @@ impl RateLimiter {
     /// [`CloudError::deferred`], which says when the turn of the lookup comes.
     pub fn acquire_lookup(&self, query: &Query, now: Duration) -> Result<Permit, CloudError> {
         let request = CallRequest::lookup(query);
-        // The lookup by token follows the one by tags in the same pass: deferred between the two the pass would begin
-        // anew, for ever.
-        if query.filters.iter().any(|(name, _)| name == "client-token") {
+        // The lookup by token or by id follows the one by tags in the same pass: deferred between the two the pass would
+        // begin anew, for ever.
+        let follows = |name: &str| name == "client-token" || name == "instance-id";
+        if query.filters.iter().any(|(name, _)| follows(name)) {
             return Ok(self.charge(request.action, now));
         }
         self.acquire(&request, now)
