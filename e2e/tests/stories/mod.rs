@@ -27,6 +27,7 @@ mod machines;
 mod malformed;
 mod manager;
 mod metrics;
+mod ownership;
 mod paused_machines;
 mod permissions;
 mod placement;
