@@ -48,6 +48,11 @@ pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move"
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
 /// instance. Its value is the recorded instance id, or the recorded client token where no id is known.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
+/// Annotation that decides a launch that waits because instances carry the tags of the machine without proof that they
+/// belong to it: the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].
+pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/adopt-instance";
+/// Value of [`ADOPT_INSTANCE_ANNOTATION`] that launches a new instance although other instances carry the tags.
+pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
@@ -55,6 +60,9 @@ pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.i
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster. The key also selects all instances of this provider in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
+/// Tag key of the management cluster that launched an instance: the UID of its namespace `kube-system`. It tells whose
+/// instance without a machine is worth a report, and proves nothing else: a cluster may have moved since.
+pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.

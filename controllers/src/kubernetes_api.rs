@@ -114,6 +114,11 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// The AWSMachines, of any namespace, that name this instance or record it
+    /// ([`crate::awsmachine::claimed_instances`]).
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>>;
+    /// The identity of this management cluster: the UID of its namespace `kube-system`. `None` while it is not known.
+    fn management_cluster(&self) -> Option<String>;
     /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Removes the provider's finalizer.
@@ -121,16 +126,20 @@ pub trait MachineKubernetes: NetworkKubernetes {
     /// Confirms with the API server, not with a cache, that the object has not changed since it was read. If the object
     /// has changed, the function fails like a refused write.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Adds or removes the annotation that blocks `clusterctl move`. The write is refused if the object has changed
-    /// since it was read.
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
+    /// Adds the annotation that blocks `clusterctl move`. The write is refused if the object has changed since it was
+    /// read.
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Removes the annotation that blocks `clusterctl move`, and sets the annotation `adopt-instance` to this instance.
+    /// The write is refused if the object has changed since it was read.
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError>;
     /// Replaces the machine's status. The write is refused if the object has changed since it was read.
     async fn write_status(
         &self,
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError>;
-    /// Sets `spec.providerID` and `spec.instanceID`. The write is refused if the object has changed since it was read.
+    /// Sets `spec.providerID` and `spec.instanceID`, and removes the annotation `adopt-instance`, which they replace.
+    /// The write is refused if the object has changed since it was read.
     async fn publish_ids(
         &self,
         machine: &AWSMachine,

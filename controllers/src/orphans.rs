@@ -108,9 +108,14 @@ impl OrphanScanner {
     }
 }
 
-/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of
-/// other management clusters in the same account.
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances that
+/// another management cluster or CAPA has launched in the same account: the same names may be in use there, and somebody
+/// who is told that nobody has such an instance would terminate it.
 fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    let launched_by = instance.tags.get(meta::MANAGEMENT_CLUSTER_TAG);
+    if launched_by.is_none() || launched_by != kubernetes.management_cluster().as_ref() {
+        return None;
+    }
     let (namespace, name) = instance.tags.get(meta::MACHINE_NAME_TAG)?.split_once('/')?;
     let prefix = meta::cluster_tag("");
     let mut owners = instance

@@ -18,6 +18,7 @@ pub mod controller;
 pub mod diagnostics;
 pub mod events;
 pub mod health;
+pub mod index;
 pub mod kinds;
 pub mod lease;
 pub mod listen;

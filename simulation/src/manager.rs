@@ -12,6 +12,7 @@ use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdent
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::sim::Sessions;
+use capa_controllers::awsmachine::claimed_instances;
 use capa_controllers::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
@@ -25,6 +26,7 @@ use kube::ResourceExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
+use crate::objects::MANAGEMENT_CLUSTER;
 use crate::outside::{Outside, START};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
@@ -261,6 +263,16 @@ impl MachineKubernetes for Manager {
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let has_it = |machine: &&Arc<AWSMachine>| claimed_instances(machine).iter().any(|claimed| claimed == id);
+        state.cache.aws_machines.values().filter(has_it).cloned().collect()
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         let add = |machine: &mut AWSMachine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
         self.write("PATCH finalizers (add)", machine, add).await
@@ -305,13 +317,21 @@ impl MachineKubernetes for Manager {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.write("PATCH block-move", machine, |machine: &mut AWSMachine| {
+            let annotations = machine.annotations_mut();
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+        })
+        .await
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        let adopted = instance_id.map(str::to_owned);
         self.write("PATCH block-move", machine, move |machine: &mut AWSMachine| {
             let annotations = machine.annotations_mut();
-            if blocked {
-                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
-            } else {
-                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            if let Some(id) = adopted {
+                annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), id);
             }
         })
         .await
@@ -325,6 +345,7 @@ impl MachineKubernetes for Manager {
     ) -> Result<AWSMachine, KubernetesError> {
         let ids = (provider_id.to_owned(), instance_id.to_owned());
         self.write("PATCH ids", machine, move |machine: &mut AWSMachine| {
+            machine.annotations_mut().remove(meta::ADOPT_INSTANCE_ANNOTATION);
             machine.spec.provider_id = Some(ids.0);
             machine.spec.instance_id = Some(ids.1);
             machine.metadata.generation = machine.metadata.generation.map(|generation| generation + 1);

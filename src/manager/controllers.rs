@@ -34,11 +34,13 @@ use super::orphans::{self, OrphanCounts};
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
     let client = &runtime.client;
     let every = watcher::Config::default;
+    let aws_machines = ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled());
     Caches {
         clusters: ObjectCache::start(runtime, tasks, scope.api(client), every()),
         machines: ObjectCache::start(runtime, tasks, scope.api(client), every()),
         aws_clusters: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
-        aws_machines: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
+        machines_by_instance: aws_machines.index(awsmachine::claimed_instances),
+        aws_machines,
         aws_machine_templates: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
         controller_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         role_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),

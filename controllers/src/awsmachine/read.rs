@@ -8,12 +8,13 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::{CloudError, MachineCloud, Query, Subnet, UserData, zone_type};
+use capa_cloud::{CloudError, Instance, MachineCloud, Query, Subnet, UserData, zone_type};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
+use super::ownership::{self, Evidence, Ownership, verified_owner};
 use super::scope::{MachineScope, Owners};
 use super::spec::given_id;
 use crate::kubernetes_api::MachineKubernetes;
@@ -24,10 +25,11 @@ use crate::launching::network::read_network;
 /// The owning Machine and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    let named = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    let owner = verified_owner(machine, named);
     let cluster_name = match &owner {
-        Some(owner) => Some(owner.spec.cluster_name.as_str()),
-        None => meta::cluster_name_label(&machine.metadata),
+        Ok(owner) => Some(owner.spec.cluster_name.as_str()),
+        Err(_) => meta::cluster_name_label(&machine.metadata),
     };
     let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
     Owners {
@@ -39,6 +41,22 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
 /// The Cluster of a machine, which is named by its owner, or else by its label.
 pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     owners(machine, kubernetes).cluster
+}
+
+/// Whose an instance is that AWS shows. `cluster_tag` is the name of the cluster in tags.
+pub(super) fn ownership(
+    scope: &MachineScope,
+    instance: &Instance,
+    cluster_tag: &str,
+    context: &MachineContext,
+) -> Ownership {
+    let evidence = Evidence {
+        machine: &scope.machine,
+        owner: &scope.owners.machine,
+        tags: scope.tags(cluster_tag),
+        claims: &context.kubernetes.machines_with_instance(&instance.id),
+    };
+    ownership::ownership(instance, &evidence)
 }
 
 /// The network of the machine's sources. Its own subnet filters are not resolved.

@@ -36,7 +36,8 @@ pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
 
 /// The instance that the launch record names.
 pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
-    machine.status.as_ref()?.launch.as_ref()?.instance_id()
+    let recorded = machine.status.as_ref()?.launch.as_ref()?.instance_id();
+    recorded.filter(|id| is_instance_id(id))
 }
 
 /// Refuses a spec that names an instance by an id that no instance can have, or two instances.
@@ -69,9 +70,10 @@ fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
 }
 
 /// Whether EC2 gives such ids. Anything else, for example a wildcard, would ask EC2 for other instances.
-fn is_instance_id(text: &str) -> bool {
+pub(super) fn is_instance_id(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.strip_prefix("i-")
-        .is_some_and(|digits| (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit()))
+        .is_some_and(|digits| (8..=17).contains(&digits.len()) && digits.bytes().all(is_digit))
 }
 
 /// The field by which the spec names another instance than this one, and its value.
@@ -84,7 +86,7 @@ pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> 
 }
 
 /// The instance that the spec names. Users can write it as well.
-fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
+pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     if validate_instance_ids(spec).is_some() {
         return None;
     }

@@ -16,6 +16,7 @@ use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
+use capa_runtime::index::CacheIndex;
 use capa_runtime::kinds::{CachedKind, ObjectName};
 use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusWriter;
@@ -35,6 +36,9 @@ pub use infrastructure::InfrastructureReader;
 /// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
 
+/// The namespace that every cluster has from its beginning, and whose UID tells it from others.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
 /// Caches of all watched kinds.
 #[derive(Clone)]
 pub struct Caches {
@@ -46,6 +50,8 @@ pub struct Caches {
     pub aws_clusters: ObjectCache<AWSCluster>,
     /// AWSMachines.
     pub aws_machines: ObjectCache<AWSMachine>,
+    /// AWSMachines by the instances that they name or have on record.
+    pub machines_by_instance: CacheIndex<AWSMachine>,
     /// AWSMachineTemplates.
     pub aws_machine_templates: ObjectCache<AWSMachineTemplate>,
     /// Controller identities.
@@ -109,6 +115,17 @@ impl KubernetesClient {
             }
             Err(error) => Err(failed(format!("{attempted} {}", ObjectName::of(object)), error)),
         }
+    }
+
+    /// Merges annotations of an AWSMachine. The write is refused if the object has changed since it was read.
+    async fn annotate(&self, machine: &AWSMachine, annotations: Value) -> Result<AWSMachine, KubernetesError> {
+        let patch = json!({"metadata": {
+            "resourceVersion": machine.resource_version(),
+            "annotations": annotations,
+        }});
+        let attempted = "mark whether clusterctl may move";
+        let patched = self.patch(machine, patch, attempted).await?;
+        patched.ok_or_else(|| failed(format!("{attempted} {}", machine.name_any()), "the object is gone"))
     }
 
     /// Replaces the finalizers. The write is refused if the object has changed since it was read.
@@ -219,6 +236,15 @@ impl MachineKubernetes for KubernetesClient {
         machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
     }
 
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        self.caches.machines_by_instance.get(id)
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        let namespace = named(self.caches.namespaces.store(), SYSTEM_NAMESPACE)?;
+        namespace.metadata.uid.clone()
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         let mut finalizers = machine.finalizers().to_vec();
         finalizers.push(meta::MACHINE_FINALIZER.to_owned());
@@ -253,15 +279,16 @@ impl MachineKubernetes for KubernetesClient {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
-        let value = if blocked { json!("") } else { Value::Null };
-        let patch = json!({"metadata": {
-            "resourceVersion": machine.resource_version(),
-            "annotations": {meta::BLOCK_MOVE_ANNOTATION: value},
-        }});
-        let attempted = "mark whether clusterctl may move";
-        let patched = self.patch(machine, patch, attempted).await?;
-        patched.ok_or_else(|| failed(format!("{attempted} {}", machine.name_any()), "the object is gone"))
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: ""})).await
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        let mut annotations = json!({meta::BLOCK_MOVE_ANNOTATION: null});
+        if let (Some(id), Some(annotations)) = (instance_id, annotations.as_object_mut()) {
+            annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), json!(id));
+        }
+        self.annotate(machine, annotations).await
     }
 
     async fn write_status(
@@ -279,8 +306,14 @@ impl MachineKubernetes for KubernetesClient {
         provider_id: &str,
         instance_id: &str,
     ) -> Result<AWSMachine, KubernetesError> {
+        let mut metadata = json!({"resourceVersion": machine.resource_version()});
+        if meta::has_annotation(&machine.metadata, meta::ADOPT_INSTANCE_ANNOTATION)
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.insert("annotations".to_owned(), json!({meta::ADOPT_INSTANCE_ANNOTATION: null}));
+        }
         let patch = json!({
-            "metadata": {"resourceVersion": machine.resource_version()},
+            "metadata": metadata,
             "spec": {"providerID": provider_id, "instanceID": instance_id},
         });
         let patched = self.patch(machine, patch, "publish the ids of").await?;

@@ -2,7 +2,7 @@ use capa_api::machine::AWSMachine;
 use capa_cloud::{InstanceState, MachineKey};
 
 use super::*;
-use crate::testing::{FakeKubernetes, Journal, instance, read};
+use crate::testing::{FakeKubernetes, Journal, MANAGEMENT_CLUSTER, instance, read};
 
 fn kubernetes() -> FakeKubernetes {
     let kubernetes = FakeKubernetes::new(&Journal::default());
@@ -13,13 +13,18 @@ fn kubernetes() -> FakeKubernetes {
         )));
     }
     for (name, cluster) in [("one", "dev"), ("two", "dev"), ("three", "prod")] {
-        kubernetes.put_machine(read(&format!(
-            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
-              spec: {{clusterName: {cluster}}}}}"
-        )));
+        put_machine(&kubernetes, name, cluster, name);
         kubernetes.put_aws_machine(aws_machine(name, &owned_by(name)));
     }
     kubernetes
+}
+
+fn put_machine(kubernetes: &FakeKubernetes, name: &str, cluster: &str, infrastructure: &str) {
+    kubernetes.put_machine(read(&format!(
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a, uid: o}}, \
+          spec: {{clusterName: {cluster}, infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, \
+          kind: AWSMachine, name: {infrastructure}}}}}}}"
+    )));
 }
 
 fn aws_machine(name: &str, metadata: &str) -> AWSMachine {
@@ -33,9 +38,15 @@ fn owned_by(machine: &str) -> String {
     format!("ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {machine}, uid: o}}]")
 }
 
-/// An instance of a machine in the cluster `dev`.
+/// An instance of a machine of the cluster `dev` that this management cluster launched.
 fn of(id: &str, machine: &str) -> Instance {
-    instance(id, InstanceState::Running, "dev", machine)
+    launched_by(MANAGEMENT_CLUSTER, instance(id, InstanceState::Running, "dev", machine))
+}
+
+fn launched_by(management_cluster: &str, mut instance: Instance) -> Instance {
+    let tag = meta::MANAGEMENT_CLUSTER_TAG.to_owned();
+    instance.tags.insert(tag, management_cluster.to_owned());
+    instance
 }
 
 fn store(unwatched: Vec<Instance>) -> Vec<(String, InformerSnapshot)> {
@@ -99,7 +110,8 @@ fn an_incomplete_listing_is_reported_once_on_each_cluster() {
 #[test]
 fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
+    put_machine(&kubernetes, "four", "dev", "workers-x7k2p");
+    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("four")));
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
     let findings = scanner.scan(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
@@ -164,11 +176,14 @@ fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
 #[test]
 fn instances_of_unknown_clusters_are_no_orphans() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let mut shared = instance("i-3", InstanceState::Running, "dev", "team-a/gone");
+    let mut shared = of("i-3", "team-a/gone");
     shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
     let elsewhere = store(vec![
         of("i-1", "team-b/gone"),
-        instance("i-2", InstanceState::Running, "staging", "team-a/gone"),
+        launched_by(
+            MANAGEMENT_CLUSTER,
+            instance("i-2", InstanceState::Running, "staging", "team-a/gone"),
+        ),
         shared,
         Instance {
             tags: BTreeMap::new(),
@@ -177,6 +192,16 @@ fn instances_of_unknown_clusters_are_no_orphans() {
     ]);
     scanner.scan(&elsewhere, &kubernetes);
     assert_eq!(counted(&scanner.scan(&elsewhere, &kubernetes)), 0);
+}
+
+#[test]
+fn instances_of_other_management_clusters_are_no_orphans() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let by_capa = instance("i-1", InstanceState::Running, "dev", "team-a/gone");
+    let elsewhere = store(vec![by_capa.clone(), launched_by("another", by_capa)]);
+    scanner.scan(&elsewhere, &kubernetes);
+    let findings = scanner.scan(&elsewhere, &kubernetes);
+    assert_eq!((counted(&findings), findings.events.len()), (0, 0));
 }
 
 #[test]

@@ -19,9 +19,13 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::{Journal, read};
+use crate::awsmachine::claimed_instances;
 use crate::kubernetes_api::{
     ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
 };
+
+/// UID of the management cluster.
+pub(crate) const MANAGEMENT_CLUSTER: &str = "0f6d2a4b-0000-4000-8000-000000000001";
 
 /// Kubernetes in memory.
 pub(crate) struct FakeKubernetes {
@@ -299,6 +303,16 @@ impl MachineKubernetes for FakeKubernetes {
         state.aws_machines.values().filter(belongs).cloned().collect()
     }
 
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let has_it = |machine: &&Arc<AWSMachine>| claimed_instances(machine).iter().any(|claimed| claimed == id);
+        state.aws_machines.values().filter(has_it).cloned().collect()
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         self.change(machine, "add_finalizer", |machine| {
             machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
@@ -323,14 +337,19 @@ impl MachineKubernetes for FakeKubernetes {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
-        let call = if blocked { "block_move" } else { "unblock_move" };
-        self.change(machine, call, |machine| {
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "block_move", |machine| {
             let annotations = machine.annotations_mut();
-            if blocked {
-                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
-            } else {
-                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+        })
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "allow_move", |machine| {
+            let annotations = machine.annotations_mut();
+            annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            if let Some(id) = instance_id {
+                annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), id.to_owned());
             }
         })
     }
@@ -350,6 +369,7 @@ impl MachineKubernetes for FakeKubernetes {
         instance_id: &str,
     ) -> Result<AWSMachine, KubernetesError> {
         self.change(machine, "publish_ids", |machine| {
+            machine.annotations_mut().remove(meta::ADOPT_INSTANCE_ANNOTATION);
             machine.spec.provider_id = Some(provider_id.to_owned());
             machine.spec.instance_id = Some(instance_id.to_owned());
         })

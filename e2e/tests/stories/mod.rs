@@ -28,6 +28,7 @@ mod malformed;
 mod manager;
 mod metrics;
 mod orphans;
+mod ownership;
 mod paused_machines;
 mod permissions;
 mod placement;

@@ -5,11 +5,12 @@ use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::plan::{self, DeletionStep, plan_deletion};
+use super::plan::{DeletionStep, plan_deletion};
 use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::ownership::Ids;
 use crate::awsmachine::scope::MachineScope;
 use crate::kubernetes_api::KubernetesError;
 use crate::retry;
@@ -28,7 +29,7 @@ pub(in crate::awsmachine) async fn end_instance(
 ) -> bool {
     let InstanceToEnd { id, observation, .. } = instance;
     if let Observation::Seen(seen) = observation
-        && plan::has_ended(seen)
+        && seen.state.has_ended()
     {
         tell_termination(scope, id);
     }
@@ -121,6 +122,20 @@ pub(in crate::awsmachine) async fn abandoned(
     );
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));
     release(scope, context).await
+}
+
+/// Tells by an event of the instances that a release leaves behind.
+pub(in crate::awsmachine) fn tell_left_alone(scope: &mut MachineScope, ids: &[String]) {
+    if !ids.is_empty() {
+        let message = format!(
+            "the AWSMachine is released, and these instances are left alone, which carry its tags or are named by its \
+             spec: {}; nothing proves that they are its own, so nobody terminates them unless another machine has them",
+            Ids(ids)
+        );
+        scope
+            .events
+            .push(EventDraft::warning(Reason::NotOwned.as_str(), message));
+    }
 }
 
 /// Takes our finalizer off and forgets the machine.

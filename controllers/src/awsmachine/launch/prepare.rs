@@ -32,6 +32,7 @@ pub(super) struct Prepared {
     merged: Merged,
     inputs: ResolvedInputs,
     user_data: UserData,
+    management_cluster: Option<String>,
 }
 
 /// A launch that is decided: what to do, and the call.
@@ -64,6 +65,7 @@ pub(super) async fn prepare(
         merged,
         inputs,
         user_data,
+        management_cluster: context.kubernetes.management_cluster(),
     })
 }
 
@@ -245,17 +247,13 @@ impl Prepared {
         let inputs = RequestInputs {
             network: &self.inputs.network,
             cluster_tag: &self.location.cluster_tag,
-            owner_name: self.owner_name(),
+            owner_name: self.owner.metadata.name.as_deref().unwrap_or_default(),
+            management_cluster: self.management_cluster.as_deref(),
             role: self.location.role,
             user_data: &self.user_data,
             root_device: self.inputs.root_device.as_deref(),
         };
         build_request(machine, &inputs, placement, client_token)
-    }
-
-    /// Name of the Machine.
-    pub(super) fn owner_name(&self) -> &str {
-        self.owner.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// The zone of a subnet, where it is known.

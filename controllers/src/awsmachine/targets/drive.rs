@@ -87,6 +87,22 @@ pub(in crate::awsmachine) fn follow(scope: &mut MachineScope, instance: &Instanc
     }
 }
 
+/// Leaves a living instance where it is that does not carry the tags of the machine: without them it is not known to be
+/// the machine's.
+pub(in crate::awsmachine) fn leave_alone(scope: &mut MachineScope, id: &str, location: &InstanceLocation) {
+    let (named, _) = usable_targets(location);
+    if named.is_empty() {
+        return;
+    }
+    location.cloud.forget_targets(&scope.key());
+    let message = format!(
+        "instance {id} does not carry the tags of this machine ({}): it is neither registered nor deregistered until it \
+         does",
+        scope.tags(&location.cluster_tag).described()
+    );
+    scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::NotOwned, message));
+}
+
 fn ensure_registered(
     scope: &mut MachineScope,
     instance: &Instance,

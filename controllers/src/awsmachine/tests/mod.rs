@@ -8,6 +8,7 @@ mod holders;
 mod launches;
 mod moves;
 mod observation;
+mod ownership;
 mod pending_deaths;
 mod recovery;
 mod targets;
@@ -45,7 +46,7 @@ const LAUNCH: [&str; 10] = [
     "write_status",
     "RunInstances",
     "write_status",
-    "unblock_move",
+    "allow_move",
     "write_status",
 ];
 /// The id of the first instance that is launched.
@@ -128,8 +129,9 @@ impl Scene {
     /// Adds a Machine and its AWSMachine.
     fn add(&self, name: &str, machine_spec: &str, spec: &str) {
         self.kubernetes.put_machine(read(&format!(
-            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
-              spec: {{clusterName: dev, {machine_spec}}}}}"
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
+              metadata: {{name: {name}, namespace: team-a, uid: o}}, spec: {{clusterName: dev, {machine_spec}, \
+              infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: '{name}'}}}}}}"
         )));
         self.kubernetes.put_aws_machine(read(&format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \

@@ -8,6 +8,7 @@ use capa_cloud::targets::{Group, TargetKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
+use crate::awsmachine::ownership::OwnerProblem;
 use crate::awsmachine::scope::Owners;
 
 /// How long a new target is not checked yet.
@@ -19,8 +20,9 @@ const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetg
 fn control_plane_machine() -> Machine {
     read(&format!(
         "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
-          metadata: {{name: m, namespace: team-a, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}, \
-          spec: {{clusterName: dev, bootstrap: {{dataSecretName: boot}}}}}}"
+          metadata: {{name: m, namespace: team-a, uid: o, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}, \
+          spec: {{clusterName: dev, bootstrap: {{dataSecretName: boot}}, infrastructureRef: \
+          {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}}}}"
     ))
 }
 
@@ -50,7 +52,7 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
     labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
     let unmarked = Scene::new().machine("m").expect("an AWSMachine");
     let owned_by = |machine: Option<Machine>| Owners {
-        machine: machine.map(Arc::new),
+        machine: machine.map(Arc::new).ok_or(OwnerProblem::Missing),
         cluster: None,
     };
     let worker = Machine {
