@@ -243,7 +243,7 @@ mod tests {
             let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
             let update = validate_support(&spec).unwrap_or_else(|| panic!("{name} passes"));
             assert_eq!(update.reason, Reason::UnsupportedField);
-            let (_, names) = update.message.rsplit_once("without it: ").unwrap();
+            let (_, names) = update.message.rsplit_once("no effect yet: ").unwrap();
             assert!(names.starts_with(name), "{name}: {}", update.message);
         }
         let stopping = unsupported::fields().iter().filter(|field| {

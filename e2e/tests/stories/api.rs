@@ -317,7 +317,7 @@ fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()
 fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> {
     installed("kubectl", async |environment| {
         for (field, says) in [
-            ("awscluster.spec.unmanaged", "The infrastructure exists and is yours"),
+            ("awscluster.spec.unmanaged", "Whether you bring the infrastructure"),
             ("awsc.spec.network.subnets.availabilityZone", "Zone of the subnet"),
             ("awsmachine.spec.cloudInit.insecureSkipSecretsManager", "user data"),
             ("awsmachine.status.launch.clientToken", "token"),
