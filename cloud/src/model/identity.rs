@@ -34,8 +34,8 @@ pub enum CredentialSource {
         session_name: String,
         /// Shared secret that the role's trust policy may ask for.
         external_id: Option<String>,
-        /// Lifetime of a session in seconds (900 to 43200); AWS's default is one hour.
-        duration_seconds: Option<i32>,
+        /// Lifetime of a session in seconds (900 to 43200).
+        duration_seconds: i32,
         /// Session policy in JSON that narrows the role.
         inline_policy: Option<String>,
         /// ARNs of managed policies that narrow the role.
