@@ -15,6 +15,7 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
 pub use problem::IdentityProblem;
+pub(crate) use problem::described;
 
 use crate::kubernetes_api::{Identity, Kubernetes, KubernetesError};
 
