@@ -9,5 +9,6 @@ mod error;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod pages;
+pub(crate) mod regions;
 pub(crate) mod replacements;
 mod retries;
