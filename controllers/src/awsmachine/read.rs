@@ -147,7 +147,8 @@ async fn look_up_inputs(
     })
 }
 
-/// The subnets that the machine's own filters match; `None` for a machine without filters.
+/// The subnets that the machine's own filters match, and of these the one that it names; `None` for a machine without
+/// filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -159,7 +160,8 @@ async fn filtered_subnets(
     let Some(query) = filter_query(reference, "subnet-id", network) else {
         return Ok(None);
     };
-    let found = cloud.subnets(&query).await?;
+    let mut found = cloud.subnets(&query).await?;
+    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
     if found.is_empty() {
         let message = match given_id(reference) {
             Some(id) => format!(
@@ -189,6 +191,7 @@ async fn additional_groups(
             .await?
             .into_iter()
             .map(|group| group.id)
+            .filter(|found| given_id(reference).is_none_or(|id| id == found))
             .collect();
         if found.is_empty() {
             return Err(LookupError::Problem(Problem::new(
@@ -211,7 +214,7 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
     }
     let image_id = image_id(spec).unwrap_or_default();
     let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
-    match images.into_iter().next() {
+    match images.into_iter().find(|image| image.id == image_id) {
         Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
         _ => Err(LookupError::Problem(Problem::new(
             Reason::NotFound,

@@ -227,6 +227,24 @@ async fn templates_of_a_class_paused_and_leaving_ones_are_left_alone() {
 }
 
 #[tokio::test]
+async fn a_template_with_a_value_that_is_none_asks_for_nothing() {
+    for (spec, says) in [
+        ("instanceType: '*'", "False/InvalidSpec"),
+        ("instanceType: t3.large, ami: {id: 'ami-*'}", "False/InvalidSpec"),
+        ("instanceType: t3.large, region: ../x", "False/InvalidSpec"),
+    ] {
+        let mut scene = Scene::new(spec);
+        assert_eq!(scene.written().await.says, says, "{spec}");
+        assert_eq!(scene.calls(), [""; 0], "{spec}");
+    }
+    let mut scene = Scene::new("instanceType: t3.large");
+    let network = Infrastructure::Published(Some(read("{region: US EAST}")));
+    scene.kubernetes.put_infrastructure("dev", network);
+    assert_eq!(scene.written().await.says, "Unknown/InvalidSpec");
+    assert_eq!(scene.calls(), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_template_that_cannot_launch_has_a_warning_and_few_lookups() {
     for (spec, says, part, cpu) in [
         ("instanceType: t99.huge", "False/InvalidSpec", "t99.huge", None),

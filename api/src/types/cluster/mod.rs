@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
-use crate::network::{REGION_LENGTH, is_longer};
+use crate::forms::is_region;
 
 pub mod bastion;
 pub mod bucket;
@@ -174,10 +174,9 @@ pub struct ControlPlaneEndpoint {
 }
 
 impl AWSClusterSpec {
-    /// The region; an empty one counts as absent, and one that is longer than any region's name.
+    /// The region; a text that no region of AWS can be named counts as absent.
     pub fn region(&self) -> Option<&str> {
-        let is_name = |region: &&str| !region.is_empty() && !is_longer(region, REGION_LENGTH);
-        self.region.as_deref().filter(is_name)
+        self.region.as_deref().filter(|region| is_region(region))
     }
 
     /// The AWS partition, by the region where the spec does not say it.

@@ -79,7 +79,10 @@ pub struct AWSMachineSpec {
     /// AWS region of the machine, for example `eu-west-1`. Absent: the region of the cluster's network. For machines
     /// whose cluster has no AWS infrastructure object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
+    #[schemars(
+        length(min = 1, max = 32),
+        regex(pattern = r"^[a-z]{2,9}(-[a-z]{2,9}){1,2}-[1-9][0-9]?$")
+    )]
     pub region: Option<String>,
     /// Identity whose credentials launch and delete this machine's instance. Absent: the one of the cluster's network,
     /// and without one AWSClusterControllerIdentity `default`.
