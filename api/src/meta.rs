@@ -37,6 +37,10 @@ pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
 /// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 
+/// Label by which whoever writes a Secret says, with the value `true`, that it is bootstrap data for
+/// `spec.bootstrap.dataSecretName` of a Machine.
+pub const BOOTSTRAP_DATA_LABEL: &str = "infrastructure.cluster.x-k8s.io/bootstrap-data";
+
 /// Annotation whose presence pauses an object.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Annotation whose presence says that another controller manages the object.

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::meta;
 use capa_runtime::Runtime;
@@ -63,6 +64,10 @@ pub(super) async fn own(
 /// Whether the identity's Secret exists and the identity is its owner now.
 async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentity>) -> bool {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
+    // No Secret has such a name, and the path of a request with it could lead to another object.
+    if !is_dns_subdomain(name) {
+        return false;
+    }
     let written = async {
         let Some(secret) = secrets.get_opt(name).await? else {
             return Ok(false);

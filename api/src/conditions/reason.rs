@@ -47,7 +47,7 @@ pub enum Reason {
     NotManagedYet,
     /// The thing does not exist.
     NotFound,
-    /// The identity does not allow the namespace.
+    /// The identity does not allow the namespace, or the Secret is not known to be bootstrap data.
     NotAllowed,
     /// An identity further up the chain of roles does not allow the namespace.
     SourceNotAllowed,

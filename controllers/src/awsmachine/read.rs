@@ -18,6 +18,7 @@ use super::scope::{MachineScope, Owners};
 use super::spec::given_id;
 use crate::kubernetes_api::MachineKubernetes;
 use crate::launching::bootstrap::user_data as user_data_from;
+use crate::launching::bootstrap_secret;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 
@@ -58,9 +59,13 @@ pub(super) async fn user_data(
         let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     };
+    bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
     let secret = context.kubernetes.secret(scope.namespace(), name).await?;
     // The Machine is watched, its Secret is not.
     let unusable = |update| Blocked::new(update, Next::Retry);
+    if let Some(secret) = &secret {
+        bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
+    }
     Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
