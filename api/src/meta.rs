@@ -142,9 +142,15 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
+/// Whether `clusterctl move` has begun to delete the object. It puts the annotation on right before the deletion: on an
+/// object that stays, an interrupted move has left it behind.
+pub fn is_marked_for_move(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+}
+
 /// Whether the object's deletion is the second half of a move to another management cluster: hands off AWS.
 pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
-    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+    meta.deletion_timestamp.is_some() && is_marked_for_move(meta)
 }
 
 /// Whether the object has the annotation, with whatever value.
@@ -220,9 +226,19 @@ mod tests {
         for text in ["", "false", "true"] {
             assert!(is_paused(&annotated(PAUSED_ANNOTATION, text)));
             assert!(is_externally_managed(&annotated(MANAGED_BY_ANNOTATION, text)));
-            assert!(is_deleted_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
+            assert!(is_marked_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
         }
         assert!(!is_paused(&ObjectMeta::default()));
+    }
+
+    #[test]
+    fn only_a_deletion_with_the_annotation_is_part_of_a_move() {
+        let mut meta = annotated(DELETE_FOR_MOVE_ANNOTATION, "");
+        assert!(!is_deleted_for_move(&meta));
+        meta.deletion_timestamp = serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(is_deleted_for_move(&meta));
+        meta.annotations = None;
+        assert!(!is_deleted_for_move(&meta));
     }
 
     #[test]

@@ -104,7 +104,7 @@ async fn reconcile(
     let metadata = &template.metadata;
     // Templates of a ClusterClass are copied for each cluster, and no machine is made from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
-    let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
+    let being_deleted = metadata.deletion_timestamp.is_some();
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
         return Ok(Outcome::done(template));
     }

@@ -13,6 +13,8 @@ pub enum Reason {
     Paused,
     /// Reconciling is not suspended.
     NotPaused,
+    /// Reconciling goes on although a move of the object had begun.
+    MoveInterrupted,
     /// AWS is throttling; it is tried again by itself.
     Throttled,
     /// AWS refused the call for lack of rights.

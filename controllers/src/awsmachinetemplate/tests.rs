@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use capa_cloud::{Image, InstanceType, ResolvedIdentity};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use parking_lot::Mutex;
 
 use super::*;
@@ -220,10 +222,19 @@ async fn templates_of_a_class_paused_and_leaving_ones_are_left_alone() {
     let mut moving = Scene::new(spec);
     let annotations = [("clusterctl.cluster.x-k8s.io/delete-for-move".to_owned(), String::new())];
     moving.template.metadata.annotations = Some(annotations.into());
+    moving.template.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     for mut scene in [of_class, paused, of_paused, moving] {
         assert!(scene.pass().await.is_none());
         assert_eq!(scene.calls(), [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_mark_that_a_move_left_behind_freezes_no_template() {
+    let mut scene = Scene::new("instanceType: t3.large");
+    let annotations = [("clusterctl.cluster.x-k8s.io/delete-for-move".to_owned(), String::new())];
+    scene.template.metadata.annotations = Some(annotations.into());
+    assert_eq!(scene.written().await.says, "True/Ready");
 }
 
 #[tokio::test]

@@ -5,5 +5,5 @@ mod drive;
 mod plan;
 mod search;
 
-pub(super) use drive::{abandoned, end_instance, release};
+pub(super) use drive::{abandoned, end_instance, moved, release};
 pub(super) use search::{Found, find};
