@@ -15,6 +15,14 @@ use crate::meta;
 /// Name of the policy and of its binding.
 const NAME: &str = "capa-rs-unsupported-fields";
 
+/// Whether an object is created for the first time, and not by `clusterctl move` or from a backup: what is stored
+/// somewhere may be stored elsewhere. Everything but clusterctl, whose name stands in the managed fields, and Velero,
+/// which leaves a label, is told by our finalizers. Updates are judged by what they change.
+const NOT_MOVED_OR_RESTORED: &str = "request.operation == 'UPDATE' || !(object.metadata.?finalizers.orValue([]).exists(name, \
+     name.endsWith('.infrastructure.cluster.x-k8s.io')) || 'velero.io/restore-name' in \
+     object.metadata.?labels.orValue({}) || object.metadata.?managedFields.orValue([]).exists(entry, \
+     entry.?manager.orValue('') == 'clusterctl'))";
+
 /// The policy. It names each field that an object introduces, with what to do instead; what was there before stays.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let spec = ValidatingAdmissionPolicySpec {
@@ -25,10 +33,7 @@ pub fn policy() -> ValidatingAdmissionPolicy {
         }),
         match_conditions: Some(vec![
             condition("not-being-deleted", "!has(object.metadata.deletionTimestamp)"),
-            condition(
-                "not-deleted-for-move",
-                "!('clusterctl.cluster.x-k8s.io/delete-for-move' in object.metadata.?annotations.orValue({}))",
-            ),
+            condition("not-moved-or-restored", NOT_MOVED_OR_RESTORED),
         ]),
         variables: Some(variables()),
         validations: Some(vec![Validation {

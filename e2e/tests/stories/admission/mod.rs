@@ -3,6 +3,7 @@
 //! The tables are judged by the real API server, in dry runs. In most namespaces here fields without effect are
 //! admitted, so that the rules about them are seen before they have their effect.
 
+mod arrivals;
 mod clusters_changed;
 mod clusters_created;
 mod every_field;

@@ -100,30 +100,6 @@ fn an_object_on_its_way_out_is_let_go() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn clusterctl_moves_an_object_away_and_back() -> anyhow::Result<()> {
-    table("AWSMachine", MACHINE, async |table| {
-        let mut stored = launched(table).await?;
-        let name = stored.name_any();
-        let all = json!([{
-            "op": "add",
-            "path": "/metadata/annotations",
-            "value": {"clusterctl.cluster.x-k8s.io/delete-for-move": ""},
-        }]);
-        let all = Patch::<Value>::Json(serde_json::from_value(all)?);
-        table.api.patch(&name, &PatchParams::default(), &all).await?;
-        table.api.delete(&name, &DeleteParams::default()).await?;
-        stored.metadata.resource_version = None;
-        stored.metadata.uid = None;
-        table.api.create(&PostParams::default(), &stored).await?;
-        let status = Patch::Merge(json!({"status": {"ready": true}}));
-        let moved = table.api.patch_status(&name, &PatchParams::default(), &status).await?;
-        assert_eq!(moved.data["spec"], stored.data["spec"]);
-        assert_eq!(moved.data["status"], json!({"ready": true}));
-        Ok(())
-    })
-}
-
 /// A field that the API server cannot find in a kind would let its rule pass everything or refuse everything.
 #[test]
 fn the_api_server_finds_nothing_odd_in_the_policies() -> anyhow::Result<()> {
