@@ -37,6 +37,10 @@ pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
 /// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 
+/// Label by which whoever writes a Secret says, with the value `true`, that it is bootstrap data for
+/// `spec.bootstrap.dataSecretName` of a Machine.
+pub const BOOTSTRAP_DATA_LABEL: &str = "infrastructure.cluster.x-k8s.io/bootstrap-data";
+
 /// Annotation whose presence pauses an object.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Annotation whose presence says that another controller manages the object.
@@ -146,9 +150,15 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
+/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion: on
+/// an object that stays, an interrupted move has left the annotation behind.
+pub fn is_marked_for_move(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+}
+
 /// Whether the object is deleted by a move to another management cluster, so that its AWS resources must stay.
 pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
-    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+    meta.deletion_timestamp.is_some() && is_marked_for_move(meta)
 }
 
 /// Whether the object has the annotation, with whatever value.
@@ -224,9 +234,19 @@ mod tests {
         for text in ["", "false", "true"] {
             assert!(is_paused(&annotated(PAUSED_ANNOTATION, text)));
             assert!(is_externally_managed(&annotated(MANAGED_BY_ANNOTATION, text)));
-            assert!(is_deleted_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
+            assert!(is_marked_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
         }
         assert!(!is_paused(&ObjectMeta::default()));
+    }
+
+    #[test]
+    fn only_a_deletion_with_the_annotation_is_part_of_a_move() {
+        let mut meta = annotated(DELETE_FOR_MOVE_ANNOTATION, "");
+        assert!(!is_deleted_for_move(&meta));
+        meta.deletion_timestamp = serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(is_deleted_for_move(&meta));
+        meta.annotations = None;
+        assert!(!is_deleted_for_move(&meta));
     }
 
     #[test]

@@ -21,10 +21,13 @@ use crate::sdk::config::{AccessKey, SdkConfig};
 use crate::sdk::endpoints::ServiceEndpoints;
 use crate::sdk::limits::{CallLimiter, Limits};
 use crate::sdk::metrics::{CallMetrics, ThrottleWaits};
+use crate::sdk::regions::AnsweringRegions;
 use crate::session::{Session, Shared};
 
 /// A session that was not used for this long is dropped.
 const IDLE: Duration = Duration::from_secs(3600);
+/// The same of a session in a region where AWS has never answered: users may invent any number of them.
+const IDLE_UNANSWERED: Duration = Duration::from_secs(60);
 
 /// The settings of the process's access to AWS.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +67,7 @@ pub struct SessionPool {
 
 struct Inner {
     config: SdkConfig,
+    regions: AnsweringRegions,
     limits: Arc<Limits>,
     leads_until: Option<LeadsUntil>,
     shared: Arc<Shared>,
@@ -79,12 +83,14 @@ impl Drop for Inner {
 impl SessionPool {
     /// Reads the SDK's configuration from environment and profile and registers the metrics. Makes no AWS call.
     pub async fn new(options: Options, registry: &mut Registry) -> Self {
-        let metrics = CallMetrics::register(registry);
+        let regions = AnsweringRegions::default();
+        let metrics = CallMetrics::register(registry, regions.clone());
         let waits = ThrottleWaits::register(registry);
         let limits = Limits::new(options.shares, options.timing.rate_second, waits);
         let config = SdkConfig::load(options.service_endpoints, metrics, options.controller_key).await;
         let inner = Arc::new(Inner {
             config,
+            regions,
             limits: Arc::new(limits),
             leads_until: options.leads_until,
             shared: Arc::new(Shared::new(options.timing)),
@@ -129,7 +135,7 @@ impl SessionPool {
 
     pub(crate) fn session(&self, identity: &ResolvedIdentity, region: &str) -> Arc<Session> {
         let mut sessions = self.inner.sessions.lock();
-        sessions.retain(|_, session| Arc::strong_count(session) > 1 || !session.is_idle(IDLE));
+        sessions.retain(|_, session| Arc::strong_count(session) > 1 || !session.is_idle(self.inner.idle(session)));
         let key = SessionKey {
             identity: identity.key.clone(),
             region: region.to_owned(),
@@ -147,6 +153,15 @@ impl SessionPool {
 }
 
 impl Inner {
+    /// How long a session that nobody uses is kept.
+    fn idle(&self, session: &Session) -> Duration {
+        if self.regions.has_answered(&session.region) {
+            IDLE
+        } else {
+            IDLE_UNANSWERED
+        }
+    }
+
     fn sessions(&self) -> Vec<Arc<Session>> {
         self.sessions.lock().values().cloned().collect()
     }
@@ -229,6 +244,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unused_sessions_are_dropped() {
         let pool = pool().await;
+        pool.inner.regions.answered("eu-west-1");
         pool.session(&identity("old"), "eu-west-1");
         tokio::time::advance(Duration::from_secs(3599)).await;
         pool.session(&identity("used"), "eu-west-1");
@@ -236,5 +252,16 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         pool.session(&identity("used"), "eu-west-1");
         assert_eq!(count(&pool), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_in_invented_regions_are_soon_dropped() {
+        let pool = pool().await;
+        for number in 0..50 {
+            let region = format!("xx-north-{number}");
+            pool.session(&identity("a"), &region);
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert_eq!(count(&pool), 6, "those of the last minute");
     }
 }

@@ -19,6 +19,7 @@ use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::{KubernetesError, NetworkKubernetes};
+use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 use crate::resync::with_resync;
@@ -103,7 +104,7 @@ async fn reconcile(
     let metadata = &template.metadata;
     // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
-    let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
+    let being_deleted = metadata.deletion_timestamp.is_some();
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
         return Ok(Outcome::done(template));
     }
@@ -140,6 +141,10 @@ async fn look_up(
     context: &TemplateContext,
 ) -> Result<LookupResult, KubernetesError> {
     let spec = &template.spec.template.spec;
+    if let Some(misformed) = forms::misformed(spec) {
+        let nothing = capacity::NodeCapacity::default();
+        return Ok(LookupResult::refused(nothing, Reason::InvalidSpec, misformed));
+    }
     let name = template.metadata.name.as_deref().unwrap_or_default();
     let source = format!("AWSMachineTemplate/{name}");
     let merged = read_network(source, spec, cluster, context.kubernetes.as_ref()).await;
@@ -151,6 +156,9 @@ async fn look_up(
                        object publish it";
         return Ok(LookupResult::unknown(Reason::MissingField, message, Next::Retry));
     };
+    if let Some(problem) = forms::misnamed_region(&region) {
+        return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
+    }
     let reference = merged.network.identity_ref;
     let reference = reference.unwrap_or_else(IdentityReference::controller_default);
     let request = IdentityRequest {

@@ -5,6 +5,7 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -116,6 +117,11 @@ pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
     let name = secret_name(machine);
     let data = format!("#cloud-config\n# {version}\n").into_bytes();
     let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("cluster.x-k8s.io/secret".to_owned()),
         data: Some([("value".to_owned(), k8s_openapi::ByteString(data))].into()),
         ..Secret::default()
     };

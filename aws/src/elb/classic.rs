@@ -74,7 +74,11 @@ impl ElbCalls {
         let answer = self.caller.call(permit, request.load_balancer_names(name).send()).await;
         match answer {
             Err(error) if error.class == ErrorClass::NotFound => Ok(false),
-            answer => Ok(!answer?.load_balancer_descriptions().is_empty()),
+            answer => {
+                let answer = answer?;
+                let mut shown = answer.load_balancer_descriptions().iter();
+                Ok(shown.any(|shown| shown.load_balancer_name() == Some(name)))
+            }
         }
     }
 }

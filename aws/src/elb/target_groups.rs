@@ -49,7 +49,8 @@ impl ElbCalls {
         let action = permit.action;
         let request = self.client.describe_target_groups();
         let answer = self.caller.call(permit, request.target_group_arns(arn).send()).await?;
-        let group = answer.target_groups().first();
+        let mut groups = answer.target_groups().iter();
+        let group = groups.find(|group| group.target_group_arn() == Some(arn));
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
         let kind = match group.target_type() {
             Some(TargetTypeEnum::Instance) => TargetKind::Instance,

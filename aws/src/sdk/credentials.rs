@@ -65,7 +65,7 @@ pub(crate) struct Role {
     pub(crate) arn: String,
     pub(crate) session_name: String,
     pub(crate) external_id: Option<String>,
-    pub(crate) duration_seconds: Option<i32>,
+    pub(crate) duration_seconds: i32,
     pub(crate) inline_policy: Option<String>,
     pub(crate) policy_arns: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl RoleCredentials {
             .role_arn(&self.role.arn)
             .role_session_name(&self.role.session_name)
             .set_external_id(self.role.external_id.clone())
-            .set_duration_seconds(self.role.duration_seconds)
+            .duration_seconds(self.role.duration_seconds)
             .set_policy(self.role.inline_policy.clone())
             .set_policy_arns(Some(policies).filter(|policies| !policies.is_empty()))
             .send()
@@ -196,7 +196,7 @@ mod tests {
                 arn: "arn:aws:iam::1:role/One".into(),
                 session_name: "session".into(),
                 external_id: Some("external-secret".into()),
-                duration_seconds: None,
+                duration_seconds: 900,
                 inline_policy: None,
                 policy_arns: vec![],
             },

@@ -8,5 +8,6 @@ mod error;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod pages;
+pub(crate) mod regions;
 pub(crate) mod replacements;
 mod retries;

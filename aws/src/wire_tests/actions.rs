@@ -24,8 +24,8 @@ fn serve(call: &Call) -> Answer {
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
         "DescribeLoadBalancers" => {
-            let balancer = "<LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type>";
-            let balancers = format!("<LoadBalancers><member>{balancer}</member></LoadBalancers>");
+            let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
+            let balancers = format!("<LoadBalancers><member>{names}</member></LoadBalancers>");
             elb("DescribeLoadBalancers", &balancers)
         }
         "DescribeListeners" => elb("DescribeListeners", ""),

@@ -172,7 +172,7 @@ pub(super) fn role(arn: &str, source: CredentialSource) -> CredentialSource {
         role_arn: arn.to_owned(),
         session_name: "capa-rs-default-test".to_owned(),
         external_id: Some("external-secret".to_owned()),
-        duration_seconds: Some(900),
+        duration_seconds: 900,
         inline_policy: Some("{\"Statement\":[]}".to_owned()),
         policy_arns: vec![
             "arn:aws:iam::aws:policy/One".to_owned(),

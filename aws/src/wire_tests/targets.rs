@@ -55,7 +55,9 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     };
     let answer = match call.action.as_str() {
         "DescribeTargetGroups" => {
-            "<TargetGroups><member><TargetType>ip</TargetType><Port>6443</Port></member></TargetGroups>".to_owned()
+            let group = format!("<TargetGroupArn>{ARN}</TargetGroupArn><TargetType>ip</TargetType><Port>6443</Port>");
+            let other = "<TargetGroupArn>arn:other</TargetGroupArn><TargetType>lambda</TargetType>";
+            format!("<TargetGroups><member>{other}</member><member>{group}</member></TargetGroups>")
         }
         "DescribeTargetHealth" => {
             let target = "<Target><Id>10.0.0.7</Id><Port>443</Port></Target>\
@@ -208,8 +210,13 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let fake = Fake::start(|call| match (call.action.as_str(), call.field("Names.member.1")) {
         ("DescribeLoadBalancers", "api") => elb(
             "DescribeLoadBalancers",
-            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member>\
-             </LoadBalancers>",
+            "<LoadBalancers><member><LoadBalancerName>api-2</LoadBalancerName></member>\
+             <member><LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>\
+             <Type>network</Type></member></LoadBalancers>",
+        ),
+        ("DescribeListeners", _) if call.field("Marker").is_empty() => elb(
+            "DescribeListeners",
+            "<Listeners><member><Port>443</Port></member></Listeners><NextMarker>more</NextMarker>",
         ),
         ("DescribeListeners", _) => elb(
             "DescribeListeners",
@@ -225,7 +232,7 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let pool = fake.pool().await;
     let cluster = pool.cluster(&identity("A"), REGION);
     let found = cluster.load_balancer("api").await.unwrap().unwrap();
-    let listeners = BTreeMap::from([(6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
+    let listeners = BTreeMap::from([(443, vec![]), (6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
     let kind = "network".to_owned();
     assert_eq!(found, ApiLoadBalancer { kind, listeners });
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");

@@ -105,6 +105,14 @@ impl CallRequest {
         }
     }
 
+    /// To list the listeners of a load balancer, by the name of the latter.
+    pub fn listeners(name: &str) -> Self {
+        Self {
+            action: "DescribeListeners",
+            ..Self::load_balancer(name)
+        }
+    }
+
     /// To launch a machine's instance.
     pub fn launch(machine: &MachineKey) -> Self {
         Self {

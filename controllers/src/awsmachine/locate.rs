@@ -17,6 +17,7 @@ use super::context::MachineContext;
 use super::read;
 use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
+use crate::launching::forms;
 
 /// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
 pub(super) struct InstanceLocation {
@@ -128,6 +129,9 @@ async fn connect(
         let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
         return Err(Blocked::new(missing, Next::Retry).into());
     };
+    if let Some(problem) = forms::misnamed_region(&region) {
+        return Err(Blocked::new(read::network_not_ready(&problem), Next::Retry).into());
+    }
     let default_identity = IdentityReference::controller_default;
     let identity_ref = placement.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);

@@ -52,9 +52,12 @@ use crate::transitions;
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     let deleting = machine.metadata.deletion_timestamp.is_some();
     let is_released = deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
-    if is_released || meta::is_deleted_for_move(&machine.metadata) {
+    if is_released {
         context.clouds.forget(&scope::key(&machine));
         return Ok(Outcome::done(machine));
+    }
+    if meta::is_deleted_for_move(&machine.metadata) {
+        return Ok(deletion::moved(machine, context).await?);
     }
     let owners = read::owners(&machine, context.kubernetes.as_ref());
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use capa_api::contract::Machine;
+use capa_api::forms::IdKind;
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::Instance;
@@ -12,7 +13,7 @@ use kube::Resource as _;
 use thiserror::Error;
 
 use super::machine_tags::MachineTags;
-use super::spec::{self, is_instance_id};
+use super::spec;
 
 /// Whose an instance is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +203,7 @@ impl<'a> AdoptionWish<'a> {
         match meta::annotation(&machine.metadata, meta::ADOPT_INSTANCE_ANNOTATION) {
             None => Self::Unsaid,
             Some(meta::ADOPT_NO_INSTANCE) => Self::LaunchNew,
-            Some(id) if is_instance_id(id) => Self::Instance(id),
+            Some(id) if IdKind::Instance.is_id(id) => Self::Instance(id),
             Some(value) => Self::Unreadable(value),
         }
     }

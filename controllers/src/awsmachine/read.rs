@@ -19,6 +19,7 @@ use super::scope::{MachineScope, Owners};
 use super::spec::given_id;
 use crate::kubernetes_api::MachineKubernetes;
 use crate::launching::bootstrap::user_data as user_data_from;
+use crate::launching::bootstrap_secret;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 
@@ -76,9 +77,13 @@ pub(super) async fn user_data(
         let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     };
+    bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
     let secret = context.kubernetes.secret(scope.namespace(), name).await?;
     // The Machine is watched, its Secret is not.
     let unusable = |update| Blocked::new(update, Next::Retry);
+    if let Some(secret) = &secret {
+        bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
+    }
     Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
@@ -165,7 +170,8 @@ async fn look_up_inputs(
     })
 }
 
-/// The subnets that the machine's own filters match; `None` for a machine without filters.
+/// The subnets that the machine's own filters match, and of these the one that it names; `None` for a machine without
+/// filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -177,7 +183,8 @@ async fn filtered_subnets(
     let Some(query) = filter_query(reference, "subnet-id", network) else {
         return Ok(None);
     };
-    let found = cloud.subnets(&query).await?;
+    let mut found = cloud.subnets(&query).await?;
+    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
     if found.is_empty() {
         let message = match given_id(reference) {
             Some(id) => format!(
@@ -207,6 +214,7 @@ async fn additional_groups(
             .await?
             .into_iter()
             .map(|group| group.id)
+            .filter(|found| given_id(reference).is_none_or(|id| id == found))
             .collect();
         if found.is_empty() {
             return Err(LookupError::Problem(Problem::new(
@@ -229,7 +237,7 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
     }
     let image_id = image_id(spec).unwrap_or_default();
     let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
-    match images.into_iter().next() {
+    match images.into_iter().find(|image| image.id == image_id) {
         Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
         _ => Err(LookupError::Problem(Problem::new(
             Reason::NotFound,

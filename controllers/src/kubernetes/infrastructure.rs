@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::contract::ContractReference;
+use capa_api::forms::is_dns_subdomain;
 use capa_api::meta::CONTRACT_LABEL;
 use capa_cloud::Timing;
 use capa_network::infrastructure_network;
@@ -64,6 +65,10 @@ impl InfrastructureReader {
     }
 
     pub(super) async fn read(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
+        // No object has such a name, and the path of a request with it could lead to another object.
+        if !is_dns_subdomain(&reference.name) {
+            return Infrastructure::NotFound;
+        }
         let slot = Arc::clone(
             self.objects
                 .lock()
@@ -355,6 +360,22 @@ mod tests {
             "metadata": {"name": "l"}, "status": {"network": network}}),
         );
         assert!(matches!(read(&reader).await, Infrastructure::Published(Some(found)) if found == network));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_no_object_has_makes_no_request() {
+        let server = Server::new();
+        let reader = server.reader();
+        for name in ["../../../team-b/landscapes/l", "l/status", "", "l?watch=1"] {
+            let reference = ContractReference {
+                api_group: "example.org".into(),
+                kind: "Landscape".into(),
+                name: name.into(),
+            };
+            let read = reader.read("team-a", &reference).await;
+            assert!(matches!(read, Infrastructure::NotFound), "{name}: {read:?}");
+        }
+        assert!(server.asked.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
@@ -143,6 +144,17 @@ impl KubernetesClient {
     }
 }
 
+async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
+    // No Secret has such a name, and the path of a request with it could lead to another object.
+    if !is_dns_subdomain(name) {
+        return Ok(None);
+    }
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    api.get_opt(name)
+        .await
+        .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+}
+
 fn failed(attempted: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KubernetesError {
     KubernetesError {
         attempted,
@@ -202,10 +214,7 @@ impl Kubernetes for KubernetesClient {
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        api.get_opt(name)
-            .await
-            .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+        secret(&self.client, namespace, name).await
     }
 }
 
@@ -355,4 +364,32 @@ pub fn templates_of_cluster(
         template.metadata.namespace.as_deref() == Some(namespace)
             && meta::owner_cluster_name(&template.metadata) == Some(cluster)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_no_secret_has_makes_no_request() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let paths = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            paths.lock().push(request.uri().path().to_owned());
+            let secret = json!({"metadata": {"name": "boot"}}).to_string();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(secret.into_bytes()))) }
+        });
+        let client = Client::new(service, "default");
+        for name in ["../../kube-system/secrets/x", "a/b", "boot?watch=1", ""] {
+            assert_eq!(secret(&client, "team-a", name).await.unwrap(), None, "{name}");
+        }
+        assert!(secret(&client, "team-a", "boot").await.unwrap().is_some());
+        assert_eq!(*asked.lock(), ["/api/v1/namespaces/team-a/secrets/boot"]);
+    }
 }

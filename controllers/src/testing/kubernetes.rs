@@ -119,6 +119,7 @@ impl FakeKubernetes {
         labels.insert(key.to_owned(), value.to_owned());
     }
 
+    /// Stores a Secret of the type that Cluster API's providers give theirs.
     pub(crate) fn put_secret(&self, namespace: &str, name: &str, data: &[(&str, &str)]) {
         let version = self.next_version();
         let data = data
@@ -132,6 +133,7 @@ impl FakeKubernetes {
                 ..ObjectMeta::default()
             },
             data: Some(data.collect()),
+            type_: Some("cluster.x-k8s.io/secret".to_owned()),
             ..Secret::default()
         };
         self.state().secrets.insert((namespace.into(), name.into()), secret);

@@ -19,6 +19,7 @@ mod foreign_kind;
 mod hostile;
 mod hot_loops;
 mod identities;
+mod input;
 mod launch;
 mod lifetime;
 mod limits;

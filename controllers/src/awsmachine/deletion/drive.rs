@@ -1,9 +1,10 @@
 //! Ends an instance step by step, and releases the AWSMachine.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_cloud::Observation;
-use capa_runtime::reconcile::{EventDraft, Next};
+use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 
 use super::plan::{DeletionStep, plan_deletion};
 use super::search::InstanceToEnd;
@@ -11,9 +12,10 @@ use crate::awsmachine::absence;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::Ids;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{self, MachineScope};
+use crate::awsmachine::spec;
 use crate::kubernetes_api::KubernetesError;
-use crate::retry;
+use crate::{identity, retry};
 
 /// The most submitted terminations that the status has room for. An event tells of no further one.
 const MOST_SUBMITTED: usize = 16;
@@ -92,7 +94,8 @@ async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &s
             scope.finish_with(terminating, Next::Requeue(context.timing.listing_interval));
         }
         Err(error) => {
-            let update = ConditionType::InstanceReady.is_false(error.class.reason(), error.to_string());
+            let message = identity::described(&error, &location.identity_ref);
+            let update = ConditionType::InstanceReady.is_false(error.class.reason(), message);
             scope.finish_with(update, retry::after(&error));
         }
     }
@@ -124,6 +127,24 @@ pub(in crate::awsmachine) async fn abandoned(
     release(scope, context).await
 }
 
+/// Releases an AWSMachine that is deleted because it has moved, without a call to AWS. `clusterctl move` removes the
+/// finalizers before it deletes, so that the provider's finalizer is only here if another client deleted the object.
+pub(in crate::awsmachine) async fn moved(
+    machine: AWSMachine,
+    context: &MachineContext,
+) -> Result<Outcome<AWSMachine>, KubernetesError> {
+    let left = spec::instance_id(&machine).map(|id| {
+        let message = format!(
+            "annotation {} says that this AWSMachine has moved to another management cluster: instance {id} is left to \
+             the AWSMachine there; if there is none, nobody but you will terminate it",
+            meta::DELETE_FOR_MOVE_ANNOTATION
+        );
+        EventDraft::warning("InstanceAbandoned", message)
+    });
+    release_object(&machine, context).await?;
+    Ok(Outcome::done(machine).with_events(left))
+}
+
 /// Tells by an event of the instances that a release leaves behind.
 pub(in crate::awsmachine) fn tell_left_alone(scope: &mut MachineScope, ids: &[String]) {
     if !ids.is_empty() {
@@ -143,8 +164,14 @@ pub(in crate::awsmachine) async fn release(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<(), KubernetesError> {
-    context.kubernetes.remove_finalizer(&scope.machine).await?;
-    context.memory.forget(scope.uid());
-    context.clouds.forget(&scope.key());
+    release_object(&scope.machine, context).await
+}
+
+async fn release_object(machine: &AWSMachine, context: &MachineContext) -> Result<(), KubernetesError> {
+    context.kubernetes.remove_finalizer(machine).await?;
+    context
+        .memory
+        .forget(machine.metadata.uid.as_deref().unwrap_or_default());
+    context.clouds.forget(&scope::key(machine));
     Ok(())
 }

@@ -5,5 +5,5 @@ mod drive;
 mod plan;
 mod search;
 
-pub(super) use drive::{abandoned, end_instance, release, tell_left_alone};
+pub(super) use drive::{abandoned, end_instance, moved, release, tell_left_alone};
 pub(super) use search::{Found, find};

@@ -25,7 +25,7 @@ use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::write;
-use crate::retry;
+use crate::{identity, retry};
 
 /// Looks for an instance where the plan says so, else launches one.
 pub(super) async fn apply(
@@ -296,7 +296,10 @@ fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
             );
             (Reason::InsufficientCapacity, message)
         }
-        class => (class.reason(), error.to_string()),
+        class => {
+            let identity = &planned.prepared.location.identity_ref;
+            (class.reason(), identity::described(error, identity))
+        }
     };
     let condition = ConditionType::InstanceReady.is_false(reason, message);
     Blocked::new(condition, retry::after(error))

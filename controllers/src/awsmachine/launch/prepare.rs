@@ -52,7 +52,7 @@ pub(super) async fn prepare(
     let user_data = user_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
-    if let Some(update) = spec::validate_support(spec).or_else(|| spec::validate(spec)) {
+    if let Some(update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
         return Err(Blocked::new(update, Next::AwaitChange).into());
     }
     let merged = network(scope, owner, cluster, context).await?;
@@ -98,7 +98,7 @@ async fn network(
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
-    let problem = problem.or_else(|| spec::validate_network_size(&merged.network, cluster_name));
+    let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
         let message =
             "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";

@@ -231,7 +231,7 @@ mod tests {
                 RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
-                "AccessDenied: no",
+                "AccessDenied",
             ),
             (healthy.clone(), false, "True/Ready", ""),
         ];
@@ -276,7 +276,7 @@ mod tests {
                 RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
-                "AccessDenied: no",
+                "AccessDenied",
             ),
             (RegistrationState::Overdue, true, "False/Failed", "in time"),
             (RegistrationState::Out, true, "False/Deregistering", "has left"),

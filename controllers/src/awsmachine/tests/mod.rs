@@ -5,6 +5,7 @@ mod capacity;
 mod deletion;
 mod fields;
 mod holders;
+mod input;
 mod launches;
 mod moves;
 mod observation;
