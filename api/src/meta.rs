@@ -64,9 +64,12 @@ pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.i
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster. The key also selects all instances of this provider in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
-/// Tag key of the management cluster that launched an instance: the UID of its namespace `kube-system`. It tells whose
-/// instance without a machine is worth a report, and proves nothing else: a cluster may have moved since.
+/// Tag key of the management cluster that launched an instance: the UID of its namespace `kube-system`. The tag decides
+/// which management cluster reports an instance without a machine. It proves no ownership, because a cluster may have
+/// moved since.
 pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
+/// The prefix of the tag keys that make a cluster the owner of a resource; the name of the cluster follows.
+pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.
@@ -80,7 +83,7 @@ pub const NODE_ROLE_TAG_VALUE: &str = "node";
 
 /// Tag key by which this provider owns a resource for a cluster.
 pub fn cluster_tag(cluster_name: &str) -> String {
-    format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster_name}")
+    format!("{CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Tag key by which the AWS cloud controller of a cluster recognises resources.

@@ -98,8 +98,9 @@ pub trait MachineCloud: Send + Sync {
 /// Gives the sessions that machines are reconciled with.
 #[async_trait]
 pub trait MachineClouds: Send + Sync {
-    /// The session of an identity in a region. Makes no call.
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud>;
+    /// The session of an identity in a region for one pass over a machine of `cluster`, the name of the machine's cluster
+    /// in tags: the informer lists the instances of the clusters of its machines. Makes no call.
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud>;
     /// Ends every session's interest for a machine.
     fn forget(&self, machine: &MachineKey);
 }

@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod predicate;
 pub mod reconcile;
 pub mod scope;
+mod server;
 pub mod shutdown;
 pub mod status;
 pub mod tasks;

@@ -90,8 +90,11 @@ impl ClusterClouds for Manager {
 }
 
 impl MachineClouds for Manager {
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
-        Arc::new(MachineSession::new(self.session(session_key(identity, region))))
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
+        Arc::new(MachineSession::new(
+            self.session(session_key(identity, region)),
+            cluster,
+        ))
     }
 
     fn forget(&self, machine: &MachineKey) {

@@ -134,6 +134,6 @@ pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
 ///
 /// Where a template does not fit its type.
 #[expect(clippy::expect_used, reason = "the templates of this file are constants")]
-fn object<K: DeserializeOwned>(template: Value) -> K {
+pub(crate) fn object<K: DeserializeOwned>(template: Value) -> K {
     serde_json::from_value(template).expect("the template fits its type")
 }

@@ -5,6 +5,7 @@ pub(crate) mod config;
 mod credentials;
 pub(crate) mod endpoints;
 mod error;
+mod http;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod pages;

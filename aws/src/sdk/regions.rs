@@ -27,7 +27,7 @@ impl AnsweringRegions {
     }
 
     /// Whether AWS has answered in this region.
-    pub(crate) fn has_answered(&self, region: &str) -> bool {
+    fn has_answered(&self, region: &str) -> bool {
         self.0.lock().contains(region)
     }
 

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 use crate::{AccessKey, Options, SessionPool, iam_actions};
 
 pub(super) const REGION: &str = "us-test-1";
+/// The cluster of all machines.
+pub(super) const CLUSTER: &str = "dev";
 
 /// A call as it came over the wire.
 #[derive(Clone, Debug)]
@@ -224,7 +226,10 @@ pub(super) fn instance_xml(id: &str, state: InstanceState) -> String {
         "<item><instanceId>{id}</instanceId><instanceState><name>{state}</name></instanceState>\
          <placement><availabilityZone>us-test-1a</availabilityZone></placement>\
          <launchTime>2026-01-02T03:04:05.000Z</launchTime>\
-         <tagSet><item><key>Name</key><value>node</value></item></tagSet></item>"
+         <tagSet><item><key>Name</key><value>node</value></item>\
+         <item><key>MachineName</key><value>default/{id}</value></item>\
+         <item><key>sigs.k8s.io/cluster-api-provider-aws/cluster/{CLUSTER}</key>\
+         <value>owned</value></item></tagSet></item>"
     )
 }
 

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, instances, machine, sts_error};
+use super::fake::{
+    Answer, CLUSTER, Call, Fake, REGION, at_its_turn, eventually, identity, instances, machine, sts_error,
+};
 
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
 
@@ -92,7 +94,7 @@ pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
     let pool = fake.pool().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let stands = |desired| {
         let states = machines.reconcile_targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
         states.into_iter().next().unwrap()
@@ -161,7 +163,7 @@ async fn a_former_leader_begins_no_submitted_write() {
     })
     .await;
     let pool = fake.pool_leading(until.subscribe()).await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let stands = |desired| {
         machines
             .reconcile_targets(&machine("one"), &instance(), &[target()], desired)
@@ -187,7 +189,7 @@ async fn a_former_leader_begins_no_submitted_write() {
 async fn a_refusal_has_its_code() {
     let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
     let pool = fake.pool().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let told: Mutex<Option<RegistrationState>> = Mutex::default();
     eventually("it is told", || {
         let states = machines.reconcile_targets(&machine("one"), &instance(), &[target()], Desired::Registered);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::owner_tags::OwnerTags;
 use crate::{Instance, InstanceState, MachineAddress, StateReason};
 
 /// Between parts, and within a part. EC2 answers in XML, which cannot contain either.
@@ -54,6 +55,12 @@ impl CompactInstance {
 
     pub(super) fn availability_zone(&self) -> &str {
         self.text.split(FIELD).next().unwrap_or_default()
+    }
+
+    /// Whose the instance is by its tags.
+    pub(super) fn owner_tags(&self) -> OwnerTags<'_> {
+        let tags = self.text.split(PART).nth(2).unwrap_or_default();
+        OwnerTags::of(pairs(tags.split_terminator(FIELD)))
     }
 
     /// The instance with this id.

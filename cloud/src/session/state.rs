@@ -100,18 +100,25 @@ impl SessionState {
     }
 
     /// The observation of an instance. After the first call, the machine is woken whenever the observation changes.
-    pub fn observe(&mut self, machine: &MachineKey, id: &str, at: Moment) -> Observation {
+    /// `cluster` is the name of the machine's cluster in tags.
+    pub fn observe(&mut self, machine: &MachineKey, cluster: &str, id: &str, at: Moment) -> Observation {
         self.informer.credentials_replaced(at.replacements);
-        self.informer.watch(machine, id)
+        self.informer.watch(machine, cluster, id)
     }
 
-    pub(super) fn launched(&mut self, machine: &MachineKey, instance: &Instance, at: Moment) {
+    pub(super) fn launched(&mut self, machine: &MachineKey, cluster: &str, instance: &Instance, at: Moment) {
         self.informer.launched(instance);
-        self.observe(machine, &instance.id, at);
+        self.observe(machine, cluster, &instance.id, at);
     }
 
-    pub(super) fn terminate(&mut self, machine: &MachineKey, id: &str, at: Moment) -> Result<(), CloudError> {
-        self.informer.terminate(machine, id, at.now)
+    pub(super) fn terminate(
+        &mut self,
+        machine: &MachineKey,
+        cluster: &str,
+        id: &str,
+        at: Moment,
+    ) -> Result<(), CloudError> {
+        self.informer.terminate(machine, cluster, id, at.now)
     }
 
     pub(super) fn want_targets(

@@ -125,6 +125,12 @@ impl Sessions {
         }
     }
 
+    /// How many entries the sessions keep, together with those that say which session follows a machine.
+    pub fn entries(&self) -> usize {
+        let kept = self.by_key.values().map(|(state, _)| state.informer().entries());
+        self.owners.entries() + kept.sum::<usize>()
+    }
+
     /// The state of a session.
     pub fn state(&mut self, key: &SessionKey) -> &mut SessionState {
         &mut self.session(key).0

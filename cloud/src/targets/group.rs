@@ -89,6 +89,11 @@ impl GroupState {
         self.members.is_empty()
     }
 
+    /// Number of instances that are to be registered in the group or deregistered from it.
+    pub(super) fn members(&self) -> usize {
+        self.members.len()
+    }
+
     /// Records the desired state of a machine's target, and returns the target's current registration state.
     pub(super) fn want(
         &mut self,

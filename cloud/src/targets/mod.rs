@@ -148,6 +148,11 @@ impl Targets {
         report
     }
 
+    /// Number of kept machines and groups.
+    pub fn entries(&self) -> usize {
+        self.woken.len() + self.groups.values().map(|state| 1 + state.members()).sum::<usize>()
+    }
+
     /// The machines whose registration states changed since the last call of this function.
     pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
         std::mem::take(&mut self.woken)

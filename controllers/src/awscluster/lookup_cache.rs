@@ -68,6 +68,11 @@ impl LookupCache {
         entries.insert(uid.to_owned(), entry);
     }
 
+    /// Number of kept lookups.
+    pub fn entries(&self) -> usize {
+        self.entries.lock().len()
+    }
+
     /// Removes an AWSCluster that has a complete network or was deleted.
     pub(super) fn remove(&self, uid: &str) {
         self.entries.lock().remove(uid);

@@ -144,18 +144,23 @@ async fn connect(
     let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
     let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
     let resolved = resolved.map_err(|error| match error {
-        IdentityError::Unusable(problem) => not_ready(problem.condition()).into(),
+        IdentityError::Unusable(problem) => {
+            // The credentials that this process still holds are not the machine's to use any more.
+            context.clouds.forget(&scope.key());
+            FlowError::from(not_ready(problem.condition()))
+        }
         IdentityError::Unread(error) => FlowError::from(error),
     })?;
-    let cloud = context.clouds.machines(&resolved, &region);
+    let cluster_tag = placement.cluster_tag.unwrap_or_else(|| cluster_name.clone());
+    let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
     let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
         identity_ref,
         account_id,
-        cluster_tag: placement.cluster_tag.unwrap_or_else(|| cluster_name.clone()),
         cluster_name,
+        cluster_tag,
         role: scope.owners.role(&scope.machine),
         targets: placement.targets,
         pending_targets: placement.pending_targets,

@@ -17,11 +17,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::failed;
+use super::kinds::{Kind, KindCache, Known};
 use crate::kubernetes_api::{Infrastructure, KubernetesError};
 use crate::launching::network_sources::publishes_network;
-
-/// Time for which the properties of a kind are cached. An answer of 404 drops the entry at once.
-const KIND_AGE: Duration = Duration::from_secs(600);
 
 /// Reads infrastructure objects through a coalescing cache: while many machines wait for one object, the reader reads
 /// the object once per period. The period is 5 s at first and doubles up to 60 s while the object is unusable
@@ -30,7 +28,9 @@ pub struct InfrastructureReader {
     client: Client,
     timing: Timing,
     objects: Mutex<HashMap<(String, ContractReference), Slot>>,
-    kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
+    /// When objects were forgotten last that nobody asks for any more.
+    swept: Mutex<Instant>,
+    kinds: KindCache,
 }
 
 /// The last read of one object, locked while the object is read again.
@@ -42,20 +42,14 @@ struct Reading {
     good_for: Duration,
 }
 
-/// A kind in the API server.
-#[derive(Clone)]
-struct Kind {
-    resource: ApiResource,
-    publishes_network: bool,
-}
-
 impl InfrastructureReader {
     pub(super) fn new(client: Client, timing: Timing) -> Self {
         Self {
             client,
             timing,
             objects: Mutex::default(),
-            kinds: Mutex::default(),
+            swept: Mutex::new(Instant::now()),
+            kinds: KindCache::new(timing.source_retry),
         }
     }
 
@@ -64,11 +58,29 @@ impl InfrastructureReader {
         self.objects.lock().remove(&(namespace.to_owned(), reference.clone()));
     }
 
+    /// Forgets the objects that nobody has asked for in a while: users give their names.
+    fn forget_unused(&self) {
+        let cap = self.timing.source_retry_cap;
+        {
+            let mut swept = self.swept.lock();
+            if swept.elapsed() < cap {
+                return;
+            }
+            *swept = Instant::now();
+        }
+        self.objects.lock().retain(|_, slot| {
+            // Somebody who holds it, or has locked it, is about to read.
+            let is_young = |reading: &Reading| reading.at.elapsed() < cap * 2;
+            Arc::strong_count(slot) > 1 || slot.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(is_young))
+        });
+    }
+
     pub(super) async fn read(&self, namespace: &str, reference: &ContractReference) -> Infrastructure {
         // No object has such a name, and the path of a request with it could lead to another object.
         if !is_dns_subdomain(&reference.name) {
             return Infrastructure::NotFound;
         }
+        self.forget_unused();
         let slot = Arc::clone(
             self.objects
                 .lock()
@@ -117,7 +129,7 @@ impl InfrastructureReader {
                 Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
-                self.kinds.lock().remove(&kind_key(reference));
+                self.kinds.doubt(reference);
                 Ok(Infrastructure::NotFound)
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Infrastructure::Forbidden),
@@ -129,20 +141,14 @@ impl InfrastructureReader {
     }
 
     async fn kind(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
-        let key = kind_key(reference);
-        let cached = self
-            .kinds
-            .lock()
-            .get(&key)
-            .filter(|(at, _)| at.elapsed() < KIND_AGE)
-            .map(|(_, kind)| kind.clone());
-        if cached.is_some() {
-            return Ok(cached);
+        match self.kinds.get(reference) {
+            Some(Known::Served(kind)) => return Ok(Some(kind)),
+            Some(Known::NotServed) => return Ok(None),
+            None => {}
         }
         let found = self.discover(reference).await?;
-        if let Some(kind) = &found {
-            self.kinds.lock().insert(key, (Instant::now(), kind.clone()));
-        }
+        let known = found.clone().map_or(Known::NotServed, Known::Served);
+        self.kinds.insert(reference, known);
         Ok(found)
     }
 
@@ -226,10 +232,6 @@ fn newest(versions: &str) -> Option<String> {
     highest
         .max_by_key(|version| Version::parse(version).priority())
         .map(str::to_owned)
-}
-
-fn kind_key(reference: &ContractReference) -> (String, String) {
-    (reference.api_group.clone(), reference.kind.clone())
 }
 
 #[cfg(test)]
@@ -395,6 +397,49 @@ mod tests {
         );
         read(&reader).await;
         assert_eq!((server.asked("/apis"), server.asked(OBJECT)), (1, 0));
+    }
+
+    fn named(kind: &str, name: &str) -> ContractReference {
+        ContractReference {
+            api_group: "example.org".into(),
+            kind: kind.into(),
+            name: name.into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_thousand_objects_that_nobody_asks_for_are_forgotten() {
+        let server = Server::new();
+        let reader = server.reader();
+        for number in 0..10_000 {
+            reader.read("team-a", &named("Landscape", &format!("l-{number}"))).await;
+        }
+        assert_eq!(reader.objects.lock().len(), 10_000);
+        assert_eq!(
+            server.asked("/apis"),
+            1,
+            "names that do not exist say nothing about their kind"
+        );
+        tokio::time::advance(Timing::default().source_retry_cap * 2).await;
+        read(&reader).await;
+        assert_eq!(reader.objects.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_not_served_is_discovered_once_for_many() {
+        let server = Server::new();
+        let reader = server.reader();
+        for number in 0..100 {
+            let missing = named("Moonscape", &format!("m-{number}"));
+            assert!(matches!(
+                reader.read("team-a", &missing).await,
+                Infrastructure::NoKindMatch
+            ));
+        }
+        assert_eq!(server.asked("/apis"), 1);
+        tokio::time::advance(Timing::default().source_retry).await;
+        reader.read("team-a", &named("Moonscape", "m-0")).await;
+        assert_eq!(server.asked("/apis"), 2, "it may have been installed");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The reconcilers' requests to a real API server: caches for watched kinds, direct requests for other kinds.
 
 mod infrastructure;
+mod kinds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -193,8 +193,8 @@ impl ClusterClouds for FakeAws {
 }
 
 impl MachineClouds for FakeAws {
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
-        Arc::new(MachineSession::new(self.client_for(identity, region)))
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
+        Arc::new(MachineSession::new(self.client_for(identity, region), cluster))
     }
 
     fn forget(&self, machine: &MachineKey) {

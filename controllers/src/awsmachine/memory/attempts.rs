@@ -97,6 +97,10 @@ impl Attempts {
         self.answers.remove(uid);
     }
 
+    pub(super) fn entries(&self) -> usize {
+        self.attempts.len() + self.answers.len()
+    }
+
     /// The entry of the attempt with this token. An attempt with another token is forgotten.
     fn entry(&mut self, uid: &str, client_token: &str) -> &mut RememberedAttempt {
         let unknown = || RememberedAttempt::unknown(client_token);

@@ -62,12 +62,21 @@ pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Shortage>>);
 impl Shortages {
     /// EC2 had no capacity there.
     pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Timestamp) {
-        self.0.retain(|_, places| {
-            places.retain(|_, last| age(last.at, at) < FORGOTTEN_AFTER);
-            !places.is_empty()
-        });
+        self.forget_old(at);
         let shortage = Shortage { at, tried_by: None };
         self.0.entry(pool.clone()).or_default().insert(place, shortage);
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        self.0.retain(|_, places| {
+            places.retain(|_, last| age(last.at, now) < FORGOTTEN_AFTER);
+            !places.is_empty()
+        });
+    }
+
+    /// How many places are kept.
+    pub(super) fn entries(&self) -> usize {
+        self.0.values().map(BTreeMap::len).sum()
     }
 
     /// The subnets that this machine avoids for now.
@@ -102,6 +111,7 @@ impl Shortages {
 
     /// This machine is about to try this subnet: where it lacked capacity, the other machines wait for the result.
     pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
+        self.forget_old(now);
         let places = self.0.get_mut(pool).into_iter().flatten();
         for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {
             if short.tried_by.as_deref() != Some(uid) {
@@ -201,7 +211,9 @@ mod tests {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("m5.large"), Place::Zone("a".into()), at(0));
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(3600));
-        assert_eq!(shortages.0.len(), 1);
+        assert_eq!(shortages.entries(), 1);
+        shortages.tried("m", &pool("c5.large"), &subnet("b1", "b"), at(7200));
+        assert_eq!(shortages.entries(), 0, "whichever machine is placed next");
     }
 
     #[test]

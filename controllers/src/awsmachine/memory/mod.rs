@@ -64,6 +64,18 @@ impl LaunchMemory {
         }
     }
 
+    /// How many attempts, answers and promised subnets are remembered of machines.
+    pub fn entries(&self) -> usize {
+        let state = self.state();
+        state.attempts.entries() + state.promised.len()
+    }
+
+    /// How many places without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
+    /// the next machine is placed.
+    pub fn shortages(&self) -> usize {
+        self.state().shortages.entries()
+    }
+
     /// The id of this process in launch records.
     pub(super) fn holder(&self) -> &str {
         &self.holder
