@@ -175,7 +175,8 @@ mod tests {
     async fn paced_pages_are_a_pause_apart() {
         let request = CallRequest::describe("DescribeInstances", &query(), Priority::Describe);
         let began = Instant::now();
-        let pages = caller().paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
+        let caller = caller();
+        let pages = caller.paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
         assert_eq!(pages.await, Ok(vec![0, 1, 2]));
         assert_eq!(began.elapsed(), Duration::from_secs(2));
     }
@@ -198,7 +199,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pages_that_never_end_are_given_up() {
-        let pages = caller().describe("DescribeImages", &query(), |_, token| page(token, usize::MAX));
+        let (caller, query) = (caller(), query());
+        let pages = caller.describe("DescribeImages", &query, |_, token| page(token, usize::MAX));
         let error = pages.await.unwrap_err();
         assert!(error.to_string().contains("more than 20 pages"), "{error}");
     }
