@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -87,6 +88,8 @@ impl Identity {
 pub trait Kubernetes: Send + Sync {
     /// The time that conditions and records carry.
     fn now(&self) -> Timestamp;
+    /// The time since the process began, by a clock that nobody sets: for durations that the process measures itself.
+    fn uptime(&self) -> Duration;
     /// A Cluster.
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
     /// An identity object.

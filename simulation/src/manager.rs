@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -25,7 +26,7 @@ use kube::ResourceExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
-use crate::outside::{Outside, START};
+use crate::outside::{Outside, START, since_start};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
 /// What the reconcilers of one process share. Cloning gives another handle.
@@ -191,6 +192,10 @@ fn without(finalizers: &mut Vec<String>, finalizer: &str) {
 impl Kubernetes for Manager {
     fn now(&self) -> Timestamp {
         self.state().now
+    }
+
+    fn uptime(&self) -> Duration {
+        since_start(self.state().now)
     }
 
     fn cluster(&self, _: &str, name: &str) -> Option<Arc<Cluster>> {

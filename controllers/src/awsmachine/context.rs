@@ -5,6 +5,7 @@ use std::sync::Arc;
 use capa_cloud::{MachineClouds, Timing};
 
 use super::memory::LaunchMemory;
+use super::time::Moment;
 use crate::kubernetes_api::MachineKubernetes;
 
 /// What an AWSMachine is reconciled with.
@@ -20,4 +21,14 @@ pub struct MachineContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
+}
+
+impl MachineContext {
+    /// This moment.
+    pub(super) fn now(&self) -> Moment {
+        Moment {
+            time: self.kubernetes.now(),
+            uptime: self.kubernetes.uptime(),
+        }
+    }
 }

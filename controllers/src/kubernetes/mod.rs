@@ -4,6 +4,7 @@ mod infrastructure;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -66,6 +67,7 @@ pub struct KubernetesClient {
     statuses: StatusWriter,
     runtime: Runtime,
     infrastructure: Arc<InfrastructureReader>,
+    started: Instant,
 }
 
 impl KubernetesClient {
@@ -77,6 +79,7 @@ impl KubernetesClient {
             statuses: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
             runtime: runtime.clone(),
             infrastructure: Arc::new(InfrastructureReader::new(runtime.client.clone(), timing)),
+            started: Instant::now(),
         }
     }
 
@@ -153,6 +156,10 @@ where
 impl Kubernetes for KubernetesClient {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {

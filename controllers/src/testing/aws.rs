@@ -1,4 +1,5 @@
-//! AWS as clusters and machines see it: the shipped sessions over the simulated EC2, at the clock of [`FakeKubernetes`].
+//! AWS as clusters and machines see it: the shipped sessions over the simulated EC2, by the uptime of
+//! [`FakeKubernetes`].
 //!
 //! A call is answered at once. Calls of a pass, and writes of a session, are noted in the journal, and fail when a test
 //! says so. What a session does by itself it does in [`FakeAws::settle`].
@@ -138,12 +139,13 @@ impl FakeAws {
         })
     }
 
+    /// AWS's own clock, which nobody sets.
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        Timestamp::UNIX_EPOCH + self.since_start()
     }
 
     fn since_start(&self) -> Duration {
-        self.now().duration_since(Timestamp::UNIX_EPOCH).unsigned_abs()
+        self.clock.uptime()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

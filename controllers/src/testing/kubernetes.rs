@@ -32,6 +32,7 @@ pub(crate) struct FakeKubernetes {
 #[derive(Default)]
 struct State {
     now: Timestamp,
+    uptime: Duration,
     versions: u64,
     clusters: BTreeMap<(String, String), Arc<Cluster>>,
     machines: BTreeMap<(String, String), Arc<Machine>>,
@@ -46,6 +47,13 @@ struct State {
     delays: BTreeMap<&'static str, (usize, Duration)>,
 }
 
+impl State {
+    fn advance(&mut self, by: Duration) {
+        self.now += by;
+        self.uptime += by;
+    }
+}
+
 impl FakeKubernetes {
     /// Nothing in it but the controller identity, which allows every namespace. Its clock stands at the epoch.
     pub(crate) fn new(journal: &Journal) -> Self {
@@ -58,8 +66,12 @@ impl FakeKubernetes {
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        let mut state = self.state();
-        state.now += by;
+        self.state().advance(by);
+    }
+
+    /// Sets the clock that records carry; no time passes.
+    pub(crate) fn set_clock(&self, now: Timestamp) {
+        self.state().now = now;
     }
 
     pub(crate) fn put_cluster(&self, cluster: Cluster) {
@@ -157,7 +169,7 @@ impl FakeKubernetes {
         self.journal.note(call);
         let mut state = self.state();
         match state.delays.remove(call) {
-            Some((0, delay)) => state.now += delay,
+            Some((0, delay)) => state.advance(delay),
             Some((others, delay)) => drop(state.delays.insert(call, (others - 1, delay))),
             None => {}
         }
@@ -240,6 +252,10 @@ fn error(attempted: &str, source: &str) -> KubernetesError {
 impl Kubernetes for FakeKubernetes {
     fn now(&self) -> Timestamp {
         self.state().now
+    }
+
+    fn uptime(&self) -> Duration {
+        self.state().uptime
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {

@@ -179,7 +179,7 @@ async fn find_by_tags(
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
 fn unconfirmed(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<Found, FlowError> {
     let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     let remaining = || {
         let proof = context.memory.attempt(scope.uid(), &token).absence;
         proof.map(|proof| proof.remaining(now, &context.timing))

@@ -124,7 +124,7 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
     });
     let attempt = known_of_attempt(scope, &prepared, repeated.as_ref(), context);
     let record = scope.status.launch.as_ref();
-    let plan = plan_launch(record, &attempt, context.kubernetes.now(), &context.timing);
+    let plan = plan_launch(record, &attempt, context.now(), &context.timing);
     let client_token = match plan.step {
         LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
         _ => attempt::search_token(scope),
@@ -190,7 +190,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         machines: &machines,
         pool: &pool(scope, prepared),
         subnets: &network.subnets,
-        now: context.kubernetes.now(),
+        now: context.kubernetes.uptime(),
         retry: context.timing.capacity_retry,
     };
     context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
@@ -224,7 +224,7 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
     let remaining = context.memory.capacity_remaining(
         &pool(scope, prepared),
-        context.kubernetes.now(),
+        context.kubernetes.uptime(),
         context.timing.capacity_retry,
     );
     Blocked::new(without_capacity(scope, problem), Next::Requeue(remaining))

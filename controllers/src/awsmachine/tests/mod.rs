@@ -2,6 +2,7 @@
 
 mod abandonment;
 mod capacity;
+mod clocks;
 mod deletion;
 mod fields;
 mod holders;
