@@ -11,6 +11,7 @@ mod moves;
 mod observation;
 mod pending_deaths;
 mod recovery;
+mod restored_records;
 mod targets;
 mod waits;
 
