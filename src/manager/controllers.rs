@@ -17,6 +17,7 @@ use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::controller::{Controller, ControllerSettings};
 use capa_runtime::kinds::CachedKind;
+use capa_runtime::lease::LeaseMemory;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use futures::StreamExt;
@@ -27,6 +28,7 @@ use kube::{Api, Resource, ResourceExt};
 
 use super::Flags;
 use super::controller_identity;
+use super::flags;
 use super::identity_secrets;
 use super::orphans::{self, OrphanCounts};
 
@@ -60,7 +62,7 @@ impl Wiring {
     /// Starts the controllers as tasks.
     pub(super) fn start(self, tasks: &mut Tasks) {
         if self.flags.creates_controller_identity() {
-            let created = controller_identity::create(self.runtime.clone(), tasks.stop());
+            let created = controller_identity::create(self.runtime.clone(), self.lease_memory(), tasks.stop());
             tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
         let owned = identity_secrets::own(
@@ -91,6 +93,14 @@ impl Wiring {
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
+    }
+
+    /// What outlives this process; none without leader election, which alone makes a Lease.
+    fn lease_memory(&self) -> Option<LeaseMemory> {
+        let client = self.runtime.client.clone();
+        let name = &self.flags.leader_elect_resource_name;
+        let memory = || LeaseMemory::new(client, &flags::own_namespace(), name);
+        self.flags.leader_elect.then(memory)
     }
 
     fn cluster_controller(&self, kubernetes: &KubernetesClient) -> Controller<ClusterReconciler> {

@@ -88,7 +88,7 @@ pub(crate) struct Flags {
     pub(crate) service_endpoints: ServiceEndpoints,
 
     /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
-    /// it is absent; other gates are ignored with a warning.
+    /// it was never there; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
