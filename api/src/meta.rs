@@ -55,12 +55,24 @@ pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.i
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster; also what finds all our instances in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
+/// What the tag keys begin with by which this provider owns a resource for a cluster; the cluster's name follows.
+pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
+/// What the tag keys begin with by which the AWS cloud controller of a cluster recognises resources; the cluster's name
+/// follows.
+pub const KUBERNETES_CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
+/// Tag key by which the AWS Load Balancer Controller of a cluster owns a resource; its value is the cluster's name.
+pub const LOAD_BALANCER_CONTROLLER_TAG: &str = "elbv2.k8s.aws/cluster";
+/// Tag key by which an administrator gives a target group or classic load balancer to the control plane of one Cluster;
+/// its value is `<namespace>/<name>` of the Cluster.
+pub const CONTROL_PLANE_TARGET_TAG: &str = "infrastructure.cluster.x-k8s.io/control-plane";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.
 pub const NAME_TAG: &str = "Name";
 /// Value of the ownership tags on resources that belong to one cluster alone.
 pub const OWNED_TAG_VALUE: &str = "owned";
+/// Value of the ownership tags on resources that several clusters use.
+pub const SHARED_TAG_VALUE: &str = "shared";
 /// Value of [`ROLE_TAG`] on control plane instances.
 pub const CONTROL_PLANE_ROLE_TAG_VALUE: &str = "control-plane";
 /// Value of [`ROLE_TAG`] on worker instances.
@@ -68,12 +80,12 @@ pub const NODE_ROLE_TAG_VALUE: &str = "node";
 
 /// Tag key by which this provider owns a resource for a cluster.
 pub fn cluster_tag(cluster_name: &str) -> String {
-    format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster_name}")
+    format!("{CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Tag key by which the AWS cloud controller of a cluster recognises resources.
 pub fn kubernetes_cluster_tag(cluster_name: &str) -> String {
-    format!("kubernetes.io/cluster/{cluster_name}")
+    format!("{KUBERNETES_CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Value of [`MACHINE_NAME_TAG`] for a Machine.

@@ -279,6 +279,12 @@ pub const ACTIONS: &[Action] = &[
         "tells target groups of instances from those of addresses",
     ),
     load_balancing(
+        "DescribeTags",
+        Access::Read,
+        &[READ],
+        "sees whose a target group or classic load balancer is, before a control plane instance is registered there",
+    ),
+    load_balancing(
         "DescribeTargetHealth",
         Access::Read,
         &[READ],

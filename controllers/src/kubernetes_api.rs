@@ -117,6 +117,11 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// All AWSMachines.
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>>;
+    /// The Clusters whose infrastructure object, of a kind that is watched, publishes this target group as a target of
+    /// the control plane.
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>>;
     /// Adds our finalizer and returns the object as the server has it then.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Removes our finalizer.

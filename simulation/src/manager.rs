@@ -266,6 +266,24 @@ impl MachineKubernetes for Manager {
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        let state = self.state();
+        let publishes = |cluster: &&Arc<AWSCluster>| {
+            let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+            let mut targets = network.into_iter().flat_map(|network| &network.control_plane_targets);
+            targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
+        };
+        let publishing = state.cache.aws_clusters.values().filter(publishes);
+        let owners = publishing.filter_map(|cluster| meta::owner_cluster_name(&cluster.metadata));
+        owners
+            .filter_map(|name| state.cache.clusters.get(name).cloned())
+            .collect()
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         let add = |machine: &mut AWSMachine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
         self.write("PATCH finalizers (add)", machine, add).await

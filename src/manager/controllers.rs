@@ -6,12 +6,13 @@ use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
-use capa_api::meta;
 use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
-use capa_controllers::kubernetes::{Caches, KubernetesClient, machines_of_cluster, templates_of_cluster};
+use capa_controllers::kubernetes::{
+    Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
+};
 use capa_runtime::Runtime;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
@@ -22,7 +23,7 @@ use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 
@@ -136,6 +137,7 @@ impl Wiring {
                 memory: LaunchMemory::new(format!("{:032x}", fastrand::u128(..))),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
+                target_policy: self.flags.control_plane_targets,
             },
             sync_period: self.flags.sync_period.into(),
         };
@@ -159,7 +161,7 @@ impl Wiring {
             infrastructure.changed(&namespace, &reference_to(cluster));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
-                references(&machines_of_cluster(&machines, &namespace, &owner))
+                references(&machines_of_cluster(&machines, &namespace, &owner.name_any()))
             })
         };
         let seen = self
@@ -206,7 +208,7 @@ impl Wiring {
             infrastructure.changed(&namespace, &reference_to(cluster));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
-                references(&templates_of_cluster(&templates, &namespace, &owner))
+                references(&templates_of_cluster(&templates, &namespace, &owner.name_any()))
             })
         };
         Controller::new(&self.runtime, &caches.aws_machine_templates, reconciler, settings)
@@ -246,14 +248,6 @@ impl Wiring {
     }
 }
 
-/// Name of the Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use
-/// the AWSCluster that the Cluster itself names.
-fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<String> {
-    let owner = meta::owner_cluster_name(&cluster.metadata)?;
-    let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
-    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then(|| owner.to_owned())
-}
-
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
     condition.is_some_and(|condition| condition.status == "False")
@@ -288,12 +282,4 @@ fn aws_machine_of(machine: &Machine) -> Option<ObjectRef<AWSMachine>> {
 fn referenced<K: CachedKind>(reference: &ContractReference, namespace: &str) -> Option<ObjectRef<K>> {
     let ours = reference.api_group == K::group(&()) && reference.kind == K::kind(&());
     ours.then(|| ObjectRef::new(&reference.name).within(namespace))
-}
-
-fn reference_to(cluster: &AWSCluster) -> ContractReference {
-    ContractReference {
-        api_group: AWSCluster::group(&()).into_owned(),
-        kind: AWSCluster::kind(&()).into_owned(),
-        name: cluster.name_any(),
-    }
 }

@@ -1,17 +1,20 @@
 //! What is known of one group, and what is to be asked of it next.
 
 mod state;
+mod tags;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::access::TargetRequest;
 use super::member::{Member, Registration};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
+use tags::KnownTags;
 
 /// Targets in one call.
 const MOST: usize = 40;
@@ -23,6 +26,7 @@ type MemberKey = (MachineKey, String, Option<i32>);
 pub(super) struct GroupState {
     facts: Option<GroupFacts>,
     seen: Option<BTreeMap<Target, Health>>,
+    tags: KnownTags,
     /// When the last look began that was answered.
     looked_at: Duration,
     /// Until then a registration may take effect whose caller is gone.
@@ -64,6 +68,7 @@ impl GroupState {
         Self {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,
+            tags: KnownTags::default(),
             looked_at: Duration::ZERO,
             late_until,
             shown_at: Duration::ZERO,
@@ -85,7 +90,7 @@ impl GroupState {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && self.tags.is_idle()
     }
 
     /// Takes a machine's desired, and tells how its instance stands.
@@ -93,16 +98,17 @@ impl GroupState {
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        port: Option<i32>,
+        request: &TargetRequest,
         desired: Desired,
         timing: &Timing,
         now: Duration,
     ) -> RegistrationState {
-        let key = (machine.clone(), instance.id.clone(), port);
-        let new = || Member::new(instance.clone(), port, desired, now);
+        self.tags.withdraw(machine);
+        let key = (machine.clone(), instance.id.clone(), request.target.port);
+        let new = || Member::new(instance.clone(), request, desired, now);
         let is_new = !self.members.contains_key(&key);
         let member = self.members.entry(key.clone()).or_insert_with(new);
-        if member.renew(instance, desired, now) || is_new {
+        if member.renew(instance, request, desired, now) || is_new {
             self.settles_until = now + timing.target_settling;
             self.due = Some(Duration::ZERO);
         }
@@ -114,12 +120,14 @@ impl GroupState {
     }
 
     pub(super) fn forget(&mut self, machine: &MachineKey) {
+        self.tags.withdraw(machine);
         self.members.retain(|(owner, ..), _| owner != machine);
     }
 
     /// Knows nothing of its targets any more, whatever the call that is under way tells.
     pub(super) fn forget_answers(&mut self) {
         self.seen = None;
+        self.tags.forget();
         (self.failure, self.failures, self.failing_since) = (None, 0, None);
         self.not_before = Duration::ZERO;
         self.is_void = self.busy;
@@ -128,6 +136,9 @@ impl GroupState {
 
     /// Ends a machine's interest in all ports but these.
     pub(super) fn keep(&mut self, machine: &MachineKey, ports: &BTreeSet<Option<i32>>) {
+        if ports.is_empty() {
+            self.tags.withdraw(machine);
+        }
         self.members
             .retain(|(owner, _, port), _| owner != machine || ports.contains(port));
     }
@@ -151,7 +162,7 @@ impl GroupState {
 
     /// What is to be asked now; notes when to come back where that is nothing.
     pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
-        if self.busy || self.members.values().all(|member| member.is_done) {
+        if self.busy {
             self.due = None;
             return None;
         }
@@ -171,10 +182,18 @@ impl GroupState {
     }
 
     fn next(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
+        let tags_due = self.tags_due(timing, now);
+        if tags_due.is_some_and(|due| due <= now) {
+            return Some(GroupRequest::Tags);
+        }
+        if self.members.values().all(|member| member.is_done) {
+            self.due = tags_due;
+            return None;
+        }
         if self.facts.is_none() || self.seen.is_none() {
             if now < self.not_before {
                 let wake_at = self.wake_at(timing).filter(|moment| now < *moment);
-                self.due = wake_at.into_iter().chain([self.not_before]).min();
+                self.due = wake_at.into_iter().chain([self.not_before]).chain(tags_due).min();
                 return None;
             }
             return Some(match self.facts {
@@ -200,7 +219,7 @@ impl GroupState {
         let window = self.open_since.map(|since| since + timing.rate_second / 5);
         let waiting = self.writes(timing, now).into_iter().map(|(not_before, ..)| not_before);
         let waiting = waiting.filter(|not_before| now < *not_before).min();
-        let moments = [Some(look_at), window, waiting, self.wake_at(timing)];
+        let moments = [Some(look_at), window, waiting, self.wake_at(timing), tags_due];
         self.due = moments.into_iter().flatten().filter(|moment| now < *moment).min();
         None
     }
@@ -212,7 +231,10 @@ impl GroupState {
                 !state.is_healthy()
                     && !matches!(
                         state,
-                        RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+                        RegistrationState::Out
+                            | RegistrationState::Overdue
+                            | RegistrationState::Unsuitable(_)
+                            | RegistrationState::Refused(_)
                     )
             });
         let interval = if settles {
@@ -237,7 +259,10 @@ impl GroupState {
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
         let is_look = matches!(call.request, GroupRequest::Facts | GroupRequest::Health);
         match answer {
-            Err(error) if call.request == GroupRequest::Delay => {
+            Err(error)
+                if call.request == GroupRequest::Delay
+                    || (call.request == GroupRequest::Tags && self.tags.is_news(error)) =>
+            {
                 Some(GroupReport::Failing(call.group.clone(), error.clone()))
             }
             Err(error)
@@ -276,7 +301,8 @@ impl GroupState {
             _ if is_void => {}
             // The longest time is waited for then; looks go on.
             (GroupRequest::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
-            (GroupRequest::Delay, Ok(answer)) => self.learn(answer, now),
+            (GroupRequest::Tags, Err(error)) => self.tags_read(Err(error), timing, now),
+            (GroupRequest::Delay | GroupRequest::Tags, Ok(answer)) => self.learn(answer, timing, now),
             (_, Err(error)) => {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
@@ -291,7 +317,7 @@ impl GroupState {
                 self.failures = 0;
                 self.failing_since = None;
                 self.not_before = now;
-                self.learn(answer, now);
+                self.learn(answer, timing, now);
             }
         }
         if is_void {
@@ -300,9 +326,10 @@ impl GroupState {
         self.note_done(timing, now);
     }
 
-    fn learn(&mut self, answer: GroupAnswer, now: Duration) {
+    fn learn(&mut self, answer: GroupAnswer, timing: &Timing, now: Duration) {
         match answer {
             GroupAnswer::Facts(facts) => self.facts = Some(facts),
+            GroupAnswer::Tags(tags) => self.tags_read(Ok(tags), timing, now),
             GroupAnswer::Delay(delay) => self.delay = Some((delay, now)),
             GroupAnswer::Health(seen) => {
                 (self.looked_at, self.shown_at) = (self.asked_at, now);
@@ -422,7 +449,7 @@ impl GroupState {
     /// The machines to which something new is to be told.
     pub(super) fn news(&mut self, timing: &Timing, now: Duration) -> BTreeSet<MachineKey> {
         let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
-        let mut news = BTreeSet::new();
+        let mut news = BTreeSet::from_iter(self.answered(timing, now));
         for key in keys {
             let state = self.state(&key, timing, now);
             if let Some(member) = self.members.get_mut(&key)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capa_api::common::ControlPlaneTarget;
 
+use super::access::{GroupTags, Refusal};
 use crate::CloudError;
 use crate::limits::{CallRequest, Caller, Priority};
 
@@ -23,6 +24,13 @@ impl Group {
         let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
         let target_group = named(&target.target_group_arn).map(Self::TargetGroup);
         target_group.or_else(|| named(&target.classic_load_balancer_name).map(Self::Classic))
+    }
+
+    /// The ARN or the name.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::TargetGroup(id) | Self::Classic(id) => id,
+        }
     }
 }
 
@@ -138,6 +146,8 @@ pub enum RegistrationState {
     Overdue,
     /// The group takes targets of this type, and no instances.
     Unsuitable(String),
+    /// The control plane may not use the group. What is registered stays so.
+    Refused(Refusal),
     /// The last write that it hangs on failed, or its group does not exist; that is repeated.
     Failed(CloudError),
 }
@@ -173,6 +183,7 @@ impl GroupCall {
     /// The API action, by which calls are counted.
     pub fn action(&self) -> &'static str {
         match (&self.group, &self.request) {
+            (_, GroupRequest::Tags) => "DescribeTags",
             (Group::TargetGroup(_), GroupRequest::Facts) => "DescribeTargetGroups",
             (Group::TargetGroup(_), GroupRequest::Health) => "DescribeTargetHealth",
             (Group::TargetGroup(_), GroupRequest::Delay) => "DescribeTargetGroupAttributes",
@@ -192,7 +203,7 @@ impl GroupCall {
             _ if self.urgent => Priority::Terminate,
             GroupRequest::Deregister(_) => Priority::Terminate,
             GroupRequest::Register(_) => Priority::Launch,
-            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => Priority::Describe,
+            GroupRequest::Facts | GroupRequest::Tags | GroupRequest::Health | GroupRequest::Delay => Priority::Describe,
         };
         CallRequest {
             action: self.action(),
@@ -208,6 +219,8 @@ impl GroupCall {
 pub enum GroupRequest {
     /// Of which kind it is. Never asked of a classic load balancer.
     Facts,
+    /// Whose it is.
+    Tags,
     /// Which targets it has, and how they are.
     Health,
     /// How long its targets drain.
@@ -223,6 +236,8 @@ pub enum GroupRequest {
 pub enum GroupAnswer {
     /// To [`GroupRequest::Facts`].
     Facts(GroupFacts),
+    /// To [`GroupRequest::Tags`].
+    Tags(GroupTags),
     /// To [`GroupRequest::Health`]: all targets that are registered or drain.
     Health(Vec<(Target, Health)>),
     /// To [`GroupRequest::Delay`].

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capa_cloud::targets::TargetPolicy;
 use capa_cloud::{MachineClouds, Timing};
 
 use super::memory::LaunchMemory;
@@ -21,6 +22,8 @@ pub struct MachineContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
+    /// Which target groups and classic load balancers machines may name.
+    pub target_policy: TargetPolicy,
 }
 
 impl MachineContext {

@@ -19,6 +19,7 @@ mod read;
 mod scope;
 mod spec;
 mod status;
+mod target_access;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -103,9 +104,9 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     let location = locate::recorded_or_resolved(scope, context).await?;
     match instance::observe(scope, &location, context).await? {
         Observed::Nothing => {}
-        Observed::Instance(instance) => targets::follow(scope, &instance, &location),
+        Observed::Instance(instance) => targets::follow(scope, &instance, &location, context),
         Observed::Gone(id) => {
-            targets::ensure_deregistered(scope, &id, None, &location);
+            targets::ensure_deregistered(scope, &id, None, &location, context);
         }
     }
     Ok(())
@@ -123,8 +124,10 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
         for instance in &instances {
             let has_left = match &instance.observation {
                 Observation::Unknown => false,
-                Observation::Seen(seen) => targets::ensure_deregistered(scope, &instance.id, Some(seen), &location),
-                Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location),
+                Observation::Seen(seen) => {
+                    targets::ensure_deregistered(scope, &instance.id, Some(seen), &location, context)
+                }
+                Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
             };
             nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
         }

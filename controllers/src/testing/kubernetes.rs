@@ -41,6 +41,8 @@ struct State {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
     infrastructure: BTreeMap<String, Infrastructure>,
+    /// Clusters whose infrastructure object publishes a target group, by its ARN.
+    target_groups: BTreeMap<String, Vec<Arc<Cluster>>>,
     /// Calls that are to fail, after how many that do not.
     failing: BTreeMap<&'static str, usize>,
     /// Calls during which time passes.
@@ -148,6 +150,14 @@ impl FakeKubernetes {
     /// What reading the infrastructure object of that name answers.
     pub(crate) fn put_infrastructure(&self, name: &str, infrastructure: Infrastructure) {
         self.state().infrastructure.insert(name.to_owned(), infrastructure);
+    }
+
+    /// A Cluster whose infrastructure object publishes a target group.
+    pub(crate) fn put_cluster_with_target_group(&self, cluster: Cluster, arn: &str) {
+        let cluster = Arc::new(cluster);
+        let mut state = self.state();
+        state.clusters.insert(key(&cluster.metadata), cluster.clone());
+        state.target_groups.entry(arn.to_owned()).or_default().push(cluster);
     }
 
     /// Publishes a network, given as YAML, in the infrastructure object of that name.
@@ -313,6 +323,14 @@ impl MachineKubernetes for FakeKubernetes {
                 && meta::cluster_name_label(&machine.metadata) == Some(cluster)
         };
         state.aws_machines.values().filter(belongs).cloned().collect()
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        self.state().target_groups.get(arn).cloned().unwrap_or_default()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

@@ -12,9 +12,10 @@ use kube::api::DynamicObject;
 
 /// Variables of an installation, and whether they have a default. Not the credentials: clusterctl makes their Secret
 /// anew with every upgrade, and shall not make it empty because nobody thought of it.
-const VARIABLES: [(&str, bool); 4] = [
+const VARIABLES: [(&str, bool); 5] = [
     ("AUTO_CONTROLLER_IDENTITY_CREATOR", true),
     ("AWS_B64ENCODED_CREDENTIALS", false),
+    ("CAPA_CONTROL_PLANE_TARGETS", true),
     ("CAPA_DIAGNOSTICS_ADDRESS", true),
     ("CAPA_INSECURE_DIAGNOSTICS", true),
 ];

@@ -22,6 +22,7 @@ use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
+use crate::awsmachine::target_access;
 use crate::awsmachine::time::age;
 use crate::launching::request::{RequestInputs, build_request};
 
@@ -57,6 +58,7 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    target_access::ensure_granted(scope, &location, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
     Ok(Prepared {
         location,

@@ -12,6 +12,7 @@ mod observation;
 mod pending_deaths;
 mod recovery;
 mod restored_records;
+mod target_access;
 mod targets;
 mod waits;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, find};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
+use capa_cloud::targets::TargetPolicy;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -88,6 +90,7 @@ impl Scene {
             memory: LaunchMemory::new("one"),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
+            target_policy: TargetPolicy::Any,
         };
         let scene = Self {
             journal,
