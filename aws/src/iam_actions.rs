@@ -93,8 +93,10 @@ pub enum Condition {
     Always,
     /// What is created gets the tag that marks machines of the provider.
     MarkedAtLaunch,
-    /// What is changed has that tag.
+    /// What is changed has that tag. In a policy for single clusters, it is also tagged as of a Machine of theirs.
     Marked,
+    /// None. In a policy for single clusters, what is changed has the tag that gives it to one of them.
+    GivenToCluster,
     /// Within RunInstances.
     WithinLaunch,
     /// The role goes to an instance.
@@ -149,13 +151,13 @@ const TERMINATE: Grant = Grant {
 const CHANGE_TARGET_GROUPS: Grant = Grant {
     name: "ChangeTargetGroups",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
-    condition: Condition::Always,
+    condition: Condition::GivenToCluster,
 };
 
 const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
     name: "ChangeClassicLoadBalancers",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
-    condition: Condition::Always,
+    condition: Condition::GivenToCluster,
 };
 
 const PASS_ROLE: Grant = Grant {
