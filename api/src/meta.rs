@@ -70,12 +70,22 @@ pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
 pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
 /// The prefix of the tag keys that make a cluster the owner of a resource; the name of the cluster follows.
 pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
+/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognizes resources; the name of the cluster
+/// follows.
+pub const KUBERNETES_CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
+/// Tag key by which the AWS Load Balancer Controller of a cluster owns a resource; its value is the cluster's name.
+pub const LOAD_BALANCER_CONTROLLER_TAG: &str = "elbv2.k8s.aws/cluster";
+/// Tag key by which an administrator gives a target group or classic load balancer to the control plane of one Cluster;
+/// its value is `<namespace>/<name>` of the Cluster.
+pub const CONTROL_PLANE_TARGET_TAG: &str = "infrastructure.cluster.x-k8s.io/control-plane";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.
 pub const NAME_TAG: &str = "Name";
 /// Value of the ownership tags on resources that belong to one cluster alone.
 pub const OWNED_TAG_VALUE: &str = "owned";
+/// Value of the ownership tags on resources that several clusters use.
+pub const SHARED_TAG_VALUE: &str = "shared";
 /// Value of [`ROLE_TAG`] on control plane instances.
 pub const CONTROL_PLANE_ROLE_TAG_VALUE: &str = "control-plane";
 /// Value of [`ROLE_TAG`] on worker instances.
@@ -88,7 +98,7 @@ pub fn cluster_tag(cluster_name: &str) -> String {
 
 /// Tag key by which the AWS cloud controller of a cluster recognises resources.
 pub fn kubernetes_cluster_tag(cluster_name: &str) -> String {
-    format!("kubernetes.io/cluster/{cluster_name}")
+    format!("{KUBERNETES_CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Value of [`MACHINE_NAME_TAG`] for a Machine.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -87,6 +88,8 @@ impl Identity {
 pub trait Kubernetes: Send + Sync {
     /// The current time for conditions and records.
     fn now(&self) -> Timestamp;
+    /// The time since the process began, by a clock that nobody sets: for durations that the process measures itself.
+    fn uptime(&self) -> Duration;
     /// A Cluster.
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
     /// An identity object.
@@ -114,6 +117,11 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// All AWSMachines.
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>>;
+    /// The Clusters whose infrastructure object, of a watched kind, publishes this target group as a target of the control
+    /// plane.
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>>;
     /// The AWSMachines, of any namespace, that name this instance or record it
     /// ([`crate::awsmachine::claimed_instances`]).
     fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>>;

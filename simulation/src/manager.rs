@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -27,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
 use crate::objects::MANAGEMENT_CLUSTER;
-use crate::outside::{Outside, START};
+use crate::outside::{Outside, START, since_start};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
 /// What the reconcilers of one process share. Cloning gives another handle.
@@ -195,6 +196,10 @@ impl Kubernetes for Manager {
         self.state().now
     }
 
+    fn uptime(&self) -> Duration {
+        since_start(self.state().now)
+    }
+
     fn cluster(&self, _: &str, name: &str) -> Option<Arc<Cluster>> {
         self.state().cache.clusters.get(name).cloned()
     }
@@ -271,6 +276,24 @@ impl MachineKubernetes for Manager {
 
     fn management_cluster(&self) -> Option<String> {
         Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        let state = self.state();
+        let publishes = |cluster: &&Arc<AWSCluster>| {
+            let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+            let mut targets = network.into_iter().flat_map(|network| &network.control_plane_targets);
+            targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
+        };
+        let publishing = state.cache.aws_clusters.values().filter(publishes);
+        let owners = publishing.filter_map(|cluster| meta::owner_cluster_name(&cluster.metadata));
+        owners
+            .filter_map(|name| state.cache.clusters.get(name).cloned())
+            .collect()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

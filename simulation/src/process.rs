@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
+use capa_cloud::targets::TargetPolicy;
 use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
@@ -119,6 +120,7 @@ impl Process {
                 memory: LaunchMemory::new(format!("process-{id}")),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+                target_policy: TargetPolicy::Any,
             },
             sync_period: SYNC_PERIOD,
         };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
+use capa_cloud::targets::{
+    Access, Desired, Refusal, RegistrationState, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
+};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,19 +26,33 @@ pub(super) fn elb(action: &str, result: &str) -> Answer {
     )
 }
 
-pub(super) fn target() -> ControlPlaneTarget {
-    ControlPlaneTarget {
-        target_group_arn: Some(ARN.into()),
-        port: Some(443),
-        ..ControlPlaneTarget::default()
+/// A request for the control plane of the Cluster `default/dev`.
+fn request(target: ControlPlaneTarget) -> TargetRequest {
+    TargetRequest {
+        target,
+        user: TargetUser {
+            cluster: "default/dev".into(),
+            cluster_tag: "dev".into(),
+            policy: TargetPolicy::Any,
+            used_by: None,
+        },
+        on_record: false,
     }
 }
 
-pub(super) fn classic() -> ControlPlaneTarget {
-    ControlPlaneTarget {
+pub(super) fn target() -> TargetRequest {
+    request(ControlPlaneTarget {
+        target_group_arn: Some(ARN.into()),
+        port: Some(443),
+        ..ControlPlaneTarget::default()
+    })
+}
+
+pub(super) fn classic() -> TargetRequest {
+    request(ControlPlaneTarget {
         classic_load_balancer_name: Some("api".into()),
         ..ControlPlaneTarget::default()
-    }
+    })
 }
 
 fn instance() -> TargetInstance {
@@ -61,6 +77,7 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
             let other = "<TargetGroupArn>arn:other</TargetGroupArn><TargetType>lambda</TargetType>";
             format!("<TargetGroups><member>{other}</member><member>{group}</member></TargetGroups>")
         }
+        "DescribeTags" => described_tags(call, "team", "b"),
         "DescribeTargetHealth" => {
             let target = "<Target><Id>10.0.0.7</Id><Port>443</Port></Target>\
                           <TargetHealth><State>healthy</State></TargetHealth>";
@@ -89,8 +106,23 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     elb(&call.action, &answer)
 }
 
+/// The answer of DescribeTags for a group with one tag.
+fn described_tags(call: &Call, key: &str, value: &str) -> String {
+    let (arn, name) = (
+        call.field("ResourceArns.member.1"),
+        call.field("LoadBalancerNames.member.1"),
+    );
+    let of = if arn.is_empty() {
+        format!("<LoadBalancerName>{name}</LoadBalancerName>")
+    } else {
+        format!("<ResourceArn>{arn}</ResourceArn>")
+    };
+    let tags = format!("<Tags><member><Key>{key}</Key><Value>{value}</Value></member></Tags>");
+    format!("<TagDescriptions><member>{of}{tags}</member></TagDescriptions>")
+}
+
 /// Registers an instance and deregisters it again.
-pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
+pub(super) async fn in_and_out(target: TargetRequest) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
     let pool = fake.pool().await;
@@ -183,6 +215,27 @@ async fn a_former_leader_begins_no_submitted_write() {
     let terminated = || !fake.calls_of("TerminateInstances").is_empty();
     eventually("the termination is made", terminated).await;
     assert_eq!(*early.lock(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn tags_of_both_kinds_give_the_owner_of_a_group() {
+    for (target, asked) in [
+        (target(), ("ResourceArns.member.1", ARN)),
+        (classic(), ("LoadBalancerNames.member.1", "api")),
+    ] {
+        let fake =
+            Fake::start(|call| elb("DescribeTags", &described_tags(call, "elbv2.k8s.aws/cluster", "prod"))).await;
+        let pool = fake.pool().await;
+        let machines = pool.machines(&identity("A"), REGION);
+        let refused = Access::Refused(Refusal::OwnedBy("elbv2.k8s.aws/cluster: prod".into()));
+        eventually("the tags are read", || {
+            machines.ask_for_targets(&machine("one"), std::slice::from_ref(&target)) == [refused.clone()]
+        })
+        .await;
+        let calls = fake.calls_of("DescribeTags");
+        assert_eq!(calls[0].field(asked.0), asked.1);
+        assert_eq!(fake.calls().len(), calls.len(), "nothing else is asked for");
+    }
 }
 
 #[tokio::test]

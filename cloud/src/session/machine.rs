@@ -5,10 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::targets::{Desired, RegistrationState, TargetInstance};
+use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, ControlPlaneTarget, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query,
-    SecurityGroup, Subnet,
+    CloudError, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query, SecurityGroup, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -171,11 +170,16 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
             .act(|state, at| state.terminate(machine, &self.cluster, id, at))
     }
 
+    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<Access> {
+        self.driver.claim(machine);
+        self.driver.act(|state, at| state.ask_for_targets(machine, targets, at))
+    }
+
     fn reconcile_targets(
         &self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
     ) -> Vec<RegistrationState> {
         self.driver.claim(machine);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
-use crate::targets::{Desired, RegistrationState, TargetInstance};
-use crate::{CloudError, ControlPlaneTarget, Instance, MachineKey, Observation, Timing};
+use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::{CloudError, Instance, MachineKey, Observation, Timing};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -125,12 +125,22 @@ impl SessionState {
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
         at: Moment,
     ) -> Vec<RegistrationState> {
         self.informer.credentials_replaced(at.replacements);
         self.informer.want_targets(machine, instance, targets, desired, at.now)
+    }
+
+    pub(super) fn ask_for_targets(
+        &mut self,
+        machine: &MachineKey,
+        targets: &[TargetRequest],
+        at: Moment,
+    ) -> Vec<Access> {
+        self.informer.credentials_replaced(at.replacements);
+        self.informer.ask_for_targets(machine, targets, at.now)
     }
 
     pub(super) fn forget_targets(&mut self, machine: &MachineKey) {

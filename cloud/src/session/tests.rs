@@ -13,7 +13,7 @@ use super::*;
 use crate::limits::{CallRequest, Caller, Priority, Shares};
 use crate::model::launch;
 use crate::sim::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
-use crate::targets::{Desired, Group, TargetInstance, TargetKind};
+use crate::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
 use crate::{
     CloudError, ControlPlaneTarget, ErrorClass, InstanceState, LaunchRequest, MachineCloud, MachineKey, Query, Timing,
 };
@@ -294,10 +294,19 @@ fn machine(name: &str) -> MachineKey {
     }
 }
 
-fn target() -> ControlPlaneTarget {
-    ControlPlaneTarget {
-        target_group_arn: Some(TARGET_GROUP.into()),
-        ..ControlPlaneTarget::default()
+fn target() -> TargetRequest {
+    TargetRequest {
+        target: ControlPlaneTarget {
+            target_group_arn: Some(TARGET_GROUP.into()),
+            ..ControlPlaneTarget::default()
+        },
+        user: TargetUser {
+            cluster: "default/dev".into(),
+            cluster_tag: "dev".into(),
+            policy: TargetPolicy::Any,
+            used_by: None,
+        },
+        on_record: false,
     }
 }
 

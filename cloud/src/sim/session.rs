@@ -307,7 +307,9 @@ impl<T: Transport> InformerCalls for SimSession<T> {
                 let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
                 (true, format!("{} {}", call.group, ids.join(" ")))
             }
-            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => (false, call.group.to_string()),
+            GroupRequest::Facts | GroupRequest::Tags | GroupRequest::Health | GroupRequest::Delay => {
+                (false, call.group.to_string())
+            }
         };
         if writes {
             self.transport.wait_until_leading().await;

@@ -59,7 +59,7 @@ pub(super) async fn read_facts(
         requested: annotation(&cluster.metadata, PREFLIGHT_REQUESTED_ANNOTATION).map(str::to_owned),
         identity: identity.key.clone(),
     };
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     if let Some(facts) = context.lookups.get(uid, &key, now, &context.timing) {
         return Ok(facts);
     }

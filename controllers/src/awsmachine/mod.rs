@@ -21,6 +21,7 @@ mod read;
 mod scope;
 mod spec;
 mod status;
+mod target_access;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -112,13 +113,13 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
         Observed::Instance {
             instance,
             is_ours: true,
-        } => targets::follow(scope, &instance, &location),
+        } => targets::follow(scope, &instance, &location, context),
         Observed::Instance {
             instance,
             is_ours: false,
         } => targets::leave_alone(scope, &instance.id, &location),
         Observed::Gone(id) => {
-            targets::ensure_deregistered(scope, &id, None, &location);
+            targets::ensure_deregistered(scope, &id, None, &location, context);
         }
     }
     Ok(())
@@ -138,8 +139,10 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
             for instance in &instances {
                 let has_left = match &instance.observation {
                     Observation::Unknown => false,
-                    Observation::Seen(seen) => targets::ensure_deregistered(scope, &instance.id, Some(seen), &location),
-                    Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location),
+                    Observation::Seen(seen) => {
+                        targets::ensure_deregistered(scope, &instance.id, Some(seen), &location, context)
+                    }
+                    Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
                 };
                 nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
             }

@@ -5,6 +5,7 @@ mod kinds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -74,6 +75,7 @@ pub struct KubernetesClient {
     statuses: StatusWriter,
     runtime: Runtime,
     infrastructure: Arc<InfrastructureReader>,
+    started: Instant,
 }
 
 impl KubernetesClient {
@@ -85,6 +87,7 @@ impl KubernetesClient {
             statuses: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
             runtime: runtime.clone(),
             infrastructure: Arc::new(InfrastructureReader::new(runtime.client.clone(), timing)),
+            started: Instant::now(),
         }
     }
 
@@ -185,6 +188,10 @@ impl Kubernetes for KubernetesClient {
         Timestamp::now()
     }
 
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
         self.caches
             .clusters
@@ -253,6 +260,20 @@ impl MachineKubernetes for KubernetesClient {
     fn management_cluster(&self) -> Option<String> {
         let namespace = named(self.caches.namespaces.store(), SYSTEM_NAMESPACE)?;
         namespace.metadata.uid.clone()
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.caches.aws_machines.store().state()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        let publishes = |cluster: &AWSCluster| publishes_target_group(cluster, arn);
+        let publishing = self.caches.aws_clusters.store().state_filter(publishes);
+        let clusters = self.caches.clusters.store();
+        let owners = publishing
+            .iter()
+            .filter_map(|cluster| owner_that_names(cluster, clusters));
+        owners.collect()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
@@ -344,6 +365,30 @@ impl ClusterKubernetes for KubernetesClient {
             .put_finalizers(cluster, finalizers, "remove the finalizer of")
             .await?;
         Ok(patched.unwrap_or_else(|| cluster.clone()))
+    }
+}
+
+/// Whether an AWSCluster publishes the target group as a target of the control plane.
+fn publishes_target_group(cluster: &AWSCluster, arn: &str) -> bool {
+    let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+    let mut targets = network.into_iter().flat_map(|network| &network.control_plane_targets);
+    targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
+}
+
+/// The Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use the
+/// AWSCluster that the Cluster itself names.
+pub fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<Arc<Cluster>> {
+    let owner = meta::owner_cluster_name(&cluster.metadata)?;
+    let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
+    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then_some(named_by)
+}
+
+/// An AWSCluster as a Cluster names it.
+pub fn reference_to(cluster: &AWSCluster) -> ContractReference {
+    ContractReference {
+        api_group: AWSCluster::group(&()).into_owned(),
+        kind: AWSCluster::kind(&()).into_owned(),
+        name: cluster.name_any(),
     }
 }
 

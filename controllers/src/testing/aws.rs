@@ -1,4 +1,4 @@
-//! The double of AWS for clusters and machines: the production sessions on the simulated EC2, with the clock of
+//! The double of AWS for clusters and machines: the production sessions on the simulated EC2, with the uptime of
 //! [`FakeKubernetes`].
 //!
 //! The double answers a call at once. The journal records calls of a pass and writes of a session, and a test can make
@@ -139,12 +139,13 @@ impl FakeAws {
         })
     }
 
+    /// AWS's own clock, which nobody sets.
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        Timestamp::UNIX_EPOCH + self.since_start()
     }
 
     fn since_start(&self) -> Duration {
-        self.now().duration_since(Timestamp::UNIX_EPOCH).unsigned_abs()
+        self.clock.uptime()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -36,6 +36,7 @@ pub(crate) struct FakeKubernetes {
 #[derive(Default)]
 struct State {
     now: Timestamp,
+    uptime: Duration,
     versions: u64,
     clusters: BTreeMap<(String, String), Arc<Cluster>>,
     machines: BTreeMap<(String, String), Arc<Machine>>,
@@ -44,10 +45,19 @@ struct State {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
     infrastructure: BTreeMap<String, Infrastructure>,
+    /// Clusters whose infrastructure object publishes a target group, by its ARN.
+    target_groups: BTreeMap<String, Vec<Arc<Cluster>>>,
     /// Calls to fail, with the number of successful calls before the failure.
     failing: BTreeMap<&'static str, usize>,
     /// Calls to delay, with the number of calls before the delay and its duration.
     delays: BTreeMap<&'static str, (usize, Duration)>,
+}
+
+impl State {
+    fn advance(&mut self, by: Duration) {
+        self.now += by;
+        self.uptime += by;
+    }
 }
 
 impl FakeKubernetes {
@@ -62,8 +72,12 @@ impl FakeKubernetes {
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        let mut state = self.state();
-        state.now += by;
+        self.state().advance(by);
+    }
+
+    /// Sets the clock that records carry; no time passes.
+    pub(crate) fn set_clock(&self, now: Timestamp) {
+        self.state().now = now;
     }
 
     pub(crate) fn put_cluster(&self, cluster: Cluster) {
@@ -144,6 +158,14 @@ impl FakeKubernetes {
         self.state().infrastructure.insert(name.to_owned(), infrastructure);
     }
 
+    /// A Cluster whose infrastructure object publishes a target group.
+    pub(crate) fn put_cluster_with_target_group(&self, cluster: Cluster, arn: &str) {
+        let cluster = Arc::new(cluster);
+        let mut state = self.state();
+        state.clusters.insert(key(&cluster.metadata), cluster.clone());
+        state.target_groups.entry(arn.to_owned()).or_default().push(cluster);
+    }
+
     /// Publishes a network, given as YAML, in the infrastructure object with this name.
     pub(crate) fn publish_network(&self, name: &str, network: &str) {
         self.put_infrastructure(name, Infrastructure::Published(Some(read::<Value>(network))));
@@ -163,7 +185,7 @@ impl FakeKubernetes {
         self.journal.note(call);
         let mut state = self.state();
         match state.delays.remove(call) {
-            Some((0, delay)) => state.now += delay,
+            Some((0, delay)) => state.advance(delay),
             Some((others, delay)) => drop(state.delays.insert(call, (others - 1, delay))),
             None => {}
         }
@@ -248,6 +270,10 @@ impl Kubernetes for FakeKubernetes {
         self.state().now
     }
 
+    fn uptime(&self) -> Duration {
+        self.state().uptime
+    }
+
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
         self.state().clusters.get(&(namespace.into(), name.into())).cloned()
     }
@@ -313,6 +339,14 @@ impl MachineKubernetes for FakeKubernetes {
 
     fn management_cluster(&self) -> Option<String> {
         Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        self.state().target_groups.get(arn).cloned().unwrap_or_default()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {

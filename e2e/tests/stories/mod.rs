@@ -16,6 +16,7 @@ mod events;
 mod examples;
 mod fleet;
 mod foreign_kind;
+mod foreign_targets;
 mod hostile;
 mod hot_loops;
 mod identities;

@@ -3,6 +3,7 @@
 pub(super) mod abandon;
 mod drive;
 mod plan;
+mod planned;
 mod search;
 
 pub(super) use drive::{abandoned, end_instance, moved, release, tell_left_alone};

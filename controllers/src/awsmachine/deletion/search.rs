@@ -8,6 +8,7 @@ use capa_api::meta;
 use capa_cloud::{ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
+use super::planned::{self, Worth};
 use crate::awsmachine::absence;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
@@ -59,7 +60,7 @@ pub(in crate::awsmachine) async fn find(
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
             return Ok(Found::Nothing { left_alone: vec![] });
         }
-        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked).into()),
+        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked, proof).into()),
         Err(failed) => return Err(failed),
     };
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
@@ -81,7 +82,8 @@ enum Proof {
     /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
     /// that says so, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, and nothing was launched unless an older state of the AWSMachine was restored.
+    /// EC2 has refused the attempt, or was never asked long ago: nothing was launched unless an older state of the
+    /// AWSMachine was restored.
     Refusal,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
@@ -90,7 +92,11 @@ enum Proof {
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
     match &scope.status.launch {
-        Some(LaunchRecord::Planned) => Proof::Whole,
+        Some(LaunchRecord::Planned) => match worth_of_planned(scope, context) {
+            Worth::Proof => Proof::Whole,
+            Worth::ProofLater => Proof::Refusal,
+            Worth::Nothing => Proof::None,
+        },
         Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
             if is_proven(&attempt.request.client_token) =>
         {
@@ -101,6 +107,13 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
             Proof::None
         }
     }
+}
+
+/// What the launch record proves for a machine whose launch EC2 was never asked for.
+fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
+    let owner = scope.owners.machine.as_deref();
+    let (now, tried_for) = (context.kubernetes.now(), context.timing.launch_lookup_age);
+    planned::worth(&scope.machine, owner, now, tried_for)
 }
 
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
@@ -183,7 +196,7 @@ async fn find_by_tags(
             let left_alone = foreign.into_iter().collect();
             return Ok(Found::Nothing { left_alone });
         }
-        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error)).into()),
+        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), proof).into()),
     };
     let (ended, found): (Vec<_>, Vec<_>) = found
         .into_iter()
@@ -228,7 +241,7 @@ async fn find_by_tags(
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     let remaining = || {
         let proof = context.memory.attempt(scope.uid(), &token).absence;
         proof.map(|proof| proof.remaining(now, &context.timing))
@@ -245,9 +258,14 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
-fn deletion_blocked(scope: &mut MachineScope, blocked: Blocked) -> Blocked {
+fn deletion_blocked(scope: &mut MachineScope, blocked: Blocked, proof: Proof) -> Blocked {
     let why = &blocked.condition.message;
-    let message = format!("the instance of this machine cannot be terminated: {why}");
+    let mut message = format!("the instance of this machine cannot be terminated: {why}");
+    if scope.status.launch == Some(LaunchRecord::Planned) && proof == Proof::Refusal {
+        message
+            .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
+        message.push_str("after the deletion");
+    }
     scope.set_condition(blocked.condition);
     let update = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     Blocked::new(update, blocked.next)

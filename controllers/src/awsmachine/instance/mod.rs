@@ -208,7 +208,9 @@ fn ended_early(
                     instance_type: scope.machine.spec.instance_type.clone(),
                 };
                 let zone = Place::Zone(instance.availability_zone.clone());
-                context.memory.refused_capacity(&pool, zone, now);
+                context
+                    .memory
+                    .refused_capacity(&pool, zone, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.clouds.forget(&scope.key());

@@ -113,7 +113,7 @@ async fn look_up(
 }
 
 fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineContext) -> Blocked {
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     context.memory.found_nothing(scope.uid(), &request.client_token, now);
     let message = attempt::unconfirmed(scope);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
@@ -124,11 +124,11 @@ fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineC
 /// that counts is the one before the server is asked.
 async fn write_record(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
     let Planned { prepared, request, .. } = planned;
-    let (asked_at, token) = (context.kubernetes.now(), &request.client_token);
+    let (asked_at, token) = (context.now(), &request.client_token);
     let holder = context.memory.holder().to_owned();
     match planned.plan.step {
         LaunchStep::Record(number) => {
-            let request_record = recorded(request, asked_at);
+            let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested {
                 number,
                 request: request_record,
@@ -172,14 +172,14 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
     let Planned { prepared, request, .. } = planned;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
     let before = context.memory.attempt(&uid, token);
-    let now = context.kubernetes.now();
+    let now = context.now();
     if !is_fresh(before.confirmed_at, now, &context.timing) {
         // The process stood still since: another one may have taken over and have decided that nothing was launched.
         let message = "EC2 is asked once the API server has confirmed the launch record";
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
     }
-    context.memory.called(&uid, token, Progress::Unanswered, now);
+    context.memory.called(&uid, token, Progress::Unanswered, now.uptime);
     match prepared.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
@@ -189,7 +189,7 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
-            let now = context.kubernetes.now();
+            let now = context.kubernetes.uptime();
             context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(planned));

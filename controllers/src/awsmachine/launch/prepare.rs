@@ -22,6 +22,7 @@ use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
+use crate::awsmachine::target_access;
 use crate::awsmachine::time::age;
 use crate::launching::request::{RequestInputs, build_request};
 
@@ -58,6 +59,7 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    target_access::ensure_granted(scope, &location, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
     Ok(Prepared {
         location,
@@ -126,7 +128,7 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
     });
     let attempt = known_of_attempt(scope, &prepared, repeated.as_ref(), context);
     let record = scope.status.launch.as_ref();
-    let plan = plan_launch(record, &attempt, context.kubernetes.now(), &context.timing);
+    let plan = plan_launch(record, &attempt, context.now(), &context.timing);
     let client_token = match plan.step {
         LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
         _ => attempt::search_token(scope),
@@ -192,7 +194,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         machines: &machines,
         pool: &pool(scope, prepared),
         subnets: &network.subnets,
-        now: context.kubernetes.now(),
+        now: context.kubernetes.uptime(),
         retry: context.timing.capacity_retry,
     };
     context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
@@ -226,7 +228,7 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
     let remaining = context.memory.capacity_remaining(
         &pool(scope, prepared),
-        context.kubernetes.now(),
+        context.kubernetes.uptime(),
         context.timing.capacity_retry,
     );
     Blocked::new(without_capacity(scope, problem), Next::Requeue(remaining))

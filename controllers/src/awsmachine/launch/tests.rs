@@ -13,6 +13,7 @@ use super::adoption::{Adoption, adopt};
 use super::plan::{Attempt, LaunchStep, LookUp, plan_launch};
 use super::progress::{AbsenceProof, Progress};
 use crate::awsmachine::ownership::{Ownership, Proof, Reason as NotOurs};
+use crate::awsmachine::time::Moment;
 use crate::testing::instance;
 
 fn number(number: u32) -> NonZeroU32 {
@@ -51,18 +52,25 @@ fn attempt(progress: Progress) -> Attempt {
         progress,
         same_account: true,
         same_parameters: true,
-        confirmed_at: Some(Timestamp::UNIX_EPOCH),
+        confirmed_at: Some(moment(0)),
         absence: None,
         first_number: number(1),
     }
 }
 
-fn at(seconds: u64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn moment(seconds: u64) -> Moment {
+    Moment {
+        time: Timestamp::UNIX_EPOCH + at(seconds),
+        uptime: at(seconds),
+    }
 }
 
 fn plan_at(seconds: u64, record: Option<&LaunchRecord>, attempt: &Attempt) -> (LookUp, LaunchStep) {
-    let plan = plan_launch(record, attempt, at(seconds), &Timing::default());
+    let plan = plan_launch(record, attempt, moment(seconds), &Timing::default());
     (plan.look_up, plan.step)
 }
 

@@ -17,7 +17,7 @@ use crate::testing::{refused, unanswered, unreadable};
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 /// A machine that waits for its network: attempt 0 is recorded.
-async fn never_launched() -> Scene {
+pub(super) async fn never_launched() -> Scene {
     let scene = Scene::new();
     scene
         .kubernetes
@@ -37,13 +37,13 @@ async fn unanswered_launch() -> Scene {
     scene
 }
 
-fn assert_released(scene: &Scene, pass: &Pass) {
+pub(super) fn assert_released(scene: &Scene, pass: &Pass) {
     assert!(pass.machine.is_none(), "still there: {:?}", pass.machine);
     let forgotten = scene.aws.forgotten();
     assert_eq!(forgotten.last().map(|machine| machine.name.as_str()), Some("m"));
 }
 
-fn terminated(pass: &Pass) -> bool {
+pub(super) fn terminated(pass: &Pass) -> bool {
     pass.calls.iter().any(|call| call == "TerminateInstances")
 }
 

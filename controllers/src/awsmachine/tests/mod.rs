@@ -2,6 +2,7 @@
 
 mod abandonment;
 mod capacity;
+mod clocks;
 mod deletion;
 mod fields;
 mod holders;
@@ -12,6 +13,8 @@ mod observation;
 mod ownership;
 mod pending_deaths;
 mod recovery;
+mod restored_records;
+mod target_access;
 mod targets;
 mod waits;
 
@@ -21,6 +24,7 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, find};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
+use capa_cloud::targets::TargetPolicy;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -88,6 +92,7 @@ impl Scene {
             memory: LaunchMemory::new("one"),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
+            target_policy: TargetPolicy::Any,
         };
         let scene = Self {
             journal,

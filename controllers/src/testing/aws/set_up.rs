@@ -93,6 +93,20 @@ impl FakeAws {
         });
     }
 
+    /// Tags a group.
+    pub(crate) fn tag_group(&self, group: &Group, key: &str, value: &str) {
+        self.change(|region| {
+            region.tag_group(group, key, value);
+        });
+    }
+
+    /// Takes a tag off a group.
+    pub(crate) fn untag_group(&self, group: &Group, key: &str) {
+        self.change(|region| {
+            region.untag_group(group, key);
+        });
+    }
+
     /// The ids of the targets of a group.
     pub(crate) fn targets_of(&self, group: &Group) -> Vec<String> {
         let now = self.now();
