@@ -76,7 +76,7 @@ fn an_instance_costs_at_most_a_kibibyte() {
     let before = resident();
     let mut informer = InstanceInformer::new(Timing::default());
     for index in 0..INSTANCES {
-        informer.watch(&machine(index), &format!("i-{index:017x}"));
+        informer.watch(&machine(index), "production", &format!("i-{index:017x}"));
     }
     let listing = informer.next_read(Duration::ZERO).expect("a listing");
     assert!(matches!(listing, InstanceRead::List { .. }));

@@ -39,9 +39,8 @@ fn instance_id(number: usize) -> String {
 /// An instance as it comes over the wire: of one cluster, with the tags that a fleet has besides.
 fn instance_of(cluster: &str, number: usize) -> String {
     let own = format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}");
-    let others: String = (0..20)
-        .map(|tag| format!("<item><key>cost-{tag}</key><value>{}</value></item>", "x".repeat(100)))
-        .collect();
+    let others = (0..20).map(|tag| format!("<item><key>cost-{tag}</key><value>{}</value></item>", "x".repeat(100)));
+    let others = others.collect::<Vec<_>>().concat();
     let xml = instance_xml(&instance_id(number), InstanceState::Running);
     let of_cluster = xml.replace("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", &own);
     of_cluster.replace("<tagSet>", &format!("<tagSet>{others}"))
@@ -88,6 +87,7 @@ fn identity(number: usize) -> ResolvedIdentity {
 
 #[tokio::test]
 #[ignore = "a measurement: takes a minute, and the process to itself"]
+#[expect(clippy::print_stdout, reason = "the result of the measurement")]
 async fn many_identities_in_one_account() {
     let (identities, instances) = (setting("IDENTITIES", 50), setting("INSTANCES", 5_000));
     let known = account(identities, instances);
@@ -120,7 +120,7 @@ async fn many_identities_in_one_account() {
     let made_since = fake.calls_of("DescribeInstances").len() - calls;
     let watched = pool.informers().count();
     assert_eq!(watched, identities);
-    eprintln!(
+    println!(
         "{identities} identities, {instances} instances: {made_since} calls in {minutes:.1} minutes; RSS {before} MiB \
          before, {made} MiB with sessions, {} MiB after listings",
         resident()

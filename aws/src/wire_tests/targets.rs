@@ -226,7 +226,7 @@ async fn tags_of_both_kinds_give_the_owner_of_a_group() {
         let fake =
             Fake::start(|call| elb("DescribeTags", &described_tags(call, "elbv2.k8s.aws/cluster", "prod"))).await;
         let pool = fake.pool().await;
-        let machines = pool.machines(&identity("A"), REGION);
+        let machines = pool.machines(&identity("A"), REGION, "dev");
         let refused = Access::Refused(Refusal::OwnedBy("elbv2.k8s.aws/cluster: prod".into()));
         eventually("the tags are read", || {
             machines.ask_for_targets(&machine("one"), std::slice::from_ref(&target)) == [refused.clone()]

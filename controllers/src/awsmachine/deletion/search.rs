@@ -111,7 +111,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 
 /// What the launch record proves for a machine whose launch EC2 was never asked for.
 fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
-    let owner = scope.owners.machine.as_deref();
+    let owner = scope.owners.machine.as_deref().ok();
     let (now, tried_for) = (context.kubernetes.now(), context.timing.launch_lookup_age);
     planned::worth(&scope.machine, owner, now, tried_for)
 }

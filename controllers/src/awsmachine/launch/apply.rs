@@ -95,7 +95,7 @@ async fn look_up(
         (Adoption::Several(ids), _) => return Err(conflict::several(&ids).into()),
         (Adoption::Foreign(ids), AdoptionWish::Unsaid | AdoptionWish::Instance(_) | AdoptionWish::Unreadable(_)) => {
             if plan.step == LaunchStep::LookOnly {
-                let now = context.kubernetes.now();
+                let now = context.kubernetes.uptime();
                 context.memory.found_nothing(scope.uid(), &request.client_token, now);
             }
             return Err(conflict::foreign(&ids, conflict::refused_wish(&judged, wish)).into());
