@@ -98,7 +98,7 @@ async fn the_informers_listing_waits_for_its_turn() {
         let machines = machines.clone();
         async move {
             machines
-                .find_instances(&Query::filter("instance-id", [index.to_string()]))
+                .find_instances(&Query::filter("tag:MachineName", [index.to_string()]))
                 .await
         }
     };

@@ -55,8 +55,9 @@ async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
         .kubernetes
         .remove_identity(&IdentityReference::controller_default());
     scene.kubernetes.put_machine(read(
-        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a}, \
-          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a'}}",
+        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
+          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
+          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
     ));
     for _ in 0..2 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
