@@ -60,6 +60,10 @@ fn instance(index: usize) -> Instance {
                 "owned".to_owned(),
             ),
             (
+                "sigs.k8s.io/cluster-api-provider-aws/management-cluster".to_owned(),
+                "01234567-89ab-cdef-0123-456789abcdef".to_owned(),
+            ),
+            (
                 "sigs.k8s.io/cluster-api-provider-aws/role".to_owned(),
                 "node".to_owned(),
             ),

@@ -28,7 +28,7 @@ impl OrphanCounts {
         let counts = Self::default();
         registry.register(
             "capa_instances_without_machine",
-            "Instances with the tags of a cluster that is here and of no machine that is here",
+            "Instances launched by this management cluster with the tags of a cluster that is here and of no machine",
             counts.0.clone(),
         );
         counts

@@ -70,7 +70,8 @@ pub(in crate::awsmachine) async fn find(
         if is_ours(scope, &id, &observation, &location, context)? {
             return find_known(scope, id, observation, location);
         }
-        foreign = Some(id);
+        let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
+        foreign = Some(id).filter(|_| !has_ended);
     }
     find_by_tags(scope, proof, foreign, location, context).await
 }

@@ -84,6 +84,14 @@ async fn a_deleted_copy_leaves_the_original_its_instance() {
 }
 
 #[tokio::test]
+async fn an_ended_instance_is_not_told_of_as_left_alone() {
+    let scene = Scene::running().await;
+    copy(&scene, |_| {});
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    assert_eq!(released(&scene, "copy").await, [""; 0]);
+}
+
+#[tokio::test]
 async fn a_living_copy_neither_follows_nor_launches() {
     let scene = Scene::running().await;
     copy(&scene, |copy| copy.metadata.deletion_timestamp = None);
