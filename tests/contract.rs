@@ -1,4 +1,4 @@
-//! `docs/contract.md` against the tests it names.
+//! `docs/contract.md` and `docs/security.md` against the tests they name.
 
 #![allow(
     clippy::unwrap_used,
@@ -76,6 +76,25 @@ fn contract_rows_name_a_test_or_a_reason() {
             );
         }
     }
+}
+
+#[test]
+fn threats_are_shown_by_tests_that_exist() {
+    let page = read("docs/security.md");
+    let table = page.split("| actor | asset |").nth(1).unwrap_or_default();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut threats = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, _, _, shown_by] = cells.as_slice() else {
+            panic!("not four cells: {row}");
+        };
+        for (name, path) in tests(shown_by) {
+            assert!(has_test(&read(&path), &name), "{path} has no test {name}");
+        }
+        threats += 1;
+    }
+    assert!(threats >= 10, "{threats} threats");
 }
 
 #[test]

@@ -6,6 +6,7 @@
     reason = "all of this is test code, where a panic is a failed test"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -81,11 +82,12 @@ fn policies() -> Vec<(String, Value, Value)> {
 }
 
 #[test]
-fn policies_are_in_force_and_exempt_deletions_and_moves() {
+fn policies_are_in_force_and_exempt_deletions_and_arrivals() {
     let kustomization = read("config/policy/kustomization.yaml");
     let explained = read("docs/admission.md");
     let policies = policies();
     assert_eq!(policies.len(), 6);
+    let mut arrivals = BTreeSet::new();
     for (file, policy, binding) in policies {
         assert!(kustomization.contains(&file), "{file}");
         let name = policy["metadata"]["name"].as_str().unwrap();
@@ -96,11 +98,20 @@ fn policies_are_in_force_and_exempt_deletions_and_moves() {
         );
         assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
-        let conditions: Vec<&Value> = conditions.iter().map(|condition| &condition["expression"]).collect();
-        assert_eq!(conditions[0], "!has(object.metadata.deletionTimestamp)", "{name}");
+        let named = |wanted: &str| conditions.iter().find(|condition| condition["name"] == wanted);
+        let not_deleted = named("not-being-deleted").unwrap();
         assert_eq!(
-            conditions[1],
-            "!('clusterctl.cluster.x-k8s.io/delete-for-move' in object.metadata.?annotations.orValue({}))",
+            not_deleted["expression"], "!has(object.metadata.deletionTimestamp)",
+            "{name}"
+        );
+        let operations = policy["spec"]["matchConstraints"]["resourceRules"][0]["operations"].to_string();
+        let arrived = named("not-moved-or-restored").map(|condition| condition["expression"].clone());
+        assert_eq!(arrived.is_some(), operations.contains("CREATE"), "{name}");
+        arrivals.extend(arrived.map(|expression| expression.to_string()));
+        assert!(
+            !conditions
+                .iter()
+                .any(|condition| condition.to_string().contains("delete-for-move")),
             "{name}"
         );
         for rule in policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap() {
@@ -123,6 +134,7 @@ fn policies_are_in_force_and_exempt_deletions_and_moves() {
             serde_json::json!({"policyName": name, "validationActions": ["Deny"]})
         );
     }
+    assert_eq!(arrivals.len(), 1, "the same for all: {arrivals:?}");
 }
 
 /// Two blocks of a machine are mutable in part, so the policy must know each of their fields.

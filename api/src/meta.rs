@@ -37,6 +37,10 @@ pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
 /// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 
+/// Label by which whoever writes a Secret says, with the value `true`, that it is bootstrap data for
+/// `spec.bootstrap.dataSecretName` of a Machine.
+pub const BOOTSTRAP_DATA_LABEL: &str = "infrastructure.cluster.x-k8s.io/bootstrap-data";
+
 /// Annotation whose presence pauses an object.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Annotation whose presence says that another controller manages the object.
@@ -48,6 +52,11 @@ pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move"
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
 /// instance. Its value is the recorded instance id, or the recorded client token where no id is known.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
+/// Annotation that decides a launch that waits because instances carry the tags of the machine without proof that they
+/// belong to it: the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].
+pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/adopt-instance";
+/// Value of [`ADOPT_INSTANCE_ANNOTATION`] that launches a new instance although other instances carry the tags.
+pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
@@ -55,12 +64,28 @@ pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.i
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster. The key also selects all instances of this provider in a region.
 pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
+/// Tag key of the management cluster that launched an instance: the UID of its namespace `kube-system`. The tag decides
+/// which management cluster reports an instance without a machine. It proves no ownership, because a cluster may have
+/// moved since.
+pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
+/// The prefix of the tag keys that make a cluster the owner of a resource; the name of the cluster follows.
+pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
+/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognizes resources; the name of the cluster
+/// follows.
+pub const KUBERNETES_CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
+/// Tag key by which the AWS Load Balancer Controller of a cluster owns a resource; its value is the cluster's name.
+pub const LOAD_BALANCER_CONTROLLER_TAG: &str = "elbv2.k8s.aws/cluster";
+/// Tag key by which an administrator gives a target group or classic load balancer to the control plane of one Cluster;
+/// its value is `<namespace>/<name>` of the Cluster.
+pub const CONTROL_PLANE_TARGET_TAG: &str = "infrastructure.cluster.x-k8s.io/control-plane";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
 /// Tag key that the AWS console shows as the name.
 pub const NAME_TAG: &str = "Name";
 /// Value of the ownership tags on resources that belong to one cluster alone.
 pub const OWNED_TAG_VALUE: &str = "owned";
+/// Value of the ownership tags on resources that several clusters use.
+pub const SHARED_TAG_VALUE: &str = "shared";
 /// Value of [`ROLE_TAG`] on control plane instances.
 pub const CONTROL_PLANE_ROLE_TAG_VALUE: &str = "control-plane";
 /// Value of [`ROLE_TAG`] on worker instances.
@@ -68,12 +93,12 @@ pub const NODE_ROLE_TAG_VALUE: &str = "node";
 
 /// Tag key by which this provider owns a resource for a cluster.
 pub fn cluster_tag(cluster_name: &str) -> String {
-    format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster_name}")
+    format!("{CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Tag key by which the AWS cloud controller of a cluster recognises resources.
 pub fn kubernetes_cluster_tag(cluster_name: &str) -> String {
-    format!("kubernetes.io/cluster/{cluster_name}")
+    format!("{KUBERNETES_CLUSTER_TAG_PREFIX}{cluster_name}")
 }
 
 /// Value of [`MACHINE_NAME_TAG`] for a Machine.
@@ -138,9 +163,15 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
+/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion: on
+/// an object that stays, an interrupted move has left the annotation behind.
+pub fn is_marked_for_move(meta: &ObjectMeta) -> bool {
+    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+}
+
 /// Whether the object is deleted by a move to another management cluster, so that its AWS resources must stay.
 pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
-    has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
+    meta.deletion_timestamp.is_some() && is_marked_for_move(meta)
 }
 
 /// Whether the object has the annotation, with whatever value.
@@ -216,9 +247,19 @@ mod tests {
         for text in ["", "false", "true"] {
             assert!(is_paused(&annotated(PAUSED_ANNOTATION, text)));
             assert!(is_externally_managed(&annotated(MANAGED_BY_ANNOTATION, text)));
-            assert!(is_deleted_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
+            assert!(is_marked_for_move(&annotated(DELETE_FOR_MOVE_ANNOTATION, text)));
         }
         assert!(!is_paused(&ObjectMeta::default()));
+    }
+
+    #[test]
+    fn only_a_deletion_with_the_annotation_is_part_of_a_move() {
+        let mut meta = annotated(DELETE_FOR_MOVE_ANNOTATION, "");
+        assert!(!is_deleted_for_move(&meta));
+        meta.deletion_timestamp = serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(is_deleted_for_move(&meta));
+        meta.annotations = None;
+        assert!(!is_deleted_for_move(&meta));
     }
 
     #[test]

@@ -94,8 +94,11 @@ pub enum Condition {
     Always,
     /// The created resource gets the tag that marks machines of the provider.
     MarkedAtLaunch,
-    /// The changed resource has that tag.
+    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine of
+    /// these clusters.
     Marked,
+    /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
+    GivenToCluster,
     /// The call is part of RunInstances.
     WithinLaunch,
     /// The role is passed to an EC2 instance.
@@ -151,13 +154,13 @@ const TERMINATE: Grant = Grant {
 const CHANGE_TARGET_GROUPS: Grant = Grant {
     name: "ChangeTargetGroups",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
-    condition: Condition::Always,
+    condition: Condition::GivenToCluster,
 };
 
 const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
     name: "ChangeClassicLoadBalancers",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
-    condition: Condition::Always,
+    condition: Condition::GivenToCluster,
 };
 
 const PASS_ROLE: Grant = Grant {
@@ -279,6 +282,12 @@ pub const ACTIONS: &[Action] = &[
         Access::Read,
         &[READ],
         "tells target groups of instances from those of addresses",
+    ),
+    load_balancing(
+        "DescribeTags",
+        Access::Read,
+        &[READ],
+        "sees whose a target group or classic load balancer is, before a control plane instance is registered there",
     ),
     load_balancing(
         "DescribeTargetHealth",

@@ -204,7 +204,7 @@ mod tests {
             namespace: "default".into(),
             name: "one".into(),
         };
-        state.act(|session, at| session.observe(&machine, "i-1", at));
+        state.act(|session, at| session.observe(&machine, "dev", "i-1", at));
         let region = tokio::time::timeout(Duration::from_mins(2), noticed.wait_for(Option::is_some)).await;
         assert_eq!(region.unwrap().unwrap().as_deref(), Some("us-test-1"));
     }

@@ -21,10 +21,14 @@ use crate::sdk::config::{AccessKey, SdkConfig};
 use crate::sdk::endpoints::ServiceEndpoints;
 use crate::sdk::limits::{CallLimiter, Limits};
 use crate::sdk::metrics::{CallMetrics, ThrottleWaits};
+use crate::sdk::regions::AnsweringRegions;
 use crate::session::{Session, Shared};
 
-/// A session that was not used for this long is dropped.
+/// A session that was not used for this long and follows no machine is dropped.
 const IDLE: Duration = Duration::from_secs(3600);
+/// The most sessions that follow no machine; beyond it the least recently used ones are dropped. Users can name any number
+/// of regions in an hour, and an identity gets another session whenever its Secret changes.
+const MOST_IDLE: usize = 256;
 
 /// The settings of the process's access to AWS.
 #[derive(Clone, Debug, Default)]
@@ -55,19 +59,21 @@ pub struct InformerDied {
 }
 
 /// The pool of the sessions that clusters and machines are reconciled with: one for each identity and region, created
-/// without a call, and dropped an hour after its last use. Clones share the pool; dropping the last clone ends all
-/// background work.
+/// without a call, and dropped an hour after its last use, or earlier if there are many sessions without machines. Clones
+/// share the pool; dropping the last clone ends all background work.
 #[derive(Clone)]
 pub struct SessionPool {
     inner: Arc<Inner>,
 }
+
+type Sessions = HashMap<SessionKey, Arc<Session>>;
 
 struct Inner {
     config: SdkConfig,
     limits: Arc<Limits>,
     leads_until: Option<LeadsUntil>,
     shared: Arc<Shared>,
-    sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    sessions: Mutex<Sessions>,
 }
 
 impl Drop for Inner {
@@ -79,7 +85,7 @@ impl Drop for Inner {
 impl SessionPool {
     /// Reads the SDK's configuration from environment and profile and registers the metrics. Makes no AWS call.
     pub async fn new(options: Options, registry: &mut Registry) -> Self {
-        let metrics = CallMetrics::register(registry);
+        let metrics = CallMetrics::register(registry, AnsweringRegions::default());
         let waits = ThrottleWaits::register(registry);
         let limits = Limits::new(options.shares, options.timing.rate_second, waits);
         let config = SdkConfig::load(options.service_endpoints, metrics, options.controller_key).await;
@@ -110,16 +116,17 @@ impl SessionPool {
         }
     }
 
-    /// Every informer that follows a machine, with its region.
-    pub fn informers(&self) -> Vec<(String, InformerSnapshot)> {
-        let sessions = self.inner.sessions();
-        let snapshots = sessions.iter().map(|session| {
-            let snapshot = session.state().act(|state, _| state.informer().snapshot());
-            (session.region.clone(), snapshot)
-        });
-        snapshots
-            .filter(|(_, snapshot)| !snapshot.machines.is_empty())
-            .collect()
+    /// What is unusual about every informer that follows a machine, with its region. Each is looked at when its turn
+    /// comes, so that no more than one is in memory at a time.
+    pub fn informers(&self) -> impl Iterator<Item = (String, InformerSnapshot)> + use<> {
+        drop_unused(&mut self.inner.sessions.lock());
+        self.inner.sessions().into_iter().filter_map(|session| {
+            let snapshot = session.state().act(|state, _| {
+                let informer = state.informer();
+                informer.is_watched().then(|| informer.snapshot())
+            });
+            Some((session.region.clone(), snapshot?))
+        })
     }
 
     /// Ends all background work. Sessions still answer, but informers learn nothing more.
@@ -129,11 +136,14 @@ impl SessionPool {
 
     pub(crate) fn session(&self, identity: &ResolvedIdentity, region: &str) -> Arc<Session> {
         let mut sessions = self.inner.sessions.lock();
-        sessions.retain(|_, session| Arc::strong_count(session) > 1 || !session.is_idle(IDLE));
+        drop_unused(&mut sessions);
         let key = SessionKey {
             identity: identity.key.clone(),
             region: region.to_owned(),
         };
+        if !sessions.contains_key(&key) {
+            make_room(&mut sessions);
+        }
         let session = sessions.entry(key).or_insert_with(|| {
             let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
             let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
@@ -144,6 +154,27 @@ impl SessionPool {
         session.touch();
         session.clone()
     }
+}
+
+/// Drops the sessions that nobody has asked for in a long time.
+fn drop_unused(sessions: &mut Sessions) {
+    sessions.retain(|_, session| session.used().elapsed() < IDLE || is_needed(session));
+}
+
+/// Drops sessions without machines until there is room for one more.
+fn make_room(sessions: &mut Sessions) {
+    let idle = sessions.iter().filter(|(_, session)| !is_needed(session));
+    let mut idle: Vec<_> = idle.map(|(key, session)| (session.used(), key.clone())).collect();
+    idle.sort_unstable();
+    let spare = (idle.len() + 1).saturating_sub(MOST_IDLE);
+    for (_, key) in idle.into_iter().take(spare) {
+        sessions.remove(&key);
+    }
+}
+
+/// Whether a session is in use at this moment, or has work of its own.
+fn is_needed(session: &Arc<Session>) -> bool {
+    Arc::strong_count(session) > 1 || session.is_at_work()
 }
 
 impl Inner {
@@ -172,9 +203,13 @@ impl ClusterClouds for SessionPool {
 }
 
 impl MachineClouds for SessionPool {
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
         let session = self.session(identity, region);
-        Arc::new(session.on_behalf_of("awsmachine", &identity.cluster).for_machine())
+        Arc::new(
+            session
+                .on_behalf_of("awsmachine", &identity.cluster)
+                .for_machine(cluster),
+        )
     }
 
     fn forget(&self, machine: &MachineKey) {
@@ -240,5 +275,41 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         pool.session(&identity("used"), "eu-west-1");
         assert_eq!(count(&pool), 1);
+    }
+
+    #[tokio::test]
+    async fn many_regions_and_identities_leave_few_sessions() {
+        let pool = pool().await;
+        let machine = MachineKey {
+            namespace: "default".into(),
+            name: "one".into(),
+        };
+        pool.session(&identity("at work"), "eu-west-1")
+            .state()
+            .act(|state, at| state.observe(&machine, "dev", "i-1", at));
+        for number in 0..500 {
+            pool.session(&identity("a"), &format!("xx-invented-{number}"));
+            pool.session(&identity(&format!("rotated-{number}")), "eu-west-1");
+        }
+        assert_eq!(count(&pool), MOST_IDLE + 1);
+        let kept = |key: &str, region: &str| {
+            let key = SessionKey {
+                identity: key.to_owned(),
+                region: region.to_owned(),
+            };
+            pool.inner.sessions.lock().contains_key(&key)
+        };
+        assert!(kept("at work", "eu-west-1"), "it follows a machine");
+        assert!(kept("rotated-499", "eu-west-1") && kept("a", "xx-invented-499"));
+        assert!(!kept("rotated-0", "eu-west-1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scan_of_the_informers_drops_what_is_not_used() {
+        let pool = pool().await;
+        pool.session(&identity("old"), "eu-west-1");
+        tokio::time::advance(IDLE).await;
+        assert_eq!(pool.informers().count(), 0);
+        assert_eq!(count(&pool), 0);
     }
 }

@@ -151,9 +151,15 @@ impl Session {
         *self.used.lock() = Instant::now();
     }
 
-    /// Whether this session was not used for `age` and follows no machine.
-    pub(crate) fn is_idle(&self, age: Duration) -> bool {
-        self.used.lock().elapsed() >= age && !self.state.act(|state, _| state.informer().is_watched())
+    /// When somebody asked for this session last.
+    pub(crate) fn used(&self) -> Instant {
+        *self.used.lock()
+    }
+
+    /// Whether this session follows a machine, or has something left to do that a machine has submitted.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.state
+            .act(|state, _| state.informer().is_watched() || state.next_due().is_some())
     }
 
     /// The state of the session.
@@ -187,8 +193,9 @@ pub(crate) struct ControllerSession {
 }
 
 impl ControllerSession {
-    /// The session for one pass over a machine. The first call starts the session's informer.
-    pub(crate) fn for_machine(self) -> impl MachineCloud {
+    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the session's
+    /// informer.
+    pub(crate) fn for_machine(self, cluster: &str) -> impl MachineCloud + use<> {
         let session = &self.session;
         session.informer.get_or_init(|| {
             let caller = session.caller.on_behalf_of(self.controller);
@@ -204,7 +211,7 @@ impl ControllerSession {
                 session.shared.died.clone(),
             )
         });
-        MachineSession::new(self)
+        MachineSession::new(self, cluster)
     }
 
     /// The shared answer to a call of EC2.

@@ -70,7 +70,7 @@ pub struct CloudError {
     pub code: Option<String>,
     /// The class of the error.
     pub class: ErrorClass,
-    /// AWS's message without request ids.
+    /// AWS's message without request ids, or our own in place of one that is withheld ([`withheld_words`]).
     pub message: String,
     /// Time after which the caller can make the call. Set if the provider's own limits or new credentials deferred the
     /// call; no instance was launched.
@@ -84,7 +84,7 @@ impl CloudError {
             operation,
             code: Some(code.to_owned()),
             class: classify(code),
-            message: without_request_id(message),
+            message: our_words(code).map_or_else(|| without_request_id(message), str::to_owned),
             retry_after: None,
         }
     }
@@ -107,6 +107,17 @@ impl CloudError {
             code: None,
             class: ErrorClass::NotFound,
             message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// An answer with more pages than the provider reads. The query has to be narrowed.
+    pub fn too_many_pages(operation: &'static str, most: usize) -> Self {
+        Self {
+            operation,
+            code: None,
+            class: ErrorClass::Invalid,
+            message: format!("the answer has more than {most} pages: narrow the filters"),
             retry_after: None,
         }
     }
@@ -155,11 +166,34 @@ impl fmt::Display for CloudError {
 
 impl std::error::Error for CloudError {}
 
+/// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are not
+/// for tenants: refusals name the caller by its ARN, which is the manager's role, and of unknown codes nobody knows what
+/// they say.
+pub fn withheld_words(code: &str, message: &str) -> Option<String> {
+    our_words(code).map(|_| without_request_id(message))
+}
+
+/// What stands in place of AWS's words to an error of this code.
+fn our_words(code: &str) -> Option<&'static str> {
+    match (code, known_class(code)) {
+        ("UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException", _) => {
+            Some("AWS does not allow this call to the identity; its own words are in the log of the manager")
+        }
+        (_, None) => Some("AWS's own words are in the log of the manager"),
+        (_, Some(_)) => None,
+    }
+}
+
 /// The class of an AWS error code. EC2 models no errors, so the codes of its reference are the interface
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>). With server-side and unknown codes
 /// the outcome of the call is unknown.
 pub fn classify(code: &str) -> ErrorClass {
-    match code {
+    known_class(code).unwrap_or(ErrorClass::NoAnswer)
+}
+
+/// The class of a code that the table has.
+fn known_class(code: &str) -> Option<ErrorClass> {
+    Some(match code {
         "RequestLimitExceeded"
         | "Throttling"
         | "ThrottlingException"
@@ -215,8 +249,8 @@ pub fn classify(code: &str) -> ErrorClass {
         {
             ErrorClass::Invalid
         }
-        _ => ErrorClass::NoAnswer,
-    }
+        _ => return None,
+    })
 }
 
 /// Removes request ids and, from refusals, the encoded authorization message, which has several kilobytes. AWS appends
@@ -281,17 +315,42 @@ mod tests {
 
     #[test]
     fn messages_are_equal_from_one_try_to_the_next() {
-        let first = CloudError::answered(
-            "RunInstances",
-            "UnauthorizedOperation",
-            "You may not. Encoded authorization failure message: abc",
-        );
-        let second = CloudError::answered(
-            "RunInstances",
-            "UnauthorizedOperation",
-            "You may not. Encoded authorization failure message: xyz",
-        );
+        let [first, second] = ["abc", "xyz"].map(|id| {
+            let words = format!("The volume is in use. (RequestId: {id})");
+            CloudError::answered("RunInstances", "InvalidParameterValue", &words)
+        });
         assert_eq!(first, second);
-        assert_eq!(first.to_string(), "RunInstances: UnauthorizedOperation: You may not.");
+        assert_eq!(
+            first.to_string(),
+            "RunInstances: InvalidParameterValue: The volume is in use."
+        );
+    }
+
+    #[test]
+    fn words_that_name_the_caller_are_withheld_and_kept_for_the_log() {
+        let words = "User: arn:aws:sts::111122223333:assumed-role/capa-manager/i-0 is not authorized to perform: \
+                     ec2:RunInstances. Encoded authorization failure message: abc";
+        for code in [
+            "UnauthorizedOperation",
+            "AccessDenied",
+            "AccessDeniedException",
+            "SomethingNew",
+        ] {
+            let error = CloudError::answered("RunInstances", code, words).to_string();
+            assert!(
+                error.starts_with(&format!("RunInstances: {code}: ")) && !error.contains("arn:"),
+                "{error}"
+            );
+            let withheld = withheld_words(code, words).unwrap_or_default();
+            assert!(withheld.ends_with("ec2:RunInstances."), "{withheld}");
+        }
+        for code in [
+            "InvalidParameterValue",
+            "OptInRequired",
+            "InternalError",
+            "RequestLimitExceeded",
+        ] {
+            assert_eq!(withheld_words(code, words), None, "{code}");
+        }
     }
 }

@@ -15,7 +15,7 @@ pub mod targets;
 mod timing;
 
 pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
-pub use error::{CloudError, ErrorClass, classify};
+pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use model::{
     ApiLoadBalancer, ClusterKey, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume,
     MachineKey, MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet,

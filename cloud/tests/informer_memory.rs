@@ -60,6 +60,10 @@ fn instance(index: usize) -> Instance {
                 "owned".to_owned(),
             ),
             (
+                "sigs.k8s.io/cluster-api-provider-aws/management-cluster".to_owned(),
+                "01234567-89ab-cdef-0123-456789abcdef".to_owned(),
+            ),
+            (
                 "sigs.k8s.io/cluster-api-provider-aws/role".to_owned(),
                 "node".to_owned(),
             ),
@@ -76,7 +80,7 @@ fn an_instance_costs_at_most_a_kibibyte() {
     let before = resident();
     let mut informer = InstanceInformer::new(Timing::default());
     for index in 0..INSTANCES {
-        informer.watch(&machine(index), &format!("i-{index:017x}"));
+        informer.watch(&machine(index), "production", &format!("i-{index:017x}"));
     }
     let listing = informer.next_read(Duration::ZERO).expect("a listing");
     assert!(matches!(listing, InstanceRead::List { .. }));

@@ -20,6 +20,7 @@ use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::{BeingRead, KubernetesError, NetworkKubernetes, NetworkReader, NetworkReaderKind};
+use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 use crate::refusals::{Inputs, Refusals};
@@ -121,7 +122,7 @@ async fn reconcile(
     let metadata = &template.metadata;
     // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
-    let being_deleted = metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
+    let being_deleted = metadata.deletion_timestamp.is_some();
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
         return Ok(Outcome::done(template));
     }
@@ -176,6 +177,10 @@ async fn look_up(
     merged: Merged,
     context: &TemplateContext,
 ) -> Result<LookupResult, KubernetesError> {
+    if let Some(misformed) = forms::misformed(&template.spec.template.spec) {
+        let nothing = capacity::NodeCapacity::default();
+        return Ok(LookupResult::refused(nothing, Reason::InvalidSpec, misformed));
+    }
     if let Some(problem) = merged.problem {
         return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
     }
@@ -184,6 +189,9 @@ async fn look_up(
                        object publish it";
         return Ok(LookupResult::unknown(Reason::MissingField, message, Next::Retry));
     };
+    if let Some(problem) = forms::misnamed_region(&region) {
+        return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
+    }
     let reference = merged.network.identity_ref;
     let reference = reference.unwrap_or_else(IdentityReference::controller_default);
     let request = IdentityRequest {

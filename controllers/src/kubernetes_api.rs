@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -88,6 +89,8 @@ impl Identity {
 pub trait Kubernetes: Send + Sync {
     /// The current time for conditions and records.
     fn now(&self) -> Timestamp;
+    /// The time since the process began, by a clock that nobody sets: for durations that the process measures itself.
+    fn uptime(&self) -> Duration;
     /// A Cluster.
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
     /// An identity object.
@@ -157,6 +160,16 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>>;
     /// All AWSMachines of a cluster.
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
+    /// All AWSMachines.
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>>;
+    /// The Clusters whose infrastructure object, of a watched kind, publishes this target group as a target of the control
+    /// plane.
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>>;
+    /// The AWSMachines, of any namespace, that name this instance or record it
+    /// ([`crate::awsmachine::claimed_instances`]).
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>>;
+    /// The identity of this management cluster: the UID of its namespace `kube-system`. `None` while it is not known.
+    fn management_cluster(&self) -> Option<String>;
     /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
     /// Removes the provider's finalizer.
@@ -164,16 +177,20 @@ pub trait MachineKubernetes: NetworkKubernetes {
     /// Confirms with the API server, not with a cache, that the object has not changed since it was read. If the object
     /// has changed, the function fails like a refused write.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Adds or removes the annotation that blocks `clusterctl move`. The write is refused if the object has changed
-    /// since it was read.
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError>;
+    /// Adds the annotation that blocks `clusterctl move`. The write is refused if the object has changed since it was
+    /// read.
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Removes the annotation that blocks `clusterctl move`, and sets the annotation `adopt-instance` to this instance.
+    /// The write is refused if the object has changed since it was read.
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError>;
     /// Replaces the machine's status. The write is refused if the object has changed since it was read.
     async fn write_status(
         &self,
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError>;
-    /// Sets `spec.providerID` and `spec.instanceID`. The write is refused if the object has changed since it was read.
+    /// Sets `spec.providerID` and `spec.instanceID`, and removes the annotation `adopt-instance`, which they replace.
+    /// The write is refused if the object has changed since it was read.
     async fn publish_ids(
         &self,
         machine: &AWSMachine,

@@ -10,6 +10,7 @@ pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
 pub mod orphans;
+mod pause;
 pub mod refusals;
 mod resync;
 mod retry;

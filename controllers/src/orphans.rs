@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use capa_api::contract::Cluster;
-use capa_api::meta;
-use capa_cloud::Instance;
-use capa_cloud::informer::InformerSnapshot;
+use capa_cloud::informer::{InformerSnapshot, UnwatchedInstance};
 use capa_runtime::reconcile::EventDraft;
 
 use crate::awsmachine::{cluster_of, machine_name};
@@ -27,9 +25,9 @@ pub struct OrphanScanner {
     incomplete: BTreeSet<(String, ClusterKey)>,
     /// Instances without a Machine at the last scan. An instance counts as orphaned only at the second scan, because
     /// the Machine of an instance that is being moved or restored may appear a moment later.
-    orphans: BTreeSet<String>,
+    orphans: BTreeSet<Arc<str>>,
     /// Orphaned instances that were reported.
-    reported: BTreeSet<String>,
+    reported: BTreeSet<Arc<str>>,
 }
 
 /// The result of a scan.
@@ -42,89 +40,109 @@ pub struct Findings {
 }
 
 impl OrphanScanner {
-    /// Scans all stores, each with its region.
-    pub fn scan(&mut self, stores: &[(String, InformerSnapshot)], kubernetes: &dyn MachineKubernetes) -> Findings {
+    /// Scans all stores, each with its region, one after the other: of each only what is unusual is in memory at a time.
+    pub fn scan(
+        &mut self,
+        stores: impl IntoIterator<Item = (String, InformerSnapshot)>,
+        kubernetes: &dyn MachineKubernetes,
+    ) -> Findings {
         let mut findings = Findings::default();
-        self.report_incomplete_listings(stores, kubernetes, &mut findings);
-        self.report_orphans(stores, kubernetes, &mut findings);
+        let mut incomplete = BTreeSet::new();
+        let mut orphans = Orphans::default();
+        for (region, store) in stores {
+            self.report_incomplete_listing(&region, &store, kubernetes, &mut incomplete, &mut findings);
+            let count = findings.without_machine.entry(region).or_default();
+            *count += orphans.add(store.unwatched, &self.orphans, kubernetes);
+        }
+        self.incomplete = incomplete;
+        self.report_orphans(orphans, &mut findings);
         findings
     }
 
-    fn report_incomplete_listings(
-        &mut self,
-        stores: &[(String, InformerSnapshot)],
+    fn report_incomplete_listing(
+        &self,
+        region: &str,
+        store: &InformerSnapshot,
         kubernetes: &dyn MachineKubernetes,
+        incomplete: &mut BTreeSet<(String, ClusterKey)>,
         findings: &mut Findings,
     ) {
-        let mut incomplete = BTreeSet::new();
-        for (region, store) in stores.iter().filter(|(_, store)| store.listing_incomplete) {
-            for key in &store.machines {
-                // A store contains the names of AWSMachines, which may differ from the names of their Machines.
-                let machine = kubernetes.aws_machine(&key.namespace, &key.name);
-                let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
-                    continue;
-                };
-                let entry = (region.clone(), key_of(&cluster));
-                if incomplete.insert(entry.clone()) && !self.incomplete.contains(&entry) {
-                    findings.events.push((cluster, incomplete_listing(region)));
-                }
+        for key in &store.doubted {
+            // A store names AWSMachines, whose names may differ from those of their Machines.
+            let machine = kubernetes.aws_machine(&key.namespace, &key.name);
+            let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
+                continue;
+            };
+            let entry = (region.to_owned(), key_of(&cluster));
+            if incomplete.insert(entry.clone()) && !self.incomplete.contains(&entry) {
+                findings.events.push((cluster, incomplete_listing(region)));
             }
         }
-        self.incomplete = incomplete;
     }
 
-    fn report_orphans(
-        &mut self,
-        stores: &[(String, InformerSnapshot)],
-        kubernetes: &dyn MachineKubernetes,
-        findings: &mut Findings,
-    ) {
-        let mut orphans = BTreeSet::new();
-        let mut of_cluster: BTreeMap<ClusterKey, (Arc<Cluster>, BTreeSet<&str>)> = BTreeMap::new();
-        for (region, store) in stores {
-            let count = findings.without_machine.entry(region.clone()).or_default();
-            for instance in &store.unwatched {
-                let Some(cluster) = cluster_without_machine(instance, kubernetes) else {
-                    continue;
-                };
-                // Stores of several identities may show the same instance.
-                if orphans.insert(instance.id.clone()) && self.orphans.contains(&instance.id) {
-                    *count += 1;
-                    let (_, ids) = of_cluster
-                        .entry(key_of(&cluster))
-                        .or_insert_with(|| (cluster, BTreeSet::new()));
-                    ids.insert(&instance.id);
-                }
-            }
-        }
+    fn report_orphans(&mut self, orphans: Orphans, findings: &mut Findings) {
+        let Orphans { ids, of_cluster } = orphans;
         for (cluster, ids) in of_cluster.into_values() {
-            if ids.iter().any(|id| !self.reported.contains(*id)) {
-                self.reported.extend(ids.iter().map(|id| (*id).to_owned()));
+            if ids.iter().any(|id| !self.reported.contains(id)) {
                 findings.events.push((cluster, orphaned(&ids)));
+                self.reported.extend(ids);
             }
         }
-        self.reported.retain(|id| orphans.contains(id));
-        self.orphans = orphans;
+        self.reported.retain(|id| ids.contains(id));
+        self.orphans = ids;
     }
 }
 
-/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for instances of
-/// other management clusters in the same account.
-fn cluster_without_machine(instance: &Instance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
-    let (namespace, name) = instance.tags.get(meta::MACHINE_NAME_TAG)?.split_once('/')?;
-    let prefix = meta::cluster_tag("");
-    let mut owners = instance
-        .tags
-        .iter()
-        .filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
-    let cluster_name = owners.find_map(|(key, _)| key.strip_prefix(&prefix))?;
-    let cluster = kubernetes.cluster(namespace, cluster_name)?;
+/// The orphaned instances of one scan.
+#[derive(Default)]
+struct Orphans {
+    /// All of them.
+    ids: BTreeSet<Arc<str>>,
+    /// Those that were orphaned at the scan before as well, by their Cluster.
+    of_cluster: BTreeMap<ClusterKey, (Arc<Cluster>, BTreeSet<Arc<str>>)>,
+}
+
+impl Orphans {
+    /// Adds those of one store; gives how many of them were orphaned at the scan before as well.
+    fn add(
+        &mut self,
+        unwatched: Vec<UnwatchedInstance>,
+        before: &BTreeSet<Arc<str>>,
+        kubernetes: &dyn MachineKubernetes,
+    ) -> u32 {
+        let mut counted = 0;
+        for instance in unwatched {
+            let Some(cluster) = cluster_without_machine(&instance, kubernetes) else {
+                continue;
+            };
+            // Stores of several identities may show the same instance.
+            if self.ids.insert(instance.id.clone()) && before.contains(&instance.id) {
+                counted += 1;
+                let new = || (cluster.clone(), BTreeSet::new());
+                let (_, ids) = self.of_cluster.entry(key_of(&cluster)).or_insert_with(new);
+                ids.insert(instance.id);
+            }
+        }
+        counted
+    }
+}
+
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance that
+/// another management cluster or CAPA launched in the same account, where the same names may be in use: a user who reads
+/// that no Machine has the instance would terminate it.
+fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
+    let launched_by = instance.management_cluster.as_deref();
+    if launched_by.is_none() || launched_by != kubernetes.management_cluster().as_deref() {
+        return None;
+    }
+    let namespace = &instance.namespace;
+    let cluster = kubernetes.cluster(namespace, &instance.cluster)?;
     // A Machine that another manager reconciles counts too: the watch filter of this manager hides its AWSMachine.
-    let has_machine = kubernetes.machine(namespace, name).is_some()
+    let has_machine = kubernetes.machine(namespace, &instance.machine).is_some()
         || kubernetes
-            .machines_of_cluster(namespace, cluster_name)
+            .machines_of_cluster(namespace, &instance.cluster)
             .iter()
-            .any(|machine| machine_name(machine) == name);
+            .any(|machine| machine_name(machine) == instance.machine);
     (!has_machine).then_some(cluster)
 }
 
@@ -147,8 +165,8 @@ fn incomplete_listing(region: &str) -> EventDraft {
     )
 }
 
-fn orphaned(ids: &BTreeSet<&str>) -> EventDraft {
-    let named: Vec<&str> = ids.iter().take(NAMED).copied().collect();
+fn orphaned(ids: &BTreeSet<Arc<str>>) -> EventDraft {
+    let named: Vec<&str> = ids.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = if ids.len() > NAMED { " and others" } else { "" };
     EventDraft::warning(
         "InstancesWithoutMachine",

@@ -75,6 +75,15 @@ impl LocalWorld {
         Self::of(processes, endpoints, directory, turn)
     }
 
+    /// Starts another management cluster that shares the AWS of a world, which must not end earlier.
+    pub async fn start_beside(world: &Self) -> anyhow::Result<Self> {
+        let turn = turn().await?;
+        let directory = Directory::new()?;
+        let processes = Self::kubernetes(&directory, &[], world.endpoints).await;
+        let processes = processes.map(|(server, processes)| (server, world.aws.clone(), processes));
+        Self::of(processes, world.endpoints, directory, Some(turn))
+    }
+
     /// Starts a world without Cluster API, for an installation by clusterctl. The world shares the AWS and the nodes of
     /// the world `beside`, if given, which must not end earlier.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
@@ -128,16 +137,22 @@ impl LocalWorld {
         core_flags: &[&str],
         endpoints: SocketAddr,
     ) -> anyhow::Result<(ApiServer, Arc<AwsProxy>, Vec<Supervised>)> {
-        let kubernetes = async {
-            let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
-            let (server, mut processes) = ApiServer::start(directory).await?;
-            let core = CORE.start(directory, &server, manifests.await??, core_flags, endpoints);
-            processes.push(core.await?);
-            Ok((server, processes))
-        };
+        let kubernetes = Self::kubernetes(directory, core_flags, endpoints);
         let ((server, mut processes), (aws, moto)) = tokio::try_join!(kubernetes, cloud::start(directory))?;
         processes.push(moto);
         Ok((server, aws, processes))
+    }
+
+    async fn kubernetes(
+        directory: &Directory,
+        core_flags: &[&str],
+        endpoints: SocketAddr,
+    ) -> anyhow::Result<(ApiServer, Vec<Supervised>)> {
+        let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
+        let (server, mut processes) = ApiServer::start(directory).await?;
+        let core = CORE.start(directory, &server, manifests.await??, core_flags, endpoints);
+        processes.push(core.await?);
+        Ok((server, processes))
     }
 
     /// A namespace and an AWS account for the test or story with this name.

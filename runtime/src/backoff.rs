@@ -61,6 +61,11 @@ impl Backoff {
         self.failures().remove(uid);
     }
 
+    /// How many objects have failed last.
+    pub fn entries(&self) -> usize {
+        self.failures().len()
+    }
+
     fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
         self.failures.lock()
     }

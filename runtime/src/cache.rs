@@ -23,6 +23,7 @@ use crate::Runtime;
 pub use crate::changes::Change;
 use crate::changes::changes;
 use crate::health::Gate;
+use crate::index::CacheIndex;
 use crate::kinds::{CachedKind, ObjectName};
 use crate::malformed::{Guarded, MalformedOfKind};
 use crate::tasks::Tasks;
@@ -39,7 +40,10 @@ pub struct WatchEnded {
 pub struct ObjectCache<K: CachedKind> {
     store: Store<K>,
     subscribers: Subscribers<K>,
+    indexes: Indexes<K>,
 }
+
+type Indexes<K> = Arc<Mutex<Vec<CacheIndex<K>>>>;
 
 /// `None` once the watch has ended.
 type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
@@ -58,19 +62,39 @@ impl<K: CachedKind> ObjectCache<K> {
         let kind = K::kind(&());
         let (store, writer) = reflector::store();
         let subscribers = Arc::new(Mutex::new(Some(Vec::new())));
+        let indexes = Indexes::default();
         let filler = CacheFiller {
             writer,
             store: store.clone(),
             subscribers: Arc::clone(&subscribers),
+            indexes: Arc::clone(&indexes),
             malformed: MalformedOfKind::new(runtime.malformed.clone(), runtime.metrics.malformed(&kind)),
             gate: runtime.readiness.gate(format!("cache of {kind}")),
         };
-        (Self { store, subscribers }, filler)
+        let cache = Self {
+            store,
+            subscribers,
+            indexes,
+        };
+        (cache, filler)
     }
 
     /// The objects. Before the cache is filled (see [`crate::health::Readiness::all_open`]) it is empty.
     pub fn store(&self) -> &Store<K> {
         &self.store
+    }
+
+    /// An index of the objects by what `keys_of` gives for each, which costs a lookup in a map and no walk over all of
+    /// them.
+    pub fn index(&self, keys_of: fn(&K) -> Vec<String>) -> CacheIndex<K> {
+        let index = CacheIndex::new(self.store.clone(), keys_of);
+        // The lock keeps the store and the index in step.
+        let _in_step = self.subscribers.lock();
+        for object in self.store.state() {
+            index.follow(&Change::Applied(object));
+        }
+        self.indexes.lock().push(index.clone());
+        index
     }
 
     /// The changes from now on whose `predicate` hash differs from the last one of the object, and every deletion. The
@@ -99,6 +123,7 @@ pub(crate) struct CacheFiller<K: CachedKind> {
     writer: reflector::store::Writer<K>,
     store: Store<K>,
     subscribers: Subscribers<K>,
+    indexes: Indexes<K>,
     malformed: MalformedOfKind,
     gate: Gate,
 }
@@ -126,10 +151,17 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    fn apply(&mut self, event: Event<Guarded<K>>) {
+    /// Applies an event to the store and to its indexes, and tells the subscribers.
+    pub(crate) fn apply(&mut self, event: Event<Guarded<K>>) {
         let subscribers = Arc::clone(&self.subscribers);
         let mut subscribers = subscribers.lock();
-        for change in self.store_event(event) {
+        let changes = self.store_event(event);
+        for index in self.indexes.lock().iter() {
+            for change in &changes {
+                index.follow(change);
+            }
+        }
+        for change in changes {
             if let Some(subscribers) = subscribers.as_mut() {
                 subscribers.retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
             }

@@ -1,7 +1,6 @@
 //! Liveness and readiness over HTTP.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture;
 use std::io;
 use std::sync::Arc;
 
@@ -12,6 +11,8 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::server;
 
 /// The gates that have to open before the manager is ready. Cloning gives another handle to the same gates.
 ///
@@ -73,10 +74,7 @@ pub async fn serve(listener: TcpListener, readiness: Readiness, stop: Cancellati
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(readyz))
         .with_state(readiness);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .into_future()
-        .await
+    server::serve(listener, None, router, stop).await
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {

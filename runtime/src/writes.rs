@@ -96,6 +96,11 @@ impl WriteTracker {
         self.awaited().remove(uid);
     }
 
+    /// How many objects have a write that the caches have not shown yet.
+    pub fn entries(&self) -> usize {
+        self.awaited().len()
+    }
+
     fn expect<K: Resource>(&self, object: &K, version: impl FnOnce(&str) -> Version) {
         let metadata = object.meta();
         let (Some(uid), Some(current)) = (&metadata.uid, &metadata.resource_version) else {

@@ -91,9 +91,9 @@ impl ClusterClouds for Manager {
 }
 
 impl MachineClouds for Manager {
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
         let session = self.session(session_key(identity, region));
-        Arc::new(MachineSession::new(session.for_cluster(&identity.cluster)))
+        Arc::new(MachineSession::new(session.for_cluster(&identity.cluster), cluster))
     }
 
     fn forget(&self, machine: &MachineKey) {

@@ -417,7 +417,9 @@ fn allowed_a_minute(machines: usize) -> usize {
     // Looked for by tags and by token at the shortest interval; and what fails, a launch or a termination.
     let machine = 2 * regularly(timing.transition_interval) + backing_off(BackoffSettings::default().start);
     // Looked at while something settles; for each machine brought in and out, what fails of it.
-    let group = 2 + regularly(timing.target_poll) + 2 * machines * backing_off(timing.resolve_retry);
+    // Facts and delay once, and tags as long as they cannot be read.
+    let once = 2 + backing_off(timing.resolve_retry);
+    let group = once + regularly(timing.target_poll) + 2 * machines * backing_off(timing.resolve_retry);
     stores + account + cluster + machines * machine + TARGET_GROUPS.len() * group
 }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_cloud::Timing;
-use capa_cloud::sim::{AuditEntry, Change as Happened, Region};
+use capa_cloud::sim::{AuditEntry, Change as Happened, LaunchedInstance, Region};
+use capa_controllers::awsmachine::claimed_instances;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -117,7 +118,8 @@ impl Invariants {
         }
     }
 
-    /// The finalizer came off: no instance may be left.
+    /// The finalizer came off: no instance may be left that is proven to be the machine's. What a move has launched under
+    /// another UID is not, once the objects of before the move are back.
     fn machine_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
         let name = machine_key(&machine.name_any());
         if self.objects_move || self.unknown.contains(&name) {
@@ -129,11 +131,13 @@ impl Invariants {
         }
         let mut left = outside.aws.live(outside.now);
         let left = left.find(|instance| machine_of(instance) == Some(&name));
-        if let Some(id) = left.map(|instance| instance.id.clone()) {
-            self.violate(
-                outside.now,
-                format!("leaked: {name} is gone and its instance {id} lives"),
-            );
+        if let Some(left) = left {
+            if is_proven(machine, left) {
+                let text = format!("leaked: {name} is gone and its instance {} lives", left.id);
+                self.violate(outside.now, text);
+            } else {
+                self.unknown.insert(name);
+            }
         }
     }
 
@@ -242,6 +246,13 @@ impl Invariants {
             }
         }
     }
+}
+
+/// Whether an instance with a machine's tags is the machine's by its token, or because the machine names it.
+fn is_proven(machine: &AWSMachine, instance: &LaunchedInstance) -> bool {
+    let uid = machine.metadata.uid.as_deref().unwrap_or_default();
+    let token = instance.request.client_token.strip_prefix(uid);
+    token.is_some_and(|number| number.starts_with('-')) || claimed_instances(machine).contains(&instance.id)
 }
 
 /// A machine as the tag of its instance names it.

@@ -2,7 +2,7 @@
 //! faults at every call. One seed is one history, and replays exactly.
 //!
 //! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them,
-//! and [`fleet`] brings many machines up at once.
+//! [`fleet`] brings many machines up at once, and [`soak`] lets many objects come and go.
 
 mod aws;
 mod calls;
@@ -20,6 +20,7 @@ mod passes;
 mod process;
 mod server;
 mod simulation;
+pub mod soak;
 pub mod sweep;
 mod trace;
 mod user;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
@@ -12,6 +13,7 @@ use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdent
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::sim::Sessions;
+use capa_controllers::awsmachine::claimed_instances;
 use capa_controllers::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
     NetworkKubernetes, NetworkReader,
@@ -26,7 +28,8 @@ use kube::ResourceExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
-use crate::outside::{Outside, START};
+use crate::objects::MANAGEMENT_CLUSTER;
+use crate::outside::{Outside, START, since_start};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
 /// What the reconcilers of one process share. Cloning gives another handle.
@@ -194,6 +197,10 @@ impl Kubernetes for Manager {
         self.state().now
     }
 
+    fn uptime(&self) -> Duration {
+        since_start(self.state().now)
+    }
+
     fn cluster(&self, _: &str, name: &str) -> Option<Arc<Cluster>> {
         self.state().cache.clusters.get(name).cloned()
     }
@@ -266,6 +273,34 @@ impl MachineKubernetes for Manager {
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let has_it = |machine: &&Arc<AWSMachine>| claimed_instances(machine).iter().any(|claimed| claimed == id);
+        state.cache.aws_machines.values().filter(has_it).cloned().collect()
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().cache.aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        let state = self.state();
+        let publishes = |cluster: &&Arc<AWSCluster>| {
+            let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+            let mut targets = network.into_iter().flat_map(|network| &network.control_plane_targets);
+            targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
+        };
+        let publishing = state.cache.aws_clusters.values().filter(publishes);
+        let owners = publishing.filter_map(|cluster| meta::owner_cluster_name(&cluster.metadata));
+        owners
+            .filter_map(|name| state.cache.clusters.get(name).cloned())
+            .collect()
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         let add = |machine: &mut AWSMachine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
         self.write("PATCH finalizers (add)", machine, add).await
@@ -310,13 +345,21 @@ impl MachineKubernetes for Manager {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.write("PATCH block-move", machine, |machine: &mut AWSMachine| {
+            let annotations = machine.annotations_mut();
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+        })
+        .await
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        let adopted = instance_id.map(str::to_owned);
         self.write("PATCH block-move", machine, move |machine: &mut AWSMachine| {
             let annotations = machine.annotations_mut();
-            if blocked {
-                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
-            } else {
-                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            if let Some(id) = adopted {
+                annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), id);
             }
         })
         .await
@@ -330,6 +373,7 @@ impl MachineKubernetes for Manager {
     ) -> Result<AWSMachine, KubernetesError> {
         let ids = (provider_id.to_owned(), instance_id.to_owned());
         self.write("PATCH ids", machine, move |machine: &mut AWSMachine| {
+            machine.annotations_mut().remove(meta::ADOPT_INSTANCE_ANNOTATION);
             machine.spec.provider_id = Some(ids.0);
             machine.spec.instance_id = Some(ids.1);
             machine.metadata.generation = machine.metadata.generation.map(|generation| generation + 1);

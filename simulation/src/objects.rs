@@ -4,6 +4,8 @@ use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -14,6 +16,8 @@ use crate::server::Server;
 pub(crate) const NAMESPACE: &str = "team-a";
 /// Where Secrets of static identities would be.
 pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
+/// UID of the management cluster, which tags carry.
+pub(crate) const MANAGEMENT_CLUSTER: &str = "management-cluster";
 /// Name of the Cluster and of its AWSCluster.
 pub(crate) const CLUSTER: &str = "dev";
 /// Keeps a Machine until its infrastructure is gone.
@@ -90,12 +94,13 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name},
         },
     }));
+    let owner = server.create(machine).uid();
     let mut infrastructure: AWSMachine = object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "labels": labels,
             "ownerReferences": [
-                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "o"},
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": owner},
             ],
         },
         "spec": {
@@ -104,7 +109,6 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
     }));
     infrastructure.spec.instance_id = claims.map(str::to_owned);
     write_secret(server, name, 0);
-    server.create(machine);
     server.create(infrastructure);
 }
 
@@ -113,6 +117,11 @@ pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
     let name = secret_name(machine);
     let data = format!("#cloud-config\n# {version}\n").into_bytes();
     let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("cluster.x-k8s.io/secret".to_owned()),
         data: Some([("value".to_owned(), k8s_openapi::ByteString(data))].into()),
         ..Secret::default()
     };
@@ -125,6 +134,6 @@ pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
 ///
 /// Where a template does not fit its type.
 #[expect(clippy::expect_used, reason = "the templates of this file are constants")]
-fn object<K: DeserializeOwned>(template: Value) -> K {
+pub(crate) fn object<K: DeserializeOwned>(template: Value) -> K {
     serde_json::from_value(template).expect("the template fits its type")
 }

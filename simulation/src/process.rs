@@ -1,6 +1,7 @@
 //! One manager process, as the runtime would run it: caches that follow the watches, a queue for each controller,
 //! passes that are polled by hand, back-off, and the sessions' own calls. A crash is dropping it.
 
+mod kept;
 mod watches;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
+use capa_cloud::targets::TargetPolicy;
 use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
@@ -52,8 +54,14 @@ enum Ended {
 }
 
 enum Purpose {
-    Pass { item: Item, uid: String },
-    Session { key: SessionKey },
+    /// A pass over an object, as the cache had it.
+    Pass {
+        item: Item,
+        object: Object,
+    },
+    Session {
+        key: SessionKey,
+    },
 }
 
 struct Task {
@@ -112,6 +120,7 @@ impl Process {
                 memory: LaunchMemory::new(format!("process-{id}")),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+                target_policy: TargetPolicy::Any,
             },
             sync_period: SYNC_PERIOD,
         };
@@ -267,7 +276,7 @@ impl Process {
 
     fn start_pass(&mut self, item: Item, now: Timestamp) -> Vec<TaskCall> {
         let future: Pin<Box<dyn Future<Output = _> + Send>>;
-        let uid;
+        let object;
         match &item {
             Item::Machine(name) => {
                 let Some(machine) = self.manager.state().cache.aws_machines.get(name).cloned() else {
@@ -277,7 +286,7 @@ impl Process {
                 let Some(reread) = self.wait_for_cache(&item, fresh, now) else {
                     return Vec::new();
                 };
-                uid = machine.metadata.uid.clone().unwrap_or_default();
+                object = Object::AwsMachine(machine.clone());
                 let (manager, reconciler) = (self.manager.clone(), self.machines.clone());
                 future = Box::pin(passes::machine(manager, reconciler, machine, reread));
             }
@@ -289,7 +298,7 @@ impl Process {
                 if self.wait_for_cache(&item, fresh, now).is_none() {
                     return Vec::new();
                 }
-                uid = cluster.metadata.uid.clone().unwrap_or_default();
+                object = Object::AwsCluster(cluster.clone());
                 let (manager, reconciler) = (self.manager.clone(), self.clusters.clone());
                 future = Box::pin(passes::cluster(manager, reconciler, cluster));
             }
@@ -298,7 +307,7 @@ impl Process {
         let task = self.spawn(
             Purpose::Pass {
                 item: item.clone(),
-                uid,
+                object,
             },
             after(now, PASS_TIMEOUT),
             future,
@@ -391,9 +400,9 @@ impl Process {
 
     fn ended(&mut self, purpose: Purpose, ended: Ended, now: Timestamp) {
         match (purpose, ended) {
-            (Purpose::Pass { item, uid }, Ended::Pass(result)) => {
+            (Purpose::Pass { item, object }, Ended::Pass(result)) => {
                 self.running.remove(&item);
-                self.pass_ended(item, &uid, result, now);
+                self.pass_ended(item, &object, result, now);
             }
             (Purpose::Session { key }, Ended::Session(call)) => {
                 self.manager.state().sessions.call_ended(&key, call, since_start(now));
@@ -403,7 +412,8 @@ impl Process {
     }
 
     /// What the runtime does with the result of a pass.
-    fn pass_ended(&mut self, item: Item, uid: &str, result: Result<Next, ReconcileError>, now: Timestamp) {
+    fn pass_ended(&mut self, item: Item, object: &Object, result: Result<Next, ReconcileError>, now: Timestamp) {
+        let uid = &object.uid();
         let backoff = match &item {
             Item::Machine(_) => &self.machine_backoff,
             Item::Cluster(_) => &self.cluster_backoff,
@@ -429,10 +439,10 @@ impl Process {
                 Item::Machine(name) => cache.aws_machines.get(name).map(|object| &object.metadata),
                 Item::Cluster(name) => cache.aws_clusters.get(name).map(|object| &object.metadata),
             };
-            current.is_some_and(|metadata| metadata.uid.as_deref() == Some(uid))
+            current.is_some_and(|metadata| metadata.uid.as_ref() == Some(uid))
         };
         if !still_there {
-            return;
+            return self.forget(object);
         }
         if let Some(delay) = delay {
             self.enqueue(item, after(now, delay));

@@ -32,6 +32,16 @@ impl Object {
         }
     }
 
+    pub(crate) fn uid(&self) -> String {
+        let uid = match self {
+            Self::AwsMachine(object) => object.uid(),
+            Self::AwsCluster(object) => object.uid(),
+            Self::Machine(object) => object.uid(),
+            Self::Cluster(object) => object.uid(),
+        };
+        uid.unwrap_or_default()
+    }
+
     pub(crate) fn name(&self) -> String {
         match self {
             Self::AwsMachine(object) => object.name_any(),

@@ -89,7 +89,7 @@ pub(crate) struct Simulation {
     /// The most AWSMachines that there were at a time.
     pub(crate) most_machines: usize,
     /// Processes by id; at most one is meant to lead.
-    processes: BTreeMap<usize, Process>,
+    pub(crate) processes: BTreeMap<usize, Process>,
     born: usize,
     frozen: BTreeMap<usize, Vec<Event>>,
     leader: Option<usize>,

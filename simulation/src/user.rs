@@ -6,7 +6,10 @@ use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, LaunchRecord};
-use capa_api::meta::{self, ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION, has_annotation};
+use capa_api::meta::{
+    self, ABANDON_INSTANCE_ANNOTATION, ADOPT_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, PAUSED_ANNOTATION,
+    has_annotation,
+};
 use capa_cloud::StateReason;
 use kube::{Resource, ResourceExt};
 
@@ -186,16 +189,30 @@ fn create_claim(simulation: &mut Simulation, number: usize) {
     );
 }
 
-/// Whoever has claimed a foreign instance, or launched into another account, has to give it up by hand.
+/// Whoever has claimed a foreign instance, or launched into another account, has to give it up by hand. Whoever has put
+/// the objects of before a move back has to say which instances are theirs.
 fn give_up(simulation: &mut Simulation) {
-    let server = &mut simulation.outside.server;
-    let machines: Vec<_> = server.stored.aws_machines.values().cloned().collect();
+    let machines: Vec<_> = simulation
+        .outside
+        .server
+        .stored
+        .aws_machines
+        .values()
+        .cloned()
+        .collect();
     for machine in machines {
+        let live = live_instance(simulation, &machine_key(&machine.name_any()));
+        let server = &mut simulation.outside.server;
         let status = machine.status.clone().unwrap_or_default();
         let says = |condition, reason: Reason| {
             find(&status.conditions, condition).is_some_and(|condition| condition.reason == reason.as_str())
         };
         if machine.metadata.deletion_timestamp.is_none() {
+            if says(ConditionType::InstanceReady, Reason::Conflict) {
+                server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
+                    annotate(machine, ADOPT_INSTANCE_ANNOTATION, live.as_deref());
+                });
+            }
             continue;
         }
         if says(ConditionType::InstanceReady, Reason::NotOwned) {
@@ -271,6 +288,12 @@ fn restore(simulation: &mut Simulation) {
     simulation.settle(Duration::ZERO);
     simulation.invariants.backup_is_restored = false;
     simulation.stop(Duration::from_secs(20));
+}
+
+fn live_instance(simulation: &Simulation, machine: &str) -> Option<String> {
+    let mut live = simulation.outside.aws.live(simulation.now());
+    let found = live.find(|instance| machine_of(instance) == Some(machine))?;
+    Some(found.id.clone())
 }
 
 fn instances_of(simulation: &Simulation, number: usize) -> Vec<String> {

@@ -9,13 +9,29 @@ use super::nodes::{NEEDS, Nodes};
 use super::policy::{Given, Partition, Policy};
 
 /// Names and contents of all parts.
-pub(super) fn parts() -> Result<[(&'static str, String); 3]> {
-    let policy = Policy::of_controller(&Given::default_of(Partition::Aws)).json()?;
+pub(super) fn parts() -> Result<[(&'static str, String); 4]> {
+    let block = |policy: &Policy| -> Result<String> { Ok(format!("```json\n{}\n```\n", policy.json()?)) };
+    let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
     Ok([
         ("iam-actions", actions()),
-        ("iam-controller-policy", format!("```json\n{policy}\n```\n")),
+        ("iam-controller-policy", block(&policy)?),
+        ("iam-cluster-statements", block(&of_one_cluster(&policy))?),
         ("iam-nodes", nodes()),
     ])
+}
+
+/// The statements in which the policy for one cluster differs from the one for all.
+fn of_one_cluster(policy: &Policy) -> Policy {
+    let given = Given {
+        clusters: vec!["team-a/dev".to_owned()],
+        ..Given::default_of(Partition::Aws)
+    };
+    let of_cluster = Policy::of_controller(&given).statement.into_iter();
+    Policy::new(
+        of_cluster
+            .filter(|statement| !policy.statement.contains(statement))
+            .collect(),
+    )
 }
 
 /// The controller's actions.
@@ -73,7 +89,7 @@ fn allowed_on(grant: &Grant) -> String {
         Resources::Named(Named::EncryptionKeys) => "the keys of `--kms-key`".to_owned(),
     };
     let condition = match grant.condition {
-        Condition::Always => return on,
+        Condition::Always | Condition::GivenToCluster => return on,
         Condition::MarkedAtLaunch => "when they get the provider's role tag",
         Condition::Marked => "with the provider's role tag",
         Condition::WithinLaunch => "within RunInstances",

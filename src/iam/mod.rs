@@ -43,6 +43,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ARN")]
     kms_key: Vec<String>,
 
+    /// Cluster as NAMESPACE/NAME that the policy is for; may be given several times, `*` stands for anything. Targets
+    /// may then be changed and instances terminated by their tags only: those of other clusters may not.
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Vec<String>,
+
     /// Format of the output.
     #[arg(long, value_enum, default_value_t = Output::Json)]
     output: Output,
@@ -113,6 +118,13 @@ fn given(flags: &Flags) -> Result<Given> {
         }
         Ok(arns.to_vec())
     };
+    for cluster in &flags.cluster {
+        let parts: Vec<&str> = cluster.split('/').collect();
+        ensure!(
+            matches!(*parts, [namespace, name] if !namespace.is_empty() && !name.is_empty()),
+            "--cluster {cluster}: want NAMESPACE/NAME"
+        );
+    }
     let machine_roles = arns("pass-role", "iam", ":role/", &flags.pass_role)?;
     Ok(Given {
         machine_roles: if machine_roles.is_empty() {
@@ -122,6 +134,7 @@ fn given(flags: &Flags) -> Result<Given> {
         },
         identity_roles: arns("assume-role", "iam", ":role/", &flags.assume_role)?,
         encryption_keys: arns("kms-key", "kms", ":key/", &flags.kms_key)?,
+        clusters: flags.cluster.clone(),
         ..default
     })
 }
@@ -169,6 +182,21 @@ mod tests {
                 error.starts_with("--") && error.contains("want an ARN"),
                 "{line}: {error}"
             );
+        }
+    }
+
+    #[test]
+    fn clusters_are_named_with_their_namespace() {
+        let text = print("iam --cluster team-a/dev --cluster team-b/*").expect("a policy");
+        assert!(
+            text.contains("\"team-a/dev\"") && text.contains("\"team-b/*\""),
+            "{text}"
+        );
+        for cluster in ["dev", "/dev", "team-a/", "team-a/dev/x"] {
+            let error = print(&format!("iam --cluster {cluster}"))
+                .expect_err(cluster)
+                .to_string();
+            assert!(error.contains("want NAMESPACE/NAME"), "{error}");
         }
     }
 

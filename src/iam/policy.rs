@@ -1,8 +1,10 @@
 //! IAM policy documents, and the controller's policy, which is generated from the table of actions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::meta::{CONTROL_PLANE_ROLE_TAG_VALUE, NODE_ROLE_TAG_VALUE, ROLE_TAG};
+use capa_api::meta::{
+    CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE, ROLE_TAG,
+};
 use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -49,6 +51,8 @@ pub(super) struct Given {
     pub(super) machine_roles: Vec<String>,
     pub(super) identity_roles: Vec<String>,
     pub(super) encryption_keys: Vec<String>,
+    /// Clusters that the policy is for, as `<namespace>/<name>`, where `*` stands for anything; empty for no condition.
+    pub(super) clusters: Vec<String>,
 }
 
 impl Given {
@@ -59,7 +63,18 @@ impl Given {
             machine_roles: vec![partition.arn("iam::*:role/*.cluster-api-provider-aws.sigs.k8s.io")],
             identity_roles: Vec::new(),
             encryption_keys: Vec::new(),
+            clusters: Vec::new(),
         }
+    }
+
+    /// The tags of Machines of the clusters: they name the namespace, and no cluster.
+    fn machines(&self) -> Vec<String> {
+        let namespaces = self.clusters.iter().filter_map(|cluster| cluster.split_once('/'));
+        let namespaces: BTreeSet<&str> = namespaces.map(|(namespace, _)| namespace).collect();
+        namespaces
+            .into_iter()
+            .map(|namespace| format!("{namespace}/*"))
+            .collect()
     }
 
     fn resources(&self, resources: Resources) -> Vec<String> {
@@ -78,7 +93,12 @@ impl Given {
         match condition {
             Condition::Always => Conditions::new(),
             Condition::MarkedAtLaunch => when("StringEquals", &format!("aws:RequestTag/{ROLE_TAG}"), marks()),
-            Condition::Marked => when("StringEquals", &format!("aws:ResourceTag/{ROLE_TAG}"), marks()),
+            Condition::Marked => {
+                let mut conditions = when("StringEquals", &format!("aws:ResourceTag/{ROLE_TAG}"), marks());
+                conditions.extend(tagged_like(MACHINE_NAME_TAG, self.machines()));
+                conditions
+            }
+            Condition::GivenToCluster => tagged_like(CONTROL_PLANE_TARGET_TAG, self.clusters.clone()),
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", ["RunInstances".to_owned()]),
             Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
             Condition::ThroughEc2 => when("StringLike", "kms:ViaService", [format!("ec2.*.{domain}")]),
@@ -95,6 +115,15 @@ pub(super) fn when(operator: &str, key: &str, values: impl Into<Vec<String>>) ->
     BTreeMap::from([(operator.to_owned(), BTreeMap::from([(key.to_owned(), values.into())]))])
 }
 
+/// What is changed has this tag, with one of these values, in which `*` stands for anything. Without values there is no
+/// condition.
+fn tagged_like(key: &str, values: Vec<String>) -> Conditions {
+    if values.is_empty() {
+        return Conditions::new();
+    }
+    when("StringLike", &format!("aws:ResourceTag/{key}"), values)
+}
+
 /// A policy document.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -104,7 +133,7 @@ pub(super) struct Policy {
 }
 
 /// A statement of a policy with the effect Allow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Statement {
     pub(super) sid: String,
@@ -213,6 +242,34 @@ mod tests {
             statement(&policy, "TagWhatIsLaunched")["Condition"],
             json!({"StringEquals": {"ec2:CreateAction": ["RunInstances"]}})
         );
+    }
+
+    #[test]
+    fn the_rights_of_single_clusters_depend_on_tags() {
+        let clusters = ["team-a/dev", "team-a/test", "team-b/*"].map(str::to_owned).to_vec();
+        let given = Given {
+            clusters: clusters.clone(),
+            ..Given::default_of(Partition::Aws)
+        };
+        let policy = Policy::of_controller(&given);
+        for sid in ["ChangeTargetGroups", "ChangeClassicLoadBalancers"] {
+            assert_eq!(
+                statement(&policy, sid)["Condition"],
+                json!({"StringLike": {"aws:ResourceTag/infrastructure.cluster.x-k8s.io/control-plane": clusters}}),
+                "{sid}"
+            );
+        }
+        let marks = json!(["control-plane", "node"]);
+        assert_eq!(
+            statement(&policy, "TerminateMarked")["Condition"],
+            json!({
+                "StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks},
+                "StringLike": {"aws:ResourceTag/MachineName": ["team-a/*", "team-b/*"]},
+            })
+        );
+        let everybody = Policy::of_controller(&Given::default_of(Partition::Aws));
+        assert_eq!(statement(&everybody, "ChangeTargetGroups")["Condition"], Value::Null);
+        assert_eq!(policy.statement.len(), everybody.statement.len());
     }
 
     #[test]

@@ -8,19 +8,28 @@ use capa_api::common::IdentityReference;
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_runtime::Runtime;
 use capa_runtime::backoff::{Backoff, BackoffSettings};
+use capa_runtime::lease::LeaseMemory;
 use kube::Api;
 use kube::api::PostParams;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Maximum delay between two attempts. The delay is short, because every cluster without an `identityRef` waits for
 /// this identity.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
-/// Creates AWSClusterControllerIdentity/default for all namespaces if it does not exist, as CAPA does behind the same
-/// feature gate, and then waits for `stop`. A refused creation is repeated until it succeeds. An identity that a user
-/// deletes later is not created again.
-pub(super) async fn create(runtime: Runtime, stop: CancellationToken) -> Result<(), Infallible> {
+/// Annotation on the manager's Lease: the identity was there once. Whoever deletes it does not want every namespace to
+/// use the manager's credentials, and would not notice that a restart of the manager has let them again.
+const WAS_THERE: &str = "infrastructure.cluster.x-k8s.io/controller-identity-was-there";
+
+/// Creates AWSClusterControllerIdentity/default for all namespaces if it was never there, as CAPA does behind the same
+/// feature gate, and then waits for `stop`. A refused request is repeated until it succeeds. Without a `memory` the
+/// identity is created wherever it is not there when the manager starts.
+pub(super) async fn create(
+    runtime: Runtime,
+    memory: Option<LeaseMemory>,
+    stop: CancellationToken,
+) -> Result<(), Infallible> {
     let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
     let spec = AWSClusterControllerIdentitySpec {
         allowed_namespaces: Some(AllowedNamespaces::default()),
@@ -29,8 +38,22 @@ pub(super) async fn create(runtime: Runtime, stop: CancellationToken) -> Result<
     let work = async {
         // Filled caches show that the kind is served.
         runtime.readiness.all_open().await;
+        let memory = memory.as_ref();
+        let was_there = || async {
+            match memory {
+                Some(memory) => memory.recalls(WAS_THERE).await,
+                None => Ok(false),
+            }
+        };
         let parameters = PostParams::default();
-        until_there(|| identities.create(&parameters, &identity)).await;
+        let create = || identities.create(&parameters, &identity);
+        let remember = || async {
+            match memory {
+                Some(memory) => memory.remember(WAS_THERE).await,
+                None => Ok(()),
+            }
+        };
+        create_once(was_there, create, remember).await;
     };
     if stop.run_until_cancelled(work).await.is_some() {
         stop.cancelled().await;
@@ -38,27 +61,49 @@ pub(super) async fn create(runtime: Runtime, stop: CancellationToken) -> Result<
     Ok(())
 }
 
-/// Repeats a creation until it succeeds or finds that there is nothing to create.
-async fn until_there<T, F>(create: impl Fn() -> F)
+/// Creates the identity unless it is remembered, and then remembers it: a process that dies in between leaves the
+/// identity to be found.
+async fn create_once<T, W, C, R>(was_there: impl Fn() -> W, create: impl Fn() -> C, remember: impl Fn() -> R)
+where
+    W: Future<Output = kube::Result<bool>>,
+    C: Future<Output = kube::Result<T>>,
+    R: Future<Output = kube::Result<()>>,
+{
+    let name = IdentityReference::CONTROLLER_IDENTITY_NAME;
+    if until_done("read the Lease", was_there).await {
+        return debug!("AWSClusterControllerIdentity/{name} was there before: it is not created again");
+    }
+    let created = || async {
+        match create().await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    let attempted = format!(
+        "create AWSClusterControllerIdentity/{name} (or create it yourself, with the namespaces that may use it)"
+    );
+    if until_done(&attempted, created).await {
+        info!("created AWSClusterControllerIdentity/{name} for all namespaces");
+    }
+    until_done("annotate the Lease", remember).await;
+}
+
+/// Repeats something until it succeeds.
+async fn until_done<T, F>(attempted: &str, attempt: impl Fn() -> F) -> T
 where
     F: Future<Output = kube::Result<T>>,
 {
-    let name = IdentityReference::CONTROLLER_IDENTITY_NAME;
     let backoff = Backoff::new(BackoffSettings {
         cap: LONGEST_DELAY,
         ..BackoffSettings::default()
     });
     loop {
-        match create().await {
-            Ok(_) => return info!("created AWSClusterControllerIdentity/{name} for all namespaces"),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => return,
-            Err(error) => warn!(
-                %error,
-                "failed to create AWSClusterControllerIdentity/{name}, trying again; or create it yourself, with the \
-                 namespaces that may use it"
-            ),
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => warn!(%error, "failed to {attempted}, trying again"),
         }
-        tokio::time::sleep(backoff.failed(name)).await;
+        tokio::time::sleep(backoff.failed(attempted)).await;
     }
 }
 
@@ -77,16 +122,39 @@ mod tests {
         ))
     }
 
-    /// The number of tries until the identity existed, and how long they took.
-    async fn tries(answers: Vec<kube::Result<()>>) -> (usize, Duration) {
-        let (given, began) = (answers.len(), tokio::time::Instant::now());
-        let answers = Mutex::new(VecDeque::from(answers));
-        until_there(|| {
-            let answer = answers.lock().unwrap().pop_front();
-            async { answer.expect("no try after it was there") }
-        })
-        .await;
-        (given - answers.lock().unwrap().len(), began.elapsed())
+    /// A Lease that remembers, or not, and what creations answer.
+    struct World {
+        was_there: Mutex<bool>,
+        answers: Mutex<VecDeque<kube::Result<()>>>,
+        tries: Mutex<usize>,
+    }
+
+    impl World {
+        fn new(was_there: bool, answers: Vec<kube::Result<()>>) -> Self {
+            Self {
+                was_there: Mutex::new(was_there),
+                answers: Mutex::new(answers.into()),
+                tries: Mutex::new(0),
+            }
+        }
+
+        /// The number of tries to create, and how long they took.
+        async fn start_manager(&self) -> (usize, Duration) {
+            let began = tokio::time::Instant::now();
+            *self.tries.lock().unwrap() = 0;
+            let was_there = || async { Ok(*self.was_there.lock().unwrap()) };
+            let create = || async {
+                *self.tries.lock().unwrap() += 1;
+                let answer = self.answers.lock().unwrap().pop_front();
+                answer.expect("no try after it was there")
+            };
+            let remember = || async {
+                *self.was_there.lock().unwrap() = true;
+                Ok(())
+            };
+            create_once(was_there, create, remember).await;
+            (*self.tries.lock().unwrap(), began.elapsed())
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -94,7 +162,7 @@ mod tests {
         let mut answers = vec![refused(404, "NotFound")];
         answers.extend((0..9).map(|_| refused(500, "InternalError")));
         answers.push(Ok(()));
-        let (tries, elapsed) = tries(answers).await;
+        let (tries, elapsed) = World::new(false, answers).start_manager().await;
         assert_eq!(tries, 11);
         // 1, 2, 4, 8, 16 and 32 s, then a minute each; every delay may be shorter by a quarter.
         assert!(
@@ -105,7 +173,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_identity_created_by_another_is_left_alone() {
-        let (tries, elapsed) = tries(vec![refused(409, "AlreadyExists"), Ok(())]).await;
-        assert_eq!((tries, elapsed), (1, Duration::ZERO));
+        let world = World::new(false, vec![refused(409, "AlreadyExists")]);
+        assert_eq!(world.start_manager().await, (1, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_identity_that_was_there_once_is_not_created_again() {
+        for first in [Ok(()), refused(409, "AlreadyExists")] {
+            let world = World::new(false, vec![first]);
+            assert_eq!(world.start_manager().await.0, 1);
+            // A user deletes it, and the manager restarts.
+            assert_eq!(world.start_manager().await.0, 0);
+        }
     }
 }

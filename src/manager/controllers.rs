@@ -6,12 +6,13 @@ use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
-use capa_api::meta;
 use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
-use capa_controllers::kubernetes::{Caches, KubernetesClient, machines_of_cluster, templates_of_cluster};
+use capa_controllers::kubernetes::{
+    Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
+};
 use capa_controllers::kubernetes_api::NetworkReaderKind;
 use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
@@ -19,17 +20,19 @@ use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::controller::{Controller, ControllerSettings};
 use capa_runtime::kinds::CachedKind;
+use capa_runtime::lease::LeaseMemory;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use futures::future::ready;
 use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 
 use super::Flags;
 use super::controller_identity;
+use super::flags;
 use super::identity_secrets;
 use super::orphans::{self, OrphanCounts};
 
@@ -37,11 +40,13 @@ use super::orphans::{self, OrphanCounts};
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
     let client = &runtime.client;
     let every = watcher::Config::default;
+    let aws_machines = ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled());
     Caches {
         clusters: ObjectCache::start(runtime, tasks, scope.api(client), every()),
         machines: ObjectCache::start(runtime, tasks, scope.api(client), every()),
         aws_clusters: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
-        aws_machines: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
+        machines_by_instance: aws_machines.index(awsmachine::claimed_instances),
+        aws_machines,
         aws_machine_templates: ObjectCache::start(runtime, tasks, scope.api(client), scope.reconciled()),
         controller_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         role_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
@@ -63,7 +68,7 @@ impl Wiring {
     /// Starts the controllers as tasks.
     pub(super) fn start(self, tasks: &mut Tasks) {
         if self.flags.creates_controller_identity() {
-            let created = controller_identity::create(self.runtime.clone(), tasks.stop());
+            let created = controller_identity::create(self.runtime.clone(), self.lease_memory(), tasks.stop());
             tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
         let owned = identity_secrets::own(
@@ -94,6 +99,14 @@ impl Wiring {
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
+    }
+
+    /// What outlives this process; none without leader election, which alone makes a Lease.
+    fn lease_memory(&self) -> Option<LeaseMemory> {
+        let client = self.runtime.client.clone();
+        let name = &self.flags.leader_elect_resource_name;
+        let memory = || LeaseMemory::new(client, &flags::own_namespace(), name);
+        self.flags.leader_elect.then(memory)
     }
 
     fn cluster_controller(&self, kubernetes: &KubernetesClient) -> Controller<ClusterReconciler> {
@@ -129,6 +142,7 @@ impl Wiring {
                 memory: LaunchMemory::new(format!("{:032x}", fastrand::u128(..))),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
+                target_policy: self.flags.control_plane_targets,
             },
             sync_period: self.flags.sync_period.into(),
         };
@@ -152,7 +166,7 @@ impl Wiring {
             infrastructure.changed(&namespace, &reference_to(cluster));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
-                references(&machines_of_cluster(&machines, &namespace, &owner))
+                references(&machines_of_cluster(&machines, &namespace, &owner.name_any()))
             })
         };
         let seen = self
@@ -203,7 +217,7 @@ impl Wiring {
             infrastructure.changed(&namespace, &reference_to(cluster));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
-                references(&templates_of_cluster(&templates, &namespace, &owner))
+                references(&templates_of_cluster(&templates, &namespace, &owner.name_any()))
             })
         };
         Controller::new(&self.runtime, &caches.aws_machine_templates, reconciler, settings)
@@ -255,14 +269,6 @@ fn readers<K: CachedKind>(
     of_kind.map(|reader| ObjectRef::new(&reader.name).within(&reader.namespace))
 }
 
-/// Name of the Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use
-/// the AWSCluster that the Cluster itself names.
-fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<String> {
-    let owner = meta::owner_cluster_name(&cluster.metadata)?;
-    let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
-    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then(|| owner.to_owned())
-}
-
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
     condition.is_some_and(|condition| condition.status == "False")
@@ -297,12 +303,4 @@ fn aws_machine_of(machine: &Machine) -> Option<ObjectRef<AWSMachine>> {
 fn referenced<K: CachedKind>(reference: &ContractReference, namespace: &str) -> Option<ObjectRef<K>> {
     let ours = reference.api_group == K::group(&()) && reference.kind == K::kind(&());
     ours.then(|| ObjectRef::new(&reference.name).within(namespace))
-}
-
-fn reference_to(cluster: &AWSCluster) -> ContractReference {
-    ContractReference {
-        api_group: AWSCluster::group(&()).into_owned(),
-        kind: AWSCluster::kind(&()).into_owned(),
-        name: cluster.name_any(),
-    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
 use capa_cloud::limits::{AccountShares, Share, Shares};
+use capa_cloud::targets::TargetPolicy;
 use capa_runtime::diagnostics::TlsVersion;
 use capa_runtime::logging::LogFormat;
 use clap::Args;
@@ -89,8 +90,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
+    /// Which target groups and classic load balancers control planes may name: Any that no other cluster owns or uses,
+    /// or Tagged ones, whose tag infrastructure.cluster.x-k8s.io/control-plane is `<namespace>/<cluster>`.
+    #[arg(long, value_name = "POLICY", default_value = "Any")]
+    pub(crate) control_plane_targets: TargetPolicy,
+
     /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
-    /// it is absent; other gates are ignored with a warning.
+    /// it was never there; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
@@ -424,6 +430,16 @@ mod tests {
                 .to_string();
             assert!(refused.contains(flag), "{value}: {refused}");
         }
+    }
+
+    #[test]
+    fn targets_need_a_tag_only_where_that_is_asked_for() {
+        assert_eq!(flags(&[]).control_plane_targets, TargetPolicy::Any);
+        let tagged = flags(&["--control-plane-targets=Tagged"]);
+        assert_eq!(tagged.control_plane_targets, TargetPolicy::Tagged);
+        let refused = Only::try_parse_from(["manager", "--control-plane-targets=tagged"]);
+        let refused = refused.err().unwrap().to_string();
+        assert!(refused.contains("neither Any nor Tagged"), "{refused}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::AWSClusterStaticIdentity;
-use capa_api::meta;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
 use futures::StreamExt;
@@ -63,6 +63,10 @@ pub(super) async fn own(
 /// Whether the identity's Secret exists and the identity is its owner now.
 async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentity>) -> bool {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
+    // No Secret has such a name, and the path of a request with it could lead to another object.
+    if !is_dns_subdomain(name) {
+        return false;
+    }
     let written = async {
         let Some(secret) = secrets.get_opt(name).await? else {
             return Ok(false);
@@ -89,9 +93,8 @@ async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentit
 
 /// The Secret with the identity added as an owner; `None` if it already is one, or if either object is being deleted.
 fn owned_by(mut secret: Secret, identity: &AWSClusterStaticIdentity) -> Option<Secret> {
-    let leaving =
-        |metadata: &kube::api::ObjectMeta| metadata.deletion_timestamp.is_some() || meta::is_deleted_for_move(metadata);
-    if leaving(&secret.metadata) || leaving(&identity.metadata) {
+    let is_leaving = |metadata: &kube::api::ObjectMeta| metadata.deletion_timestamp.is_some();
+    if is_leaving(&secret.metadata) || is_leaving(&identity.metadata) {
         return None;
     }
     let owner = OwnerReference {
@@ -162,10 +165,8 @@ mod tests {
     #[test]
     fn no_write_for_present_owners_or_objects_being_deleted() {
         assert_eq!(owned_by(secret(&[("team-a", "1")]), &identity("1")), None);
-        let mut moved = identity("1");
-        moved
-            .annotations_mut()
-            .insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
-        assert_eq!(owned_by(secret(&[]), &moved), None);
+        let mut deleted = identity("1");
+        deleted.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(owned_by(secret(&[]), &deleted), None);
     }
 }

@@ -28,7 +28,7 @@ impl OrphanCounts {
         let counts = Self::default();
         registry.register(
             "capa_instances_without_machine",
-            "Instances with the tags of a cluster that is here and of no machine that is here",
+            "Instances launched by this management cluster with the tags of a cluster that is here and of no machine",
             counts.0.clone(),
         );
         counts
@@ -47,7 +47,7 @@ pub(super) async fn scan_periodically(
     let mut scanner = OrphanScanner::default();
     let mut ticks = tokio::time::interval(interval);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let findings = scanner.scan(&clouds.informers(), &kubernetes);
+        let findings = scanner.scan(clouds.informers(), &kubernetes);
         // A region without machines is not listed any more, so that its last count is out of date.
         counts.0.clear();
         for (region, count) in findings.without_machine {

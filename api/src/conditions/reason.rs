@@ -13,6 +13,8 @@ pub enum Reason {
     Paused,
     /// Reconciling is not suspended.
     NotPaused,
+    /// The provider reconciles the object although a move of the object had begun.
+    MoveInterrupted,
     /// AWS throttles the call; the provider retries it by itself.
     Throttled,
     /// AWS refused the call because of missing permissions.
@@ -47,7 +49,7 @@ pub enum Reason {
     NotManagedYet,
     /// The resource does not exist.
     NotFound,
-    /// The identity does not allow the namespace.
+    /// The identity does not allow the namespace, or the Secret is not known to be bootstrap data.
     NotAllowed,
     /// An identity further up the chain of roles does not allow the namespace.
     SourceNotAllowed,

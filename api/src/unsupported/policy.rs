@@ -15,6 +15,14 @@ use crate::meta;
 /// Name of the policy and of its binding.
 const NAME: &str = "capa-rs-unsupported-fields";
 
+/// CEL: whether an object is created for the first time, and not by `clusterctl move` or from a backup, because a stored
+/// object may be stored in another management cluster. clusterctl is recognized by the managed fields, Velero by its
+/// label, and any other tool by the finalizers of this provider. An update is judged by its changes.
+const NOT_MOVED_OR_RESTORED: &str = "request.operation == 'UPDATE' || !(object.metadata.?finalizers.orValue([]).exists(name, \
+     name.endsWith('.infrastructure.cluster.x-k8s.io')) || 'velero.io/restore-name' in \
+     object.metadata.?labels.orValue({}) || object.metadata.?managedFields.orValue([]).exists(entry, \
+     entry.?manager.orValue('') == 'clusterctl'))";
+
 /// The policy. The refusal names each introduced field with its alternative; fields that the object had before stay.
 pub fn policy() -> ValidatingAdmissionPolicy {
     let spec = ValidatingAdmissionPolicySpec {
@@ -25,10 +33,7 @@ pub fn policy() -> ValidatingAdmissionPolicy {
         }),
         match_conditions: Some(vec![
             condition("not-being-deleted", "!has(object.metadata.deletionTimestamp)"),
-            condition(
-                "not-deleted-for-move",
-                "!('clusterctl.cluster.x-k8s.io/delete-for-move' in object.metadata.?annotations.orValue({}))",
-            ),
+            condition("not-moved-or-restored", NOT_MOVED_OR_RESTORED),
         ]),
         variables: Some(variables()),
         validations: Some(vec![Validation {

@@ -22,7 +22,9 @@ impl Ec2Calls {
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let permit = self.caller.limiter().acquire_lookup(self.caller.flow(), query)?;
         let fetch = |permit, token| self.instances_page(permit, query, token);
-        self.caller.pages(permit, fetch).await
+        self.caller
+            .pages(permit, &CallRequest::lookup(self.caller.flow(), query), fetch)
+            .await
     }
 
     /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.

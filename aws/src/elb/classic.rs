@@ -6,7 +6,7 @@ use aws_sdk_elasticloadbalancing as classic;
 use aws_sdk_elasticloadbalancing::config::retry::RetryConfig;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState};
+use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
 use capa_cloud::{CloudError, ErrorClass};
 
 use super::{ElbCalls, USUAL_DELAY};
@@ -28,6 +28,7 @@ impl ElbCalls {
                 kind: TargetKind::Instance,
                 port: None,
             })),
+            GroupRequest::Tags => self.classic_tags(permit, name).await.map(GroupAnswer::Tags),
             GroupRequest::Health => {
                 let request = client.describe_instance_health().load_balancer_name(name);
                 let answer = self.caller.call(permit, request.send()).await?;
@@ -67,6 +68,18 @@ impl ElbCalls {
         }
     }
 
+    async fn classic_tags(&self, permit: Permit, name: &str) -> Result<GroupTags, CloudError> {
+        let action = permit.action;
+        let request = self.classic.describe_tags().load_balancer_names(name);
+        let answer = self.caller.call(permit, request.send()).await?;
+        let described = answer.tag_descriptions().first();
+        let described = described
+            .ok_or_else(|| CloudError::answered(action, "LoadBalancerNotFound", "its tags are not described"))?;
+        let tags = described.tags().iter();
+        let tags = tags.map(|tag| (tag.key().to_owned(), tag.value().unwrap_or_default().to_owned()));
+        Ok(tags.collect())
+    }
+
     /// Whether there is a classic load balancer of this name.
     pub(crate) async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
         let turn = CallRequest::load_balancer(self.caller.flow(), name);
@@ -75,7 +88,11 @@ impl ElbCalls {
         let answer = self.caller.call(permit, request.load_balancer_names(name).send()).await;
         match answer {
             Err(error) if error.class == ErrorClass::NotFound => Ok(false),
-            answer => Ok(!answer?.load_balancer_descriptions().is_empty()),
+            answer => {
+                let answer = answer?;
+                let mut shown = answer.load_balancer_descriptions().iter();
+                Ok(shown.any(|shown| shown.load_balancer_name() == Some(name)))
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use capa_cloud::limits::CallRequest;
 use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
 
 use super::ElbCalls;
+use crate::sdk::pages::Page;
 
 impl ElbCalls {
     /// Looks up a load balancer of the second generation by its name; `None` where no such load balancer exists.
@@ -20,20 +21,37 @@ impl ElbCalls {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
         };
-        let Some(found) = answer.load_balancers().first() else {
+        let mut shown = answer.load_balancers().iter();
+        let Some(found) = shown.find(|shown| shown.load_balancer_name() == Some(name)) else {
             return Ok(None);
         };
-        let permit = self.caller.limiter().charge("DescribeListeners");
-        let request = client
-            .describe_listeners()
-            .set_load_balancer_arn(found.load_balancer_arn.clone());
-        let answer = self.caller.call(permit, request.send()).await?;
-        let listeners = answer.listeners().iter();
-        let listeners = listeners.filter_map(|listener| Some((listener.port()?, forwarded_to(listener))));
+        let listeners = self.listeners(name, found).await?.into_iter();
         Ok(Some(ApiLoadBalancer {
             kind: found.r#type().map_or("unknown", |kind| kind.as_str()).to_owned(),
             listeners: listeners.collect(),
         }))
+    }
+
+    /// The target groups behind each listener of a load balancer, by its port.
+    async fn listeners(
+        &self,
+        name: &str,
+        balancer: &elb::types::LoadBalancer,
+    ) -> Result<Vec<(i32, Vec<String>)>, CloudError> {
+        let asked = CallRequest::listeners(name);
+        let permit = self.caller.limiter().acquire(&asked)?;
+        let fetch = |permit, token| async move {
+            let request = self.client.describe_listeners().set_marker(token);
+            let request = request.set_load_balancer_arn(balancer.load_balancer_arn.clone());
+            let answer = self.caller.call(permit, request.send()).await?;
+            let listeners = answer.listeners().iter();
+            let listeners = listeners.filter_map(|listener| Some((listener.port()?, forwarded_to(listener))));
+            Ok(Page {
+                items: listeners.collect(),
+                next: answer.next_marker,
+            })
+        };
+        self.caller.pages(permit, &asked, fetch).await
     }
 }
 

@@ -7,7 +7,7 @@ use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
 use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnum};
 use capa_cloud::CloudError;
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState};
+use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
 
 use super::{ElbCalls, USUAL_DELAY};
 
@@ -22,6 +22,7 @@ impl ElbCalls {
     ) -> Result<GroupAnswer, CloudError> {
         match request {
             GroupRequest::Facts => self.target_group(permit, arn).await.map(GroupAnswer::Facts),
+            GroupRequest::Tags => self.target_group_tags(permit, arn).await.map(GroupAnswer::Tags),
             GroupRequest::Health => self.target_health(permit, arn).await.map(GroupAnswer::Health),
             GroupRequest::Delay => self.deregistration_delay(permit, arn).await.map(GroupAnswer::Delay),
             GroupRequest::Register(targets) => {
@@ -49,7 +50,8 @@ impl ElbCalls {
         let action = permit.action;
         let request = self.client.describe_target_groups();
         let answer = self.caller.call(permit, request.target_group_arns(arn).send()).await?;
-        let group = answer.target_groups().first();
+        let mut groups = answer.target_groups().iter();
+        let group = groups.find(|group| group.target_group_arn() == Some(arn));
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
         let kind = match group.target_type() {
             Some(TargetTypeEnum::Instance) => TargetKind::Instance,
@@ -60,6 +62,19 @@ impl ElbCalls {
             kind,
             port: group.port(),
         })
+    }
+
+    async fn target_group_tags(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
+        let action = permit.action;
+        let request = self.client.describe_tags().resource_arns(arn);
+        let answer = self.caller.call(permit, request.send()).await?;
+        let mut described = answer.tag_descriptions().iter();
+        let described = described.find(|described| described.resource_arn() == Some(arn));
+        let described = described
+            .ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "its tags are not described"))?;
+        let tags = described.tags().iter();
+        let tags = tags.filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())));
+        Ok(tags.collect())
     }
 
     async fn target_health(&self, permit: Permit, arn: &str) -> Result<Vec<(Target, Health)>, CloudError> {

@@ -20,6 +20,14 @@ use super::limits::CallLimiter;
 use super::metrics::CONTROLLER;
 use super::pages::{Page, all_pages};
 
+/// The most pages of an answer that a reconcile waits for: twenty thousand items.
+const MOST_PAGES: usize = 20;
+/// The most pages of a listing in the background: half a million instances.
+const MOST_LISTED_PAGES: usize = 500;
+/// How long a reconcile waits for the permits of further pages. After that the reconcile is requeued at the time of the
+/// next permit.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The time until which this process leads for certain.
 pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
@@ -99,21 +107,23 @@ impl Caller {
     {
         let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
         let permit = self.limiter.acquire(&request)?;
-        self.pages(permit, fetch).await
+        self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other.
+    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all of
+    /// them together wait for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,
+        request: &CallRequest,
         fetch: impl Fn(Permit, Option<String>) -> F,
     ) -> Result<Vec<T>, CloudError>
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let action = permit.action;
-        let next_permit = || std::future::ready(self.limiter.charge(action));
-        all_pages(permit, next_permit, fetch).await
+        let until = Instant::now() + PATIENCE;
+        let next_permit = || self.limiter.wait_until(until, request);
+        all_pages(permit, MOST_PAGES, next_permit, fetch).await
     }
 
     /// All pages of an answer that is not urgent: each page waits for its turn, and `pause` after the page before.
@@ -129,9 +139,9 @@ impl Caller {
         let first = self.limiter.wait(request).await;
         let next_permit = || async move {
             tokio::time::sleep(pause).await;
-            self.limiter.wait(request).await
+            Ok(self.limiter.wait(request).await)
         };
-        all_pages(first, next_permit, fetch).await
+        all_pages(first, MOST_LISTED_PAGES, next_permit, fetch).await
     }
 
     /// Waits until this process leads for certain. A process that was not suspended does not wait. Where another
@@ -158,23 +168,60 @@ mod tests {
     use super::super::metrics::ThrottleWaits;
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn paced_pages_are_a_pause_apart() {
+    fn caller() -> Caller {
         let waits = ThrottleWaits::register(&mut Registry::default());
         let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
-        let caller = Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a");
-        let query = Query::filter("tag-key", ["role"]);
-        let request = CallRequest::describe("DescribeInstances", caller.flow(), &query, Priority::Describe);
-        let fetch = |_, token: Option<String>| {
-            let page: usize = token.map_or(0, |token| token.parse().unwrap());
-            std::future::ready(Ok(Page {
-                items: vec![page],
-                next: (page < 2).then(|| (page + 1).to_string()),
-            }))
-        };
+        Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
+    }
+
+    fn query() -> Query {
+        Query::filter("tag-key", ["role"])
+    }
+
+    /// The page of a token among so many, each with one item.
+    fn page(token: Option<String>, of: usize) -> std::future::Ready<Result<Page<usize>, CloudError>> {
+        let page: usize = token.map_or(0, |token| token.parse().unwrap());
+        std::future::ready(Ok(Page {
+            items: vec![page],
+            next: (page + 1 < of).then(|| (page + 1).to_string()),
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn paced_pages_are_a_pause_apart() {
+        let flow = Flow::Session("a".into());
+        let request = CallRequest::describe("DescribeInstances", &flow, &query(), Priority::Describe);
         let began = Instant::now();
-        let pages = caller.paced_pages(&request, Duration::from_secs(1), fetch).await;
-        assert_eq!(pages, Ok(vec![0, 1, 2]));
+        let caller = caller();
+        let pages = caller.paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
+        assert_eq!(pages.await, Ok(vec![0, 1, 2]));
         assert_eq!(began.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_page_asks_for_its_turn() {
+        let caller = caller();
+        let began = Instant::now();
+        let pages = caller
+            .describe("DescribeInstances", &query(), |_, token| page(token, 15))
+            .await;
+        assert_eq!(pages.map(|pages| pages.len()), Ok(15));
+        // Ten are granted at once, and ten a second after that.
+        assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+        assert!(
+            caller
+                .limiter()
+                .acquire(&CallRequest::lookup(caller.flow(), &query()))
+                .is_err(),
+            "nothing is owed or left"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_that_never_end_are_given_up() {
+        let (caller, query) = (caller(), query());
+        let pages = caller.describe("DescribeImages", &query, |_, token| page(token, usize::MAX));
+        let error = pages.await.unwrap_err();
+        assert!(error.to_string().contains("more than 20 pages"), "{error}");
     }
 }

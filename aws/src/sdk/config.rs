@@ -14,6 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::credentials::{ControllerCredentials, Role, RoleCredentials};
 use super::endpoints::ServiceEndpoints;
+use super::http::SharedConnections;
 use super::metrics::CallMetrics;
 use super::replacements::{Counted, Replacements};
 use super::retries::ThrottlesAreNotRetried;
@@ -64,6 +65,7 @@ impl SdkConfig {
             .region(Region::from_static("us-east-1"))
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
             .timeout_config(timeouts)
+            .http_client(SharedConnections::default())
             .no_credentials()
             .load()
             .await

@@ -11,6 +11,7 @@ use aws_sdk_sts::operation::assume_role::AssumeRoleOutput;
 use aws_sdk_sts::types::PolicyDescriptorType;
 use capa_cloud::CloudError;
 use tokio::sync::{Mutex, OnceCell};
+use tokio::time::Instant;
 
 use super::error::from_sts;
 
@@ -24,29 +25,42 @@ const UNDATED: Duration = Duration::from_secs(900);
 #[derive(Debug, Default)]
 pub(crate) struct ControllerCredentials {
     chain: OnceCell<SharedCredentialsProvider>,
-    held: Mutex<Option<(Credentials, SystemTime)>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// Credentials, and when they were fetched.
+#[derive(Debug)]
+struct Held {
+    credentials: Credentials,
+    fetched: Instant,
+}
+
+impl Held {
+    /// An expiry is a time of AWS's clock; how long undated credentials are used is measured here.
+    fn is_usable(&self) -> bool {
+        match self.credentials.expiry() {
+            Some(expiry) => expiry
+                .checked_sub(RENEW_BEFORE)
+                .is_some_and(|until| SystemTime::now() < until),
+            None => self.fetched.elapsed() < UNDATED,
+        }
+    }
 }
 
 impl ControllerCredentials {
     async fn credentials(&self) -> provider::Result {
         let mut held = self.held.lock().await;
-        if let Some((credentials, until)) = held.as_ref()
-            && SystemTime::now() < *until
-        {
-            return Ok(credentials.clone());
+        if let Some(held) = held.as_ref().filter(|held| held.is_usable()) {
+            return Ok(held.credentials.clone());
         }
         let chain = self
             .chain
             .get_or_init(async || SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await));
         let credentials = chain.await.provide_credentials().await?;
-        let until = credentials
-            .expiry()
-            .map_or_else(
-                || SystemTime::now().checked_add(UNDATED),
-                |expiry| expiry.checked_sub(RENEW_BEFORE),
-            )
-            .unwrap_or(SystemTime::UNIX_EPOCH);
-        *held = Some((credentials.clone(), until));
+        *held = Some(Held {
+            credentials: credentials.clone(),
+            fetched: Instant::now(),
+        });
         Ok(credentials)
     }
 }
@@ -65,7 +79,7 @@ pub(crate) struct Role {
     pub(crate) arn: String,
     pub(crate) session_name: String,
     pub(crate) external_id: Option<String>,
-    pub(crate) duration_seconds: Option<i32>,
+    pub(crate) duration_seconds: i32,
     pub(crate) inline_policy: Option<String>,
     pub(crate) policy_arns: Vec<String>,
 }
@@ -101,7 +115,7 @@ impl RoleCredentials {
             .role_arn(&self.role.arn)
             .role_session_name(&self.role.session_name)
             .set_external_id(self.role.external_id.clone())
-            .set_duration_seconds(self.role.duration_seconds)
+            .duration_seconds(self.role.duration_seconds)
             .set_policy(self.role.inline_policy.clone())
             .set_policy_arns(Some(policies).filter(|policies| !policies.is_empty()))
             .send()
@@ -185,6 +199,18 @@ mod tests {
         assert_eq!(asked(Some(Duration::from_secs(60))).await, 10);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn undated_credentials_are_fetched_anew_after_a_quarter_hour() {
+        let held = Held {
+            credentials: Credentials::new("AKIA", "secret", None, None, "test"),
+            fetched: Instant::now(),
+        };
+        tokio::time::advance(UNDATED.saturating_sub(Duration::from_secs(1))).await;
+        assert!(held.is_usable());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!held.is_usable());
+    }
+
     #[test]
     fn a_roles_external_id_is_not_shown() {
         let config = aws_sdk_sts::Config::builder()
@@ -196,7 +222,7 @@ mod tests {
                 arn: "arn:aws:iam::1:role/One".into(),
                 session_name: "session".into(),
                 external_id: Some("external-secret".into()),
-                duration_seconds: None,
+                duration_seconds: 900,
                 inline_policy: None,
                 policy_arns: vec![],
             },

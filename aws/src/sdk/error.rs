@@ -7,7 +7,7 @@ use aws_sdk_sts::operation::assume_role_with_web_identity::AssumeRoleWithWebIden
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass, withheld_words};
 
 /// Converts an SDK error. Credentials are fetched inside a call, so their errors appear as wrapped sources of its
 /// error.
@@ -22,7 +22,7 @@ where
         SdkError::ServiceError(answer) => {
             let status = answer.raw().status().as_u16();
             match answer.err().code() {
-                Some(code) => CloudError::answered(operation, code, answer.err().message().unwrap_or_default()),
+                Some(code) => answered(operation, code, answer.err().message().unwrap_or_default()),
                 None => CloudError::no_answer(operation, format!("HTTP {status} without an error code")),
             }
         }
@@ -33,6 +33,14 @@ where
         }
         _ => CloudError::no_answer(operation, format!("the call could not be made: {}", innermost(error))),
     }
+}
+
+/// The error for an answer of AWS. The message of AWS goes to the log where the error withholds it.
+fn answered(operation: &'static str, code: &str, words: &str) -> CloudError {
+    if let Some(words) = withheld_words(code, words) {
+        tracing::info!(operation, code, words, "AWS refused a call");
+    }
+    CloudError::answered(operation, code, words)
 }
 
 /// Converts an STS error for the caller that needs the credentials: each refusal of STS, including one of a malformed

@@ -67,11 +67,6 @@ impl CallLimiter {
         self.noted(self.rates.reserve(request, self.now()))
     }
 
-    /// Calls [`RateLimiter::charge`] with the current time.
-    pub(crate) fn charge(&self, action: &'static str) -> Permit {
-        self.rates.charge(action, self.now())
-    }
-
     /// Waits for a permit. Reconciles do not wait here: they are told when to come back.
     pub(crate) async fn wait(&self, request: &CallRequest) -> Permit {
         loop {
@@ -79,6 +74,24 @@ impl CallLimiter {
                 Ok(permit) => return permit,
                 Err(error) => tokio::time::sleep(error.retry_after.unwrap_or_default()).await,
             }
+        }
+    }
+
+    /// Waits for a permit until then at most.
+    ///
+    /// # Errors
+    /// [`CloudError::deferred`] where the turn comes later.
+    pub(crate) async fn wait_until(&self, until: Instant, request: &CallRequest) -> Result<Permit, CloudError> {
+        loop {
+            let error = match self.acquire(request) {
+                Ok(permit) => return Ok(permit),
+                Err(error) => error,
+            };
+            let turn = Instant::now() + error.retry_after.unwrap_or_default();
+            if turn > until {
+                return Err(error);
+            }
+            tokio::time::sleep_until(turn).await;
         }
     }
 

@@ -21,6 +21,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use super::regions::AnsweringRegions;
+
 tokio::task_local! {
     /// The controller on whose behalf the current call is made.
     pub(crate) static CONTROLLER: &'static str;
@@ -59,6 +61,7 @@ pub(crate) struct CallMetrics {
     durations: Family<CallLabels, Histogram, fn() -> Histogram>,
     retries: Family<CallLabels, Histogram, fn() -> Histogram>,
     launches: Family<LaunchLabels, Counter>,
+    regions: AnsweringRegions,
 }
 
 /// The result of a launch: `success`, or the class of the error.
@@ -92,9 +95,10 @@ fn launch_result(code: &str) -> &'static str {
 }
 
 impl CallMetrics {
-    /// Registers the metrics.
-    pub(crate) fn register(registry: &mut Registry) -> Self {
+    /// Registers the metrics. They name the `regions`, and tell them of answers.
+    pub(crate) fn register(registry: &mut Registry, regions: AnsweringRegions) -> Self {
         let metrics = Self {
+            regions,
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(DURATIONS)),
             retries: Family::new_with_constructor(|| Histogram::new(RETRIES)),
@@ -205,10 +209,13 @@ impl Intercept for CountCalls {
         let Some(metadata) = config.load::<Metadata>() else {
             return Ok(());
         };
+        if context.response().is_some() {
+            self.metrics.regions.answered(&self.region);
+        }
         let labels = CallLabels {
             controller: CONTROLLER.try_with(|controller| *controller).unwrap_or_default(),
             service: metadata.service().to_lowercase(),
-            region: self.region.clone(),
+            region: self.metrics.regions.label(&self.region),
             operation: metadata.name().to_owned(),
         };
         let retries = config

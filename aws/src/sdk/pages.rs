@@ -12,22 +12,23 @@ pub(crate) struct Page<T> {
     pub(crate) next: Option<String>,
 }
 
-/// All pages of an answer. `next_permit` returns the permit of each page after the first. A repeated page is an error,
-/// because the list would be incomplete.
+/// All pages of an answer, up to a maximum number. `next_permit` returns the permit of each page after the first. A
+/// repeated page is an error, because the list would be incomplete.
 pub(crate) async fn all_pages<T, P, F>(
     first: Permit,
+    most: usize,
     next_permit: impl Fn() -> P,
     fetch: impl Fn(Permit, Option<String>) -> F,
 ) -> Result<Vec<T>, CloudError>
 where
-    P: Future<Output = Permit>,
+    P: Future<Output = Result<Permit, CloudError>>,
     F: Future<Output = Result<Page<T>, CloudError>>,
 {
     let action = first.action;
     let mut permit = first;
     let mut items = Vec::new();
     let mut token = None;
-    loop {
+    for _ in 0..most {
         let page = fetch(permit, token.clone()).await?;
         items.extend(page.items);
         let next = page.next.filter(|next| !next.is_empty());
@@ -38,13 +39,16 @@ where
             return Err(CloudError::no_answer(action, "the same page was answered twice"));
         }
         token = next;
-        permit = next_permit().await;
+        permit = next_permit().await?;
     }
+    Err(CloudError::too_many_pages(action, most))
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{Ready, ready};
+
+    use capa_cloud::ErrorClass;
 
     use super::*;
 
@@ -63,18 +67,33 @@ mod tests {
         ready((page != fails_at).then_some(shown).ok_or_else(missing))
     }
 
+    /// Pages of which the one with this token fails, read up to so many.
+    async fn read(most: usize, fails_at: usize) -> Result<Vec<usize>, CloudError> {
+        all_pages(permit(), most, async || Ok(permit()), |_, token| page(token, fails_at)).await
+    }
+
     #[tokio::test]
     async fn all_pages_are_one_answer() {
-        let items = all_pages(permit(), async || permit(), |_, token| page(token, 9)).await;
-        assert_eq!(items, Ok(vec![0, 1, 2]));
+        assert_eq!(read(3, 9).await, Ok(vec![0, 1, 2]));
     }
 
     #[tokio::test]
     async fn a_page_that_fails_fails_the_answer() {
-        assert!(
-            all_pages(permit(), async || permit(), |_, token| page(token, 2))
-                .await
-                .is_err()
-        );
+        assert!(read(3, 2).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_too_many_pages_is_refused() {
+        let error = read(2, 9).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Invalid);
+        assert!(error.to_string().contains("more than 2 pages"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_page_that_gets_no_turn_defers_the_answer() {
+        let turn = std::time::Duration::from_secs(60);
+        let no_turn = async || Err(CloudError::deferred("DescribeInstances", turn));
+        let answer = all_pages(permit(), 3, no_turn, |_, token| page(token, 9)).await;
+        assert_eq!(answer.unwrap_err().retry_after, Some(turn));
     }
 }

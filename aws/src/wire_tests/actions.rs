@@ -9,8 +9,8 @@ use capa_cloud::{
 
 use super::calls::request;
 use super::fake::{
-    Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances, machine,
-    role, session,
+    Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
+    machine, role, session,
 };
 use super::targets::{classic, elb, in_and_out, target};
 use crate::iam_actions::{ACTIONS, Asked, AtLaunch};
@@ -25,8 +25,8 @@ fn serve(call: &Call) -> Answer {
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
         "DescribeLoadBalancers" => {
-            let balancer = "<LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type>";
-            let balancers = format!("<LoadBalancers><member>{balancer}</member></LoadBalancers>");
+            let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
+            let balancers = format!("<LoadBalancers><member>{names}</member></LoadBalancers>");
             elb("DescribeLoadBalancers", &balancers)
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
@@ -56,7 +56,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let templates = pool.templates(&identity, REGION);
     let unknown = templates.instance_type("t3.large").await.unwrap_err();
     assert_eq!(unknown.class, ErrorClass::NotFound);
-    let machines = pool.machines(&identity, REGION);
+    let machines = pool.machines(&identity, REGION, CLUSTER);
     machines.images(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();
     machines.launch(&key, &request()).await.unwrap();
@@ -81,7 +81,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
 #[tokio::test]
 async fn a_launch_uses_every_feature_that_needs_an_action() {
     let fake = Fake::start(serve).await;
-    let machines = fake.pool().await.machines(&super::fake::identity("A"), REGION);
+    let machines = fake.pool().await.machines(&super::fake::identity("A"), REGION, CLUSTER);
     machines.launch(&machine("one"), &request()).await.unwrap();
     let launch = fake.calls_of("RunInstances").remove(0);
     let asks_for = |feature| match feature {

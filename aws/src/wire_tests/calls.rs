@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 
 use super::fake::{
-    Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role, session,
+    CLUSTER, Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role,
+    session,
 };
 
 fn subnets(ids: &[&str], next: Option<&str>) -> super::fake::Answer {
@@ -103,7 +104,7 @@ async fn deprecated_images_are_found_by_id_alone() {
         )
     })
     .await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     assert_eq!(
         machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap()[0].id,
         "ami-1"
@@ -144,7 +145,7 @@ async fn a_launch_carries_everything_the_request_says() {
         answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
     })
     .await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let launched = machines.launch(&machine("m"), &request()).await.unwrap();
     assert_eq!((launched.id.as_str(), launched.state), ("i-1", InstanceState::Pending));
     assert_eq!(launched.launch_time.unwrap().to_string(), "2026-01-02T03:04:05Z");
@@ -206,7 +207,7 @@ async fn unset_fields_of_a_request_are_not_sent() {
         user_data: UserData::new(vec![]),
         ..request()
     };
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     machines.launch(&machine("m"), &bare).await.unwrap();
     let call = fake.calls_of("RunInstances").remove(0);
     let absent = [
@@ -224,7 +225,7 @@ async fn unset_fields_of_a_request_are_not_sent() {
 #[tokio::test]
 async fn a_refused_launch_is_called_once_and_has_its_code() {
     let fake = Fake::start(|_| ec2_error(500, "InsufficientInstanceCapacity", "no capacity")).await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::InsufficientCapacity);
     assert_eq!(fake.calls_of("RunInstances").len(), 1);
@@ -233,7 +234,7 @@ async fn a_refused_launch_is_called_once_and_has_its_code() {
 #[tokio::test]
 async fn a_launch_that_fails_on_the_server_is_not_repeated_by_the_sdk() {
     let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::NoAnswer);
     assert_eq!(fake.calls_of("RunInstances").len(), 1);
@@ -242,7 +243,7 @@ async fn a_launch_that_fails_on_the_server_is_not_repeated_by_the_sdk() {
 #[tokio::test]
 async fn numbers_that_ec2_cannot_carry_are_refused_without_a_call() {
     let fake = Fake::start(|_| ec2_error(500, "InternalError", "")).await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let mut huge = request();
     huge.data_volumes[0].size = i64::MAX;
     let error = machines.launch(&machine("m"), &huge).await.unwrap_err();
@@ -266,7 +267,8 @@ async fn equal_refusals_have_equal_messages() {
     assert_eq!(first.class, ErrorClass::Unauthorized);
     assert_eq!(
         first.to_string(),
-        "DescribeVpcs: UnauthorizedOperation: Not authorized."
+        "DescribeVpcs: UnauthorizedOperation: AWS does not allow this call to the identity; its own words are in the log \
+         of the manager"
     );
     assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err(), first);
 }
@@ -281,7 +283,7 @@ async fn machines_share_lookups_and_the_account() {
     .await;
     let pool = fake.pool().await;
     let asked = (0..20).map(|_| async {
-        let machines = pool.machines(&identity("A"), REGION);
+        let machines = pool.machines(&identity("A"), REGION, CLUSTER);
         let query = Query::filter("subnet-id", ["subnet-1"]);
         (
             machines.account_id().await.unwrap(),
@@ -307,7 +309,7 @@ async fn calls_are_counted_under_their_controller_and_code() {
     .await;
     let (pool, registry) = fake.pool_and_metrics().await;
     let _ = pool.cluster(&identity("A"), REGION).vpcs(&Query::default()).await;
-    pool.machines(&identity("A"), REGION)
+    pool.machines(&identity("A"), REGION, CLUSTER)
         .subnets(&Query::default())
         .await
         .unwrap();
@@ -338,7 +340,7 @@ async fn launches_are_counted_by_their_result() {
     })
     .await;
     let (pool, registry) = fake.pool_and_metrics().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let (machine, request) = (machine("m"), request());
     for _ in codes {
         let launch = || machines.launch(&machine, &request);
@@ -399,7 +401,7 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
         source: role("arn:aws:iam::1:role/One", identity("A").source),
         cluster: identity("A").cluster,
     };
-    let machines = fake.pool().await.machines(&assumed, REGION);
+    let machines = fake.pool().await.machines(&assumed, REGION, CLUSTER);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     let logged = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 use crate::{AccessKey, Options, SessionPool, iam_actions};
 
 pub(super) const REGION: &str = "us-test-1";
+/// The cluster of all machines.
+pub(super) const CLUSTER: &str = "dev";
 
 /// A call as it came over the wire.
 #[derive(Clone, Debug)]
@@ -173,7 +175,7 @@ pub(super) fn role(arn: &str, source: CredentialSource) -> CredentialSource {
         role_arn: arn.to_owned(),
         session_name: "capa-rs-default-test".to_owned(),
         external_id: Some("external-secret".to_owned()),
-        duration_seconds: Some(900),
+        duration_seconds: 900,
         inline_policy: Some("{\"Statement\":[]}".to_owned()),
         policy_arns: vec![
             "arn:aws:iam::aws:policy/One".to_owned(),
@@ -225,7 +227,10 @@ pub(super) fn instance_xml(id: &str, state: InstanceState) -> String {
         "<item><instanceId>{id}</instanceId><instanceState><name>{state}</name></instanceState>\
          <placement><availabilityZone>us-test-1a</availabilityZone></placement>\
          <launchTime>2026-01-02T03:04:05.000Z</launchTime>\
-         <tagSet><item><key>Name</key><value>node</value></item></tagSet></item>"
+         <tagSet><item><key>Name</key><value>node</value></item>\
+         <item><key>MachineName</key><value>default/{id}</value></item>\
+         <item><key>sigs.k8s.io/cluster-api-provider-aws/cluster/{CLUSTER}</key>\
+         <value>owned</value></item></tagSet></item>"
     )
 }
 

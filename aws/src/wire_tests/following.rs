@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 
-use super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, eventually, identity, instances, machine};
+use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, ec2_error, eventually, identity, instances, machine};
 
 type Instances = Arc<Mutex<Vec<(&'static str, InstanceState)>>>;
 
@@ -80,7 +80,7 @@ async fn a_whole_listing_wakes_machines_and_transitions_are_polled() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
     assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Unknown);
     assert_eq!(woken(&mut changes).await, "one");
@@ -93,7 +93,10 @@ async fn a_whole_listing_wakes_machines_and_transitions_are_polled() {
     );
     let calls = fake.calls();
     assert_eq!(calls[0].field("Filter.1.Name"), "tag-key");
-    assert_eq!(calls[0].filter_values(), ["sigs.k8s.io/cluster-api-provider-aws/role"]);
+    assert_eq!(
+        calls[0].filter_values(),
+        ["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"]
+    );
     assert_eq!(calls[1].field("NextToken"), "1");
     let polls = calls.iter().filter(|call| call.field("Filter.1.Name") == "instance-id");
     assert!(polls.clone().count() > 0);
@@ -106,7 +109,7 @@ async fn a_vanished_instance_is_absent_after_a_listing_and_a_lookup() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     machines.observe_instance(&machine("two"), "i-2");
     assert_eq!(woken(&mut changes).await, "two");
     shown.lock().pop();
@@ -126,7 +129,7 @@ async fn a_termination_is_known_with_its_answer_and_followed() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
     machines.terminate(&machine("one"), "i-1").await.unwrap();
@@ -154,7 +157,7 @@ async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     machines.observe_instance(&machine("i-1"), "i-1");
     assert_eq!(woken(&mut changes).await, "i-1", "the zone of each is known");
     for id in ids {
@@ -185,7 +188,7 @@ async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
 async fn an_instance_that_a_lookup_found_is_known_at_once() {
     let shown = shown(&[("i-1", InstanceState::Running)]);
     let fake = fake(&shown).await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION);
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     machines
         .find_instances(&Query::filter("instance-id", ["i-1"]))
         .await
@@ -202,10 +205,10 @@ async fn a_machine_with_a_new_identity_leaves_the_old_session_idle() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let by = |key: &str| fake.calls().iter().filter(|call| call.access_key() == key).count();
-    pool.machines(&identity("OLD"), REGION)
+    pool.machines(&identity("OLD"), REGION, CLUSTER)
         .observe_instance(&machine("one"), "i-1");
     eventually("the old identity lists", || by("AKIAOLD") > 0).await;
-    pool.machines(&identity("NEW"), REGION)
+    pool.machines(&identity("NEW"), REGION, CLUSTER)
         .observe_instance(&machine("one"), "i-1");
     let before = by("AKIAOLD");
     eventually("the new identity lists three times", || by("AKIANEW") >= 3).await;
@@ -217,7 +220,7 @@ async fn refused_credentials_wake_the_machines() {
     let fake = Fake::start(|_| ec2_error(401, "AuthFailure", "refused")).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     machines.observe_instance(&machine("one"), "i-1");
     assert_eq!(woken(&mut changes).await, "one");
     assert_eq!(machines.observe_instance(&machine("one"), "i-1"), Observation::Unknown);
@@ -229,7 +232,7 @@ async fn forgotten_machines_and_a_dropped_pool_make_no_calls() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let state = {
-        let machines = pool.machines(&identity("A"), REGION);
+        let machines = pool.machines(&identity("A"), REGION, CLUSTER);
         machines.observe_instance(&machine("one"), "i-1");
         eventually("a listing", || !fake.calls().is_empty()).await;
         pool.forget(&machine("one"));
@@ -252,7 +255,7 @@ async fn the_informer_shows_in_the_metrics_while_machines_use_it() {
         encode(&mut text, &registry).unwrap();
         text
     };
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     assert!(!text().contains("capa_instance_store_instances{"));
     machines.observe_instance(&machine("one"), "i-1");
     woken(&mut changes).await;

@@ -6,13 +6,13 @@ use capa_cloud::{ClusterClouds, ErrorClass, InstanceState, MachineClouds, Query}
 use prometheus_client::encoding::text::encode;
 
 use super::calls::request;
-use super::fake::{Fake, REGION, caller_identity, ec2_error, eventually, identity, instances, machine};
+use super::fake::{CLUSTER, Fake, REGION, caller_identity, ec2_error, eventually, identity, instances, machine};
 
 #[tokio::test]
 async fn launches_beyond_the_rate_are_deferred_until_their_turn() {
     let fake = Fake::start(|_| ec2_error(400, "InvalidAMIID.NotFound", "none")).await;
     let (pool, registry) = fake.pool_in_real_time().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let began = Instant::now();
     let mut deferred = Vec::new();
     for index in 0..5 {
@@ -93,12 +93,12 @@ async fn identities_of_one_account_share_its_rate() {
 async fn the_informers_listing_waits_for_its_turn() {
     let fake = Fake::start(|_| instances(&[("i-1", InstanceState::Running)], None)).await;
     let (pool, _registry) = fake.pool_in_real_time().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let lookup = |index: usize| {
         let machines = machines.clone();
         async move {
             machines
-                .find_instances(&Query::filter("instance-id", [index.to_string()]))
+                .find_instances(&Query::filter("tag:MachineName", [index.to_string()]))
                 .await
         }
     };

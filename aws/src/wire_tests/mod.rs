@@ -4,6 +4,7 @@ mod actions;
 mod calls;
 mod credentials;
 mod fake;
+mod fleet;
 mod following;
 mod limits;
 mod replacements;

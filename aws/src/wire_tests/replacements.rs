@@ -7,7 +7,7 @@ use capa_cloud::{
 };
 use parking_lot::Mutex;
 
-use super::fake::{Answer, Call, Fake, REGION, answer, eventually, instances, machine, role};
+use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, eventually, instances, machine, role};
 
 /// The account of new sessions.
 type Given = Arc<Mutex<&'static str>>;
@@ -55,7 +55,7 @@ fn identity() -> ResolvedIdentity {
 async fn an_account_id_does_not_outlive_its_credentials() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
-    let machines = fake.pool().await.machines(&identity(), REGION);
+    let machines = fake.pool().await.machines(&identity(), REGION, CLUSTER);
     for _ in 0..3 {
         machines.find_instances(&Query::default()).await.unwrap();
         assert_eq!(machines.account_id().await.unwrap(), "1");
@@ -75,7 +75,7 @@ async fn an_account_id_does_not_outlive_its_credentials() {
 async fn credentials_replaced_by_the_account_call_are_asked_again() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
-    let machines = fake.pool().await.machines(&identity(), REGION);
+    let machines = fake.pool().await.machines(&identity(), REGION, CLUSTER);
     machines.find_instances(&Query::default()).await.unwrap();
     *given.lock() = "2";
     assert_eq!(machines.account_id().await.unwrap(), "2");
@@ -88,18 +88,24 @@ async fn an_instance_missed_in_another_account_is_not_absent_later() {
     let fake = fake(&given).await;
     let pool = fake.pool().await;
     let observation = || {
-        pool.machines(&identity(), REGION)
+        pool.machines(&identity(), REGION, CLUSTER)
             .observe_instance(&machine("one"), "i-1")
     };
     eventually("the instance is seen", || matches!(observation(), Observation::Seen(_))).await;
     *given.lock() = "2";
     eventually("it is missed", || observation() == Observation::Absent).await;
-    assert_eq!(pool.machines(&identity(), REGION).account_id().await.unwrap(), "2");
+    assert_eq!(
+        pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(),
+        "2"
+    );
     *given.lock() = "1";
     // Any call fetches the new credentials.
     let cluster = pool.cluster(&identity(), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
-    assert_eq!(pool.machines(&identity(), REGION).account_id().await.unwrap(), "1");
+    assert_eq!(
+        pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(),
+        "1"
+    );
     assert_ne!(observation(), Observation::Absent);
     eventually("it is seen again", || matches!(observation(), Observation::Seen(_))).await;
 }

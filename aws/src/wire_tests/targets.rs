@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
+use capa_cloud::targets::{
+    Access, Desired, Refusal, RegistrationState, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
+};
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::fake::{Answer, Call, Fake, REGION, at_its_turn, eventually, identity, instances, machine, sts_error};
+use super::fake::{
+    Answer, CLUSTER, Call, Fake, REGION, at_its_turn, eventually, identity, instances, machine, sts_error,
+};
 
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
 
@@ -22,19 +26,33 @@ pub(super) fn elb(action: &str, result: &str) -> Answer {
     )
 }
 
-pub(super) fn target() -> ControlPlaneTarget {
-    ControlPlaneTarget {
-        target_group_arn: Some(ARN.into()),
-        port: Some(443),
-        ..ControlPlaneTarget::default()
+/// A request for the control plane of the Cluster `default/dev`.
+fn request(target: ControlPlaneTarget) -> TargetRequest {
+    TargetRequest {
+        target,
+        user: TargetUser {
+            cluster: "default/dev".into(),
+            cluster_tag: "dev".into(),
+            policy: TargetPolicy::Any,
+            used_by: None,
+        },
+        on_record: false,
     }
 }
 
-pub(super) fn classic() -> ControlPlaneTarget {
-    ControlPlaneTarget {
+pub(super) fn target() -> TargetRequest {
+    request(ControlPlaneTarget {
+        target_group_arn: Some(ARN.into()),
+        port: Some(443),
+        ..ControlPlaneTarget::default()
+    })
+}
+
+pub(super) fn classic() -> TargetRequest {
+    request(ControlPlaneTarget {
         classic_load_balancer_name: Some("api".into()),
         ..ControlPlaneTarget::default()
-    }
+    })
 }
 
 fn instance() -> TargetInstance {
@@ -55,8 +73,11 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     };
     let answer = match call.action.as_str() {
         "DescribeTargetGroups" => {
-            "<TargetGroups><member><TargetType>ip</TargetType><Port>6443</Port></member></TargetGroups>".to_owned()
+            let group = format!("<TargetGroupArn>{ARN}</TargetGroupArn><TargetType>ip</TargetType><Port>6443</Port>");
+            let other = "<TargetGroupArn>arn:other</TargetGroupArn><TargetType>lambda</TargetType>";
+            format!("<TargetGroups><member>{other}</member><member>{group}</member></TargetGroups>")
         }
+        "DescribeTags" => described_tags(call, "team", "b"),
         "DescribeTargetHealth" => {
             let target = "<Target><Id>10.0.0.7</Id><Port>443</Port></Target>\
                           <TargetHealth><State>healthy</State></TargetHealth>";
@@ -85,12 +106,27 @@ fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     elb(&call.action, &answer)
 }
 
+/// The answer of DescribeTags for a group with one tag.
+fn described_tags(call: &Call, key: &str, value: &str) -> String {
+    let (arn, name) = (
+        call.field("ResourceArns.member.1"),
+        call.field("LoadBalancerNames.member.1"),
+    );
+    let of = if arn.is_empty() {
+        format!("<LoadBalancerName>{name}</LoadBalancerName>")
+    } else {
+        format!("<ResourceArn>{arn}</ResourceArn>")
+    };
+    let tags = format!("<Tags><member><Key>{key}</Key><Value>{value}</Value></member></Tags>");
+    format!("<TagDescriptions><member>{of}{tags}</member></TagDescriptions>")
+}
+
 /// Registers an instance and deregisters it again.
-pub(super) async fn in_and_out(target: ControlPlaneTarget) -> Fake {
+pub(super) async fn in_and_out(target: TargetRequest) -> Fake {
     let registered = Arc::new(AtomicBool::new(false));
     let fake = Fake::start(move |call| serve(&registered, call)).await;
     let pool = fake.pool().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let stands = |desired| {
         let states = machines.reconcile_targets(&machine("one"), &instance(), std::slice::from_ref(&target), desired);
         states.into_iter().next().unwrap()
@@ -159,7 +195,7 @@ async fn a_former_leader_begins_no_submitted_write() {
     })
     .await;
     let pool = fake.pool_leading(until.subscribe()).await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let stands = |desired| {
         machines
             .reconcile_targets(&machine("one"), &instance(), &[target()], desired)
@@ -182,10 +218,31 @@ async fn a_former_leader_begins_no_submitted_write() {
 }
 
 #[tokio::test]
+async fn tags_of_both_kinds_give_the_owner_of_a_group() {
+    for (target, asked) in [
+        (target(), ("ResourceArns.member.1", ARN)),
+        (classic(), ("LoadBalancerNames.member.1", "api")),
+    ] {
+        let fake =
+            Fake::start(|call| elb("DescribeTags", &described_tags(call, "elbv2.k8s.aws/cluster", "prod"))).await;
+        let pool = fake.pool().await;
+        let machines = pool.machines(&identity("A"), REGION, "dev");
+        let refused = Access::Refused(Refusal::OwnedBy("elbv2.k8s.aws/cluster: prod".into()));
+        eventually("the tags are read", || {
+            machines.ask_for_targets(&machine("one"), std::slice::from_ref(&target)) == [refused.clone()]
+        })
+        .await;
+        let calls = fake.calls_of("DescribeTags");
+        assert_eq!(calls[0].field(asked.0), asked.1);
+        assert_eq!(fake.calls().len(), calls.len(), "nothing else is asked for");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_has_its_code() {
     let fake = Fake::start(|_| sts_error(400, "TargetGroupNotFound", "One or more target groups not found")).await;
     let pool = fake.pool().await;
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let told: Mutex<Option<RegistrationState>> = Mutex::default();
     eventually("it is told", || {
         let states = machines.reconcile_targets(&machine("one"), &instance(), &[target()], Desired::Registered);
@@ -208,8 +265,13 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let fake = Fake::start(|call| match (call.action.as_str(), call.field("Names.member.1")) {
         ("DescribeLoadBalancers", "api") => elb(
             "DescribeLoadBalancers",
-            "<LoadBalancers><member><LoadBalancerArn>arn:lb</LoadBalancerArn><Type>network</Type></member>\
-             </LoadBalancers>",
+            "<LoadBalancers><member><LoadBalancerName>api-2</LoadBalancerName></member>\
+             <member><LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>\
+             <Type>network</Type></member></LoadBalancers>",
+        ),
+        ("DescribeListeners", _) if call.field("Marker").is_empty() => elb(
+            "DescribeListeners",
+            "<Listeners><member><Port>443</Port></member></Listeners><NextMarker>more</NextMarker>",
         ),
         ("DescribeListeners", _) => elb(
             "DescribeListeners",
@@ -225,7 +287,7 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let pool = fake.pool().await;
     let cluster = pool.cluster(&identity("A"), REGION);
     let found = cluster.load_balancer("api").await.unwrap().unwrap();
-    let listeners = BTreeMap::from([(6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
+    let listeners = BTreeMap::from([(443, vec![]), (6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
     let kind = "network".to_owned();
     assert_eq!(found, ApiLoadBalancer { kind, listeners });
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capa_cloud::{ErrorClass, MachineClouds, Query, TemplateClouds};
 
-use super::fake::{Answer, Call, Fake, REGION, answer, identity};
+use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, identity};
 
 /// Treats the value of the filter as a prefix, as if it were a wildcard.
 fn serve(call: &Call) -> Answer {
@@ -74,7 +74,7 @@ async fn an_image_is_shared_with_machines() {
     let pool = fake.pool_in_real_time().await.0;
     let image = pool.templates(&identity("A"), REGION).image("ami-1").await.unwrap();
     assert_eq!((image.architecture.as_deref(), image.windows), (Some("x86_64"), true));
-    let machines = pool.machines(&identity("A"), REGION);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap();
     assert_eq!(fake.calls_of("DescribeImages").len(), 1);
     let missing = pool.templates(&identity("A"), REGION).image("ami-2").await;

@@ -1,10 +1,11 @@
 //! An instance as the informer keeps it. A fleet is many instances, and as they are they would cost two kilobytes each:
-//! a dozen small allocations and maps of their own. CompactInstance, an instance is one text.
+//! a dozen small allocations and maps of their own. A CompactInstance is one text.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::owner_tags::{self, OwnerTags};
 use crate::{Instance, InstanceState, MachineAddress, StateReason};
 
 /// Between parts, and within a part. EC2 answers in XML, which cannot contain either.
@@ -37,7 +38,7 @@ impl CompactInstance {
         }
         text.part();
         for (key, value) in &instance.tags {
-            text.field(key);
+            text.field(&owner_tags::shorten(key));
             text.field(value);
         }
         Self {
@@ -54,6 +55,12 @@ impl CompactInstance {
 
     pub(super) fn availability_zone(&self) -> &str {
         self.text.split(FIELD).next().unwrap_or_default()
+    }
+
+    /// Whose the instance is by its tags.
+    pub(super) fn owner_tags(&self) -> OwnerTags<'_> {
+        let tags = self.text.split(PART).nth(2).unwrap_or_default();
+        OwnerTags::of(pairs(tags.split_terminator(FIELD)))
     }
 
     /// The instance with this id.
@@ -80,7 +87,7 @@ impl CompactInstance {
             launch_time: self.launch_time,
             addresses: addresses.filter_map(address).collect(),
             tags: tags
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .map(|(key, value)| (owner_tags::restore(key), value.to_owned()))
                 .collect::<BTreeMap<_, _>>(),
         }
     }

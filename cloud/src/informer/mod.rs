@@ -5,9 +5,11 @@
 //! wakes machines ([`InstanceInformer::take_woken`]).
 
 mod compact;
+mod coverage;
 mod credentials;
 mod disappearance;
 mod overdue;
+mod owner_tags;
 mod reads;
 mod record;
 mod snapshot;
@@ -19,10 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compact::CompactInstance;
+use coverage::ServedClusters;
+pub use coverage::{ListingScope, UnwatchedInstance, VALUES_PER_FILTER};
 use disappearance::DisappearanceGuard;
 pub use disappearance::Loss;
 use overdue::Overdue;
-pub use reads::{IDS_PER_LOOKUP, InformerReport, InstanceRead};
+pub use reads::{InformerReport, InstanceRead};
 use record::{Record, Told};
 pub use snapshot::InformerSnapshot;
 pub use terminations::TerminationBatch;
@@ -47,6 +51,8 @@ pub struct Listing {
 
 struct Watch {
     id: Arc<str>,
+    /// Name of the machine's cluster in tags.
+    cluster: Arc<str>,
     since: Epoch,
     /// What the machine was told last; it is woken when this changes.
     told: Told,
@@ -58,6 +64,7 @@ pub struct InstanceInformer {
     epoch: Epoch,
     records: HashMap<Arc<str>, Record>,
     watches: HashMap<Arc<MachineKey>, Watch>,
+    served: ServedClusters,
     woken: BTreeSet<MachineKey>,
     /// Watched instances whose state is about to change.
     in_transition: BTreeSet<String>,
@@ -70,6 +77,10 @@ pub struct InstanceInformer {
     look_began: u32,
     listing_began: Option<Duration>,
     next_listing: Duration,
+    /// What the last listing asked for, and when it began.
+    listed_scope: Option<(Duration, ListingScope)>,
+    /// Whether a machine has come since whose cluster that listing does not cover.
+    uncovered: bool,
     last_listing: Option<Listing>,
     overdue: Overdue,
     listing_failure: Option<CloudError>,
@@ -93,6 +104,7 @@ impl InstanceInformer {
             epoch: Epoch::default(),
             records: HashMap::new(),
             watches: HashMap::new(),
+            served: ServedClusters::default(),
             woken: BTreeSet::new(),
             in_transition: BTreeSet::new(),
             wanted: BTreeSet::new(),
@@ -101,6 +113,8 @@ impl InstanceInformer {
             look_began: 0,
             listing_began: None,
             next_listing: Duration::ZERO,
+            listed_scope: None,
+            uncovered: false,
             last_listing: None,
             overdue: Overdue::default(),
             listing_failure: None,
@@ -121,14 +135,19 @@ impl InstanceInformer {
     }
 
     /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
-    /// watches one instance: another id replaces the first.
-    pub fn watch(&mut self, machine: &MachineKey, id: &str) -> Observation {
-        if let Some(watch) = self.watches.get(machine).filter(|watch| *watch.id == *id) {
+    /// watches one instance: another id replaces the first. `cluster`: name of the machine's cluster in tags; with
+    /// another one everything that is to prove an absence begins anew.
+    pub fn watch(&mut self, machine: &MachineKey, cluster: &str, id: &str) -> Observation {
+        let is_same = |watch: &&Watch| *watch.id == *id && *watch.cluster == *cluster;
+        if let Some(watch) = self.watches.get(machine).filter(is_same) {
             let record = self.records.get(id);
             return record.map_or(Observation::Unknown, |record| record.observation(id, watch.since));
         }
         self.unwatch(machine);
         let since = self.tick();
+        let cluster = self.served.add(cluster, &machine.namespace);
+        let scope = self.listed_scope.as_ref().map(|(_, scope)| scope);
+        self.uncovered |= scope.is_some_and(|scope| !scope.covers(&cluster));
         let id = self.shared(id);
         let record = self.records.entry(id.clone()).or_default();
         let machine = Arc::new(machine.clone());
@@ -136,6 +155,7 @@ impl InstanceInformer {
         let (told, observation) = (record.tells(since), record.observation(&id, since));
         let watch = Watch {
             id: id.clone(),
+            cluster,
             since,
             told,
         };
@@ -163,6 +183,7 @@ impl InstanceInformer {
         let Some(watch) = self.watches.remove(machine) else {
             return;
         };
+        self.served.remove(&watch.cluster, &machine.namespace);
         if let Some(record) = self.records.get_mut(&watch.id) {
             record.watchers.retain(|watcher| **watcher != *machine);
             if record.watchers.is_empty() {
@@ -170,6 +191,15 @@ impl InstanceInformer {
             }
         }
         self.settle(&watch.id);
+        if self.watches.is_empty() {
+            self.forget_all();
+        }
+    }
+
+    /// Nobody is told anything any more, and no listing would drop what is known.
+    fn forget_all(&mut self) {
+        self.records.clear();
+        self.guard = DisappearanceGuard::default();
     }
 
     /// An instance as a launch answered it.
@@ -195,6 +225,10 @@ impl InstanceInformer {
 
     /// Instances that a lookup outside the informer showed. What it did not show means nothing.
     pub fn lookup_ended(&mut self, began: Epoch, instances: &[Instance]) {
+        if self.watches.is_empty() {
+            // Of earlier lookups whose machines did not come to watch what they found.
+            self.forget_all();
+        }
         for instance in instances {
             self.saw(instance, began);
         }
@@ -212,11 +246,19 @@ impl InstanceInformer {
         if self.watches.is_empty() {
             return batched;
         }
-        let listing = self.listing_began.is_none().then_some(self.next_listing);
+        let listing = self.listing_began.is_none().then(|| self.listing_due());
         let look = self.looking.is_empty().then_some(self.next_look).flatten();
         let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
         let overdue = self.overdue.due(&self.timing);
         [listing, look, wanted, overdue, batched].into_iter().flatten().min()
+    }
+
+    /// When the next listing is due: soon after a machine has come whose cluster the last one does not cover.
+    fn listing_due(&self) -> Duration {
+        match &self.listed_scope {
+            Some((began, _)) if self.uncovered => self.next_listing.min(*began + self.timing.transition_interval),
+            _ => self.next_listing,
+        }
     }
 
     /// The machines to wake since the last call of this function.

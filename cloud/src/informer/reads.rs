@@ -7,22 +7,21 @@ use std::time::Duration;
 use crate::{CloudError, ErrorClass, Instance, MachineKey};
 
 use super::disappearance::{ListingTrust, Loss};
+use super::owner_tags::OwnerTags;
 use super::record::{Record, Told};
-use super::{Epoch, InstanceInformer, Listing};
-
-/// Ids in one lookup: EC2's limit on the values of one filter
-/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).
-pub const IDS_PER_LOOKUP: usize = 200;
+use super::{Epoch, InstanceInformer, Listing, ListingScope, VALUES_PER_FILTER};
 
 /// A call that the informer wants to be made. Its answer goes to [`InstanceInformer::read_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceRead {
-    /// All instances that carry the provider's role tag.
+    /// All instances of the clusters of the machines that watch.
     List {
         /// When it began.
         began: Epoch,
+        /// What it asks for.
+        scope: ListingScope,
     },
-    /// Instances by id, at most [`IDS_PER_LOOKUP`].
+    /// Instances by id, at most [`VALUES_PER_FILTER`].
     Lookup {
         /// When it began.
         began: Epoch,
@@ -53,14 +52,18 @@ impl InstanceInformer {
         if self.watches.is_empty() {
             return None;
         }
-        if self.listing_began.is_none() && self.next_listing <= now {
+        if self.listing_began.is_none() && self.listing_due() <= now {
             self.listing_began = Some(now);
             self.next_listing = now + self.timing.listing_interval;
-            return Some(InstanceRead::List { began: self.tick() });
+            let scope = self.served.scope();
+            self.listed_scope = Some((now, scope.clone()));
+            self.uncovered = false;
+            let began = self.tick();
+            return Some(InstanceRead::List { began, scope });
         }
         self.collect_transitions(now);
         if self.looking.is_empty() && !self.wanted.is_empty() {
-            while self.looking.len() < IDS_PER_LOOKUP
+            while self.looking.len() < VALUES_PER_FILTER
                 && let Some(id) = self.wanted.pop_first()
             {
                 self.looking.insert(id);
@@ -83,7 +86,7 @@ impl InstanceInformer {
         now: Duration,
     ) -> Vec<InformerReport> {
         match call {
-            InstanceRead::List { began } => self.listing_ended(began, answer, now),
+            InstanceRead::List { began, scope } => self.listing_ended(began, &scope, answer, now),
             InstanceRead::Lookup { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
         }
     }
@@ -109,6 +112,7 @@ impl InstanceInformer {
     fn listing_ended(
         &mut self,
         began: Epoch,
+        scope: &ListingScope,
         answer: Result<Vec<Instance>, CloudError>,
         now: Duration,
     ) -> Vec<InformerReport> {
@@ -126,21 +130,18 @@ impl InstanceInformer {
         };
         let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
         for instance in &instances {
+            let tags = instance.tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+            if !self.is_wanted(&instance.id, &OwnerTags::of(tags)) {
+                continue;
+            }
             self.saw(instance, began);
             if let Some(record) = self.records.get_mut(instance.id.as_str()) {
                 record.listed = true;
             }
         }
-        let proves_absence = self.proves_absence(began);
-        let missed: Vec<Arc<str>> = self
-            .records
-            .keys()
-            .filter(|id| proves_absence && !shown.contains(&***id))
-            .cloned()
-            .collect();
-        let (loss, doubted) = (self.loss(began), self.guard.is_cast());
+        let (loss, doubted) = (self.loss(began, scope), self.guard.is_cast());
         let verdict = self.guard.listed(loss);
-        for id in missed {
+        for id in self.missed(began, scope, &shown) {
             if let Some(record) = self.records.get_mut(&id) {
                 match verdict {
                     ListingTrust::Doubted if record.is_lost_to(began) => record.doubted = began,
@@ -152,6 +153,7 @@ impl InstanceInformer {
             }
             self.settle(&id);
         }
+        self.drop_unserved(began);
         self.note_listed(now);
         self.last_listing = Some(Listing {
             ended: now,
@@ -166,9 +168,20 @@ impl InstanceInformer {
         recovered.into_iter().chain(doubt).collect()
     }
 
+    /// The instances that a listing should have shown if they are there, and did not show.
+    fn missed(&self, began: Epoch, scope: &ListingScope, shown: &HashSet<&str>) -> Vec<Arc<str>> {
+        if !self.proves_absence(began) {
+            return Vec::new();
+        }
+        let absent = self.records.iter().filter(|(id, _)| !shown.contains(&***id));
+        let missed = absent.filter(|(_, record)| self.is_covered(record, scope));
+        missed.map(|(id, _)| id.clone()).collect()
+    }
+
     /// What a listing that began then should have shown, and did not.
-    fn loss(&self, began: Epoch) -> Loss {
-        let expected = self.records.values().filter(|record| self.is_expected(record));
+    fn loss(&self, began: Epoch, scope: &ListingScope) -> Loss {
+        let covered = self.records.values().filter(|record| self.is_covered(record, scope));
+        let expected = covered.filter(|record| self.is_expected(record));
         let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
             (known + 1, lost + usize::from(record.is_lost_to(began)))
         });

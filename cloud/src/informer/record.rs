@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Epoch;
 use super::compact::CompactInstance;
-use crate::{Instance, InstanceState, MachineKey, Observation};
+use crate::{InstanceState, MachineKey, Observation};
 
 /// What a machine was told of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +98,6 @@ impl Record {
             (None, Told::Absent) => Observation::Absent,
             (None, Told::Seen(_) | Told::Unknown) => Observation::Unknown,
         }
-    }
-
-    /// The instance, while it lives.
-    pub(super) fn alive(&self, id: &str) -> Option<Instance> {
-        let kept = self.instance.as_ref().filter(|_| self.is_alive());
-        kept.map(|kept| kept.instance(id))
     }
 
     /// Whether a listing missed the instance and only a lookup can tell, for a machine that watches since `since`.

@@ -1,17 +1,17 @@
 //! A snapshot of an informer, for the scan for orphaned instances.
 
-use super::{InstanceInformer, Listing};
-use crate::{Instance, MachineKey};
+use super::{InstanceInformer, Listing, UnwatchedInstance};
+use crate::MachineKey;
 
-/// A informer as it stands.
+/// What is unusual about an informer as it stands. Of what is as it should be nothing is copied: an informer may hold
+/// thousands of instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InformerSnapshot {
-    /// Whether its last listing lost more instances than is believed of one.
-    pub listing_incomplete: bool,
-    /// The machines that it follows an instance for.
-    pub machines: Vec<MachineKey>,
-    /// Instances that live and that no machine of this informer has.
-    pub unwatched: Vec<Instance>,
+    /// The machines that it follows an instance for, where its last listing lost more instances than is believed of
+    /// one; none otherwise.
+    pub doubted: Vec<MachineKey>,
+    /// Instances of its clusters that live and that no machine of this informer has.
+    pub unwatched: Vec<UnwatchedInstance>,
 }
 
 impl InstanceInformer {
@@ -20,14 +20,21 @@ impl InstanceInformer {
         self.guard.is_cast()
     }
 
-    /// What the informer knows beyond single machines.
+    /// What is unusual about the informer.
     pub fn snapshot(&self) -> InformerSnapshot {
-        let unwatched = self.records.iter().filter(|(_, record)| record.watchers.is_empty());
+        let doubted = self.watches.keys().filter(|_| self.is_listing_incomplete());
         InformerSnapshot {
-            listing_incomplete: self.is_listing_incomplete(),
-            machines: self.watches.keys().map(|machine| machine.as_ref().clone()).collect(),
-            unwatched: unwatched.filter_map(|(id, record)| record.alive(id)).collect(),
+            doubted: doubted.map(|machine| machine.as_ref().clone()).collect(),
+            unwatched: self.unwatched().collect(),
         }
+    }
+
+    /// How many entries the informer keeps, of instances, machines, terminations and targets together. It keeps none
+    /// without machines.
+    pub fn entries(&self) -> usize {
+        let instances = self.records.len() + self.in_transition.len() + self.wanted.len();
+        let machines = self.watches.len() + self.woken.len();
+        instances + machines + self.terminations.entries() + self.targets.entries()
     }
 
     /// How many instances are known.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use capa_api::common::ControlPlaneTarget;
-
 use super::InstanceInformer;
-use crate::targets::{Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance};
+use crate::targets::{
+    Access, Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance, TargetRequest,
+};
 use crate::{CloudError, MachineKey};
 
 impl InstanceInformer {
@@ -14,11 +14,16 @@ impl InstanceInformer {
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
         now: Duration,
     ) -> Vec<RegistrationState> {
         self.targets.want(machine, instance, targets, desired, now)
+    }
+
+    /// As [`Targets::ask`](crate::targets::Targets::ask).
+    pub fn ask_for_targets(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<Access> {
+        self.targets.ask(machine, targets, now)
     }
 
     /// Ends a machine's interest in targets alone. What is registered stays so.

@@ -148,6 +148,18 @@ impl Terminations {
         news
     }
 
+    /// How many instances are kept here.
+    pub(super) fn entries(&self) -> usize {
+        let batches = self.ready.iter().map(|batch| batch.ids.len());
+        self.requests.len()
+            + self
+                .open
+                .values()
+                .map(|open| open.ids.len())
+                .chain(batches)
+                .sum::<usize>()
+    }
+
     /// Forgets the failure of an instance that no machine watches any more. A submitted instance stays submitted.
     pub(super) fn forget(&mut self, id: &str) {
         if self.requests.get(id).is_some_and(|request| !request.pending) {
@@ -171,8 +183,14 @@ impl InstanceInformer {
     /// # Errors
     /// What AWS said to the last call for this instance: once after that call without submitting it, and then with each
     /// new submission until one succeeds.
-    pub fn terminate(&mut self, machine: &MachineKey, id: &str, now: Duration) -> Result<(), CloudError> {
-        self.watch(machine, id);
+    pub fn terminate(
+        &mut self,
+        machine: &MachineKey,
+        cluster: &str,
+        id: &str,
+        now: Duration,
+    ) -> Result<(), CloudError> {
+        self.watch(machine, cluster, id);
         let kept = self.records.get(id).and_then(Record::kept);
         let zone = kept.map_or("", CompactInstance::availability_zone);
         self.terminations.submit(id, zone, now)
@@ -198,10 +216,18 @@ impl InstanceInformer {
                 }
             }
             Err(error) => {
-                for id in self.terminations.failed(batch, &error) {
-                    let watchers = self.records.get(id.as_str()).map(|record| record.watchers.as_slice());
-                    let machines = watchers.into_iter().flatten().map(|machine| machine.as_ref().clone());
-                    self.woken.extend(machines);
+                let ids = batch.ids.clone();
+                let news = self.terminations.failed(batch, &error);
+                for id in ids {
+                    let record = self.records.get(id.as_str());
+                    let watchers = record.map_or(&[][..], |record| record.watchers.as_slice());
+                    if watchers.is_empty() {
+                        // Its machine went while the call was under way.
+                        self.terminations.forget(&id);
+                    } else if news.contains(&id) {
+                        self.woken
+                            .extend(watchers.iter().map(|machine| machine.as_ref().clone()));
+                    }
                 }
             }
         }

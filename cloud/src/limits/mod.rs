@@ -125,6 +125,14 @@ impl CallRequest {
         }
     }
 
+    /// To list the listeners of a load balancer, by the name of the latter.
+    pub fn listeners(name: &str) -> Self {
+        Self {
+            action: "DescribeListeners",
+            ..Self::load_balancer(name)
+        }
+    }
+
     /// To launch a machine's instance.
     pub fn launch(flow: &Flow, machine: &MachineKey) -> Self {
         Self {

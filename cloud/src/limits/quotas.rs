@@ -40,7 +40,8 @@ pub fn quota(action: &str) -> Quota {
         | "DeregisterTargets"
         | "RegisterInstancesWithLoadBalancer"
         | "DeregisterInstancesFromLoadBalancer" => (rate(10, 2), None),
-        "DescribeTargetGroups"
+        "DescribeTags"
+        | "DescribeTargetGroups"
         | "DescribeTargetHealth"
         | "DescribeTargetGroupAttributes"
         | "DescribeLoadBalancers"

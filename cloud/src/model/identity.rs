@@ -39,8 +39,8 @@ pub enum CredentialSource {
         session_name: String,
         /// External id that the role's trust policy may require.
         external_id: Option<String>,
-        /// Lifetime of a session in seconds (900 to 43200); AWS's default is one hour.
-        duration_seconds: Option<i32>,
+        /// Lifetime of a session in seconds (900 to 43200).
+        duration_seconds: i32,
         /// Session policy in JSON that restricts the permissions of the role.
         inline_policy: Option<String>,
         /// ARNs of managed policies that restrict the permissions of the role.

@@ -1,7 +1,6 @@
 //! The calls that a session makes in the background. No reconcile waits for these calls.
 
 use async_trait::async_trait;
-use capa_api::meta::ROLE_TAG;
 
 use crate::informer::{InformerReport, InstanceRead, TerminationBatch};
 use crate::targets::{GroupAnswer, GroupCall, GroupReport};
@@ -55,8 +54,7 @@ pub async fn perform(calls: &dyn InformerCalls, call: SessionCall) -> EndedCall 
     match call {
         SessionCall::Read(read) => {
             let query = match &read {
-                // One listing serves all clusters of an account.
-                InstanceRead::List { .. } => Query::filter("tag-key", [ROLE_TAG]),
+                InstanceRead::List { scope, .. } => scope.query(),
                 InstanceRead::Lookup { ids, .. } => Query::filter("instance-id", ids.iter().cloned()),
             };
             let answer = calls.read(&query).await;

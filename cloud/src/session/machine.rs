@@ -5,10 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::targets::{Desired, RegistrationState, TargetInstance};
+use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, ControlPlaneTarget, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query,
-    SecurityGroup, Subnet,
+    CloudError, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query, SecurityGroup, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -81,15 +80,18 @@ pub async fn confirmed_account(driver: &impl SessionDriver) -> Result<(String, u
 /// The only implementation of [`MachineCloud`]. Each pass creates a new value.
 pub struct MachineSession<D> {
     driver: D,
+    /// Name of the machine's cluster in tags.
+    cluster: String,
     /// Number of times that the credentials had been replaced when the pass obtained their account.
     confirmed_at: Mutex<Option<u64>>,
 }
 
 impl<D: SessionDriver> MachineSession<D> {
-    /// The session of one pass.
-    pub fn new(driver: D) -> Self {
+    /// The session of one pass over a machine of the cluster with this name in tags.
+    pub fn new(driver: D, cluster: &str) -> Self {
         Self {
             driver,
+            cluster: cluster.to_owned(),
             confirmed_at: Mutex::new(None),
         }
     }
@@ -137,7 +139,8 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation {
         self.driver.claim(machine);
-        self.driver.act(|state, at| state.observe(machine, id, at))
+        self.driver
+            .act(|state, at| state.observe(machine, &self.cluster, id, at))
     }
 
     fn absence_age(&self, id: &str) -> Duration {
@@ -160,20 +163,27 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("RunInstances")?;
         let instance = self.driver.run_instance(machine, request).await?;
         self.driver.claim(machine);
-        self.driver.act(|state, at| state.launched(machine, &instance, at));
+        self.driver
+            .act(|state, at| state.launched(machine, &self.cluster, &instance, at));
         Ok(instance)
     }
 
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
         self.driver.claim(machine);
-        self.driver.act(|state, at| state.terminate(machine, id, at))
+        self.driver
+            .act(|state, at| state.terminate(machine, &self.cluster, id, at))
+    }
+
+    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<Access> {
+        self.driver.claim(machine);
+        self.driver.act(|state, at| state.ask_for_targets(machine, targets, at))
     }
 
     fn reconcile_targets(
         &self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
     ) -> Vec<RegistrationState> {
         self.driver.claim(machine);

@@ -29,6 +29,11 @@ impl<S: PartialEq> Owners<S> {
         self.by_machine.insert(machine.clone(), session)
     }
 
+    /// Number of followed machines.
+    pub fn entries(&self) -> usize {
+        self.by_machine.len()
+    }
+
     /// Ends the following of the machine. Returns the session that must forget the machine, if any.
     #[must_use]
     pub fn release(&mut self, machine: &MachineKey) -> Option<S> {

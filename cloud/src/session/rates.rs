@@ -154,9 +154,10 @@ impl RateLimiter {
     /// [`CloudError::deferred`], which contains the time until the turn of the lookup.
     pub fn acquire_lookup(&self, flow: &Flow, query: &Query, now: Duration) -> Result<Permit, CloudError> {
         let request = CallRequest::lookup(flow, query);
-        // The lookup by token follows the lookup by tags in the same pass. If the second lookup were deferred, the pass
-        // would start again with the first lookup, without an end.
-        if query.filters.iter().any(|(name, _)| name == "client-token") {
+        // The lookup by token or by id follows the lookup by tags in the same pass. If the second lookup were deferred,
+        // the pass would start again with the first lookup, without an end.
+        let follows = |name: &str| name == "client-token" || name == "instance-id";
+        if query.filters.iter().any(|(name, _)| follows(name)) {
             return Ok(self.charge(request.action, now));
         }
         self.acquire(&request, now)

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
-use crate::targets::{Desired, RegistrationState, TargetInstance};
-use crate::{CloudError, ControlPlaneTarget, Instance, MachineKey, Observation, Timing};
+use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::{CloudError, Instance, MachineKey, Observation, Timing};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -100,30 +100,47 @@ impl SessionState {
     }
 
     /// The observation of an instance. After the first call, the machine is woken whenever the observation changes.
-    pub fn observe(&mut self, machine: &MachineKey, id: &str, at: Moment) -> Observation {
+    /// `cluster` is the name of the machine's cluster in tags.
+    pub fn observe(&mut self, machine: &MachineKey, cluster: &str, id: &str, at: Moment) -> Observation {
         self.informer.credentials_replaced(at.replacements);
-        self.informer.watch(machine, id)
+        self.informer.watch(machine, cluster, id)
     }
 
-    pub(super) fn launched(&mut self, machine: &MachineKey, instance: &Instance, at: Moment) {
+    pub(super) fn launched(&mut self, machine: &MachineKey, cluster: &str, instance: &Instance, at: Moment) {
         self.informer.launched(instance);
-        self.observe(machine, &instance.id, at);
+        self.observe(machine, cluster, &instance.id, at);
     }
 
-    pub(super) fn terminate(&mut self, machine: &MachineKey, id: &str, at: Moment) -> Result<(), CloudError> {
-        self.informer.terminate(machine, id, at.now)
+    pub(super) fn terminate(
+        &mut self,
+        machine: &MachineKey,
+        cluster: &str,
+        id: &str,
+        at: Moment,
+    ) -> Result<(), CloudError> {
+        self.informer.terminate(machine, cluster, id, at.now)
     }
 
     pub(super) fn want_targets(
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
         at: Moment,
     ) -> Vec<RegistrationState> {
         self.informer.credentials_replaced(at.replacements);
         self.informer.want_targets(machine, instance, targets, desired, at.now)
+    }
+
+    pub(super) fn ask_for_targets(
+        &mut self,
+        machine: &MachineKey,
+        targets: &[TargetRequest],
+        at: Moment,
+    ) -> Vec<Access> {
+        self.informer.credentials_replaced(at.replacements);
+        self.informer.ask_for_targets(machine, targets, at.now)
     }
 
     pub(super) fn forget_targets(&mut self, machine: &MachineKey) {

@@ -1,20 +1,28 @@
+mod scale;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::meta;
 use futures::FutureExt;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::*;
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
-use crate::model::launch::tests::request;
+use crate::model::launch;
 use crate::sim::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
-use crate::targets::{Desired, Group, TargetInstance, TargetKind};
-use crate::{CloudError, ControlPlaneTarget, ErrorClass, InstanceState, MachineCloud, MachineKey, Query, Timing};
+use crate::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
+use crate::{
+    CloudError, ControlPlaneTarget, ErrorClass, InstanceState, LaunchRequest, MachineCloud, MachineKey, Query, Timing,
+};
 
 const ACCOUNT: &str = "111122223333";
 const OTHER_ACCOUNT: &str = "444455556666";
 const REGION: &str = "eu-west-1";
+/// The cluster of all machines, where nothing else is said.
+const CLUSTER: &str = "dev";
 const TARGET_GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/1";
 
 fn seconds(seconds: u64) -> Duration {
@@ -30,6 +38,26 @@ fn at(now: u64, replacements: u64) -> Moment {
 
 fn account() -> String {
     ACCOUNT.to_owned()
+}
+
+/// The launch of machine `one`.
+fn request() -> LaunchRequest {
+    LaunchRequest {
+        tags: tags("one", CLUSTER),
+        ..launch::tests::request()
+    }
+}
+
+/// The tags of a machine's instance.
+fn tags(machine: &str, cluster: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (
+            meta::MACHINE_NAME_TAG.to_owned(),
+            meta::machine_name_tag_value("default", machine),
+        ),
+        (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
+        (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
+    ])
 }
 
 fn refused() -> Result<String, CloudError> {
@@ -137,7 +165,7 @@ fn rates() -> Arc<RateLimits> {
     Arc::new(RateLimits::new(Shares::default(), seconds(1)))
 }
 
-fn launch(name: &str) -> CallRequest {
+fn launch_turn(name: &str) -> CallRequest {
     CallRequest {
         action: "RunInstances",
         flow: Flow::Session("a".into()),
@@ -153,7 +181,7 @@ fn sessions_of_one_account_share_its_rates_once_it_is_known() {
     let sessions = ["a", "b"].map(|identity| RateLimiter::new(limits.clone(), identity, REGION));
     let launches = |session: &RateLimiter, names: [&str; 3]| {
         names.map(|name| {
-            let request = launch(name);
+            let request = launch_turn(name);
             let granted = session.acquire(&request, Duration::ZERO).is_ok();
             session.forget(&request.caller);
             granted
@@ -261,7 +289,7 @@ impl Double {
     }
 
     fn session(&self, identity: &str) -> MachineSession<SimSession<Self>> {
-        MachineSession::new(self.driver(identity))
+        MachineSession::new(self.driver(identity), CLUSTER)
     }
 
     /// Advances the time and makes all calls that become due.
@@ -294,10 +322,19 @@ fn machine(name: &str) -> MachineKey {
     }
 }
 
-fn target() -> ControlPlaneTarget {
-    ControlPlaneTarget {
-        target_group_arn: Some(TARGET_GROUP.into()),
-        ..ControlPlaneTarget::default()
+fn target() -> TargetRequest {
+    TargetRequest {
+        target: ControlPlaneTarget {
+            target_group_arn: Some(TARGET_GROUP.into()),
+            ..ControlPlaneTarget::default()
+        },
+        user: TargetUser {
+            cluster: "default/dev".into(),
+            cluster_tag: "dev".into(),
+            policy: TargetPolicy::Any,
+            used_by: None,
+        },
+        on_record: false,
     }
 }
 

@@ -27,6 +27,7 @@ pub struct TargetGroup {
     kind: TargetKind,
     delay: Duration,
     targets: BTreeMap<Target, Registration>,
+    tags: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +55,29 @@ impl TargetGroup {
 impl Region {
     /// Adds a target group or a Classic Load Balancer, whose targets drain for `delay`.
     pub fn target_group(&mut self, group: Group, kind: TargetKind, delay: Duration) -> &mut Self {
-        let targets = BTreeMap::new();
-        self.groups.insert(group, TargetGroup { kind, delay, targets });
+        let new = TargetGroup {
+            kind,
+            delay,
+            targets: BTreeMap::new(),
+            tags: BTreeMap::new(),
+        };
+        self.groups.insert(group, new);
+        self
+    }
+
+    /// Tags a group.
+    pub fn tag_group(&mut self, group: &Group, key: &str, value: &str) -> &mut Self {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.tags.insert(key.to_owned(), value.to_owned());
+        }
+        self
+    }
+
+    /// Takes a tag off a group.
+    pub fn untag_group(&mut self, group: &Group, key: &str) -> &mut Self {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.tags.remove(key);
+        }
         self
     }
 
@@ -115,6 +137,7 @@ impl Region {
         let group = self.groups.get_mut(&call.group).ok_or_else(missing)?;
         Ok(match &call.request {
             GroupRequest::Facts => GroupAnswer::Facts(group.facts()),
+            GroupRequest::Tags => GroupAnswer::Tags(group.tags.clone().into_iter().collect()),
             GroupRequest::Health => GroupAnswer::Health(health),
             GroupRequest::Delay => GroupAnswer::Delay(group.delay),
             GroupRequest::Register(targets) => {

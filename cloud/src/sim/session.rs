@@ -125,6 +125,12 @@ impl Sessions {
         }
     }
 
+    /// How many entries the sessions keep, together with those that say which session follows a machine.
+    pub fn entries(&self) -> usize {
+        let kept = self.by_key.values().map(|(state, _)| state.informer().entries());
+        self.owners.entries() + kept.sum::<usize>()
+    }
+
     /// The state of a session.
     pub fn state(&mut self, key: &SessionKey) -> &mut SessionState {
         &mut self.session(key).0
@@ -319,7 +325,9 @@ impl<T: Transport> InformerCalls for SimSession<T> {
                 let ids: Vec<&str> = targets.iter().map(|target| target.id.as_str()).collect();
                 (true, format!("{} {}", call.group, ids.join(" ")))
             }
-            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => (false, call.group.to_string()),
+            GroupRequest::Facts | GroupRequest::Tags | GroupRequest::Health | GroupRequest::Delay => {
+                (false, call.group.to_string())
+            }
         };
         if writes {
             self.transport.wait_until_leading().await;

@@ -1,17 +1,20 @@
 //! The cached facts of one target group, and the next request about it.
 
 mod state;
+mod tags;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::access::TargetRequest;
 use super::member::{Member, Registration};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
 };
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
+use tags::KnownTags;
 
 /// The most targets that one register or deregister call names.
 const MOST: usize = 40;
@@ -24,6 +27,7 @@ type MemberKey = (MachineKey, String, Option<i32>);
 pub(super) struct GroupState {
     facts: Option<GroupFacts>,
     seen: Option<BTreeMap<Target, Health>>,
+    tags: KnownTags,
     /// The start of the last read of the targets' health that AWS answered.
     looked_at: Duration,
     /// The time until which a registration of a caller that is gone, or whose answer was lost, may still take effect.
@@ -65,6 +69,7 @@ impl GroupState {
         Self {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,
+            tags: KnownTags::default(),
             looked_at: Duration::ZERO,
             late_until,
             shown_at: Duration::ZERO,
@@ -86,7 +91,12 @@ impl GroupState {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && self.tags.is_idle()
+    }
+
+    /// Number of instances that are to be registered in the group or deregistered from it.
+    pub(super) fn members(&self) -> usize {
+        self.members.len()
     }
 
     /// Records the desired state of a machine's target, and returns the target's current registration state.
@@ -94,16 +104,17 @@ impl GroupState {
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        port: Option<i32>,
+        request: &TargetRequest,
         desired: Desired,
         timing: &Timing,
         now: Duration,
     ) -> RegistrationState {
-        let key = (machine.clone(), instance.id.clone(), port);
-        let new = || Member::new(instance.clone(), port, desired, now);
+        self.tags.withdraw(machine);
+        let key = (machine.clone(), instance.id.clone(), request.target.port);
+        let new = || Member::new(instance.clone(), request, desired, now);
         let is_new = !self.members.contains_key(&key);
         let member = self.members.entry(key.clone()).or_insert_with(new);
-        if member.renew(instance, desired, now) || is_new {
+        if member.renew(instance, request, desired, now) || is_new {
             self.settles_until = now + timing.target_settling;
             self.due = Some(Duration::ZERO);
         }
@@ -115,12 +126,14 @@ impl GroupState {
     }
 
     pub(super) fn forget(&mut self, machine: &MachineKey) {
+        self.tags.withdraw(machine);
         self.members.retain(|(owner, ..), _| owner != machine);
     }
 
     /// Forgets the health of the group's targets, and discards the answer to the call that is under way.
     pub(super) fn forget_answers(&mut self) {
         self.seen = None;
+        self.tags.forget();
         (self.failure, self.failures, self.failing_since) = (None, 0, None);
         self.not_before = Duration::ZERO;
         self.is_void = self.busy;
@@ -129,6 +142,9 @@ impl GroupState {
 
     /// Ends a machine's interest in all ports of the group except `ports`.
     pub(super) fn keep(&mut self, machine: &MachineKey, ports: &BTreeSet<Option<i32>>) {
+        if ports.is_empty() {
+            self.tags.withdraw(machine);
+        }
         self.members
             .retain(|(owner, _, port), _| owner != machine || ports.contains(port));
     }
@@ -152,7 +168,7 @@ impl GroupState {
 
     /// Begins the next request that is due. Where no request is due, sets [`GroupState::due`] to the next time to ask.
     pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
-        if self.busy || self.members.values().all(|member| member.is_done) {
+        if self.busy {
             self.due = None;
             return None;
         }
@@ -172,10 +188,18 @@ impl GroupState {
     }
 
     fn next(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
+        let tags_due = self.tags_due(timing, now);
+        if tags_due.is_some_and(|due| due <= now) {
+            return Some(GroupRequest::Tags);
+        }
+        if self.members.values().all(|member| member.is_done) {
+            self.due = tags_due;
+            return None;
+        }
         if self.facts.is_none() || self.seen.is_none() {
             if now < self.not_before {
                 let wake_at = self.wake_at(timing).filter(|moment| now < *moment);
-                self.due = wake_at.into_iter().chain([self.not_before]).min();
+                self.due = wake_at.into_iter().chain([self.not_before]).chain(tags_due).min();
                 return None;
             }
             return Some(match self.facts {
@@ -201,7 +225,7 @@ impl GroupState {
         let window = self.open_since.map(|since| since + timing.rate_second / 5);
         let waiting = self.writes(timing, now).into_iter().map(|(not_before, ..)| not_before);
         let waiting = waiting.filter(|not_before| now < *not_before).min();
-        let moments = [Some(look_at), window, waiting, self.wake_at(timing)];
+        let moments = [Some(look_at), window, waiting, self.wake_at(timing), tags_due];
         self.due = moments.into_iter().flatten().filter(|moment| now < *moment).min();
         None
     }
@@ -213,7 +237,10 @@ impl GroupState {
                 !state.is_healthy()
                     && !matches!(
                         state,
-                        RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
+                        RegistrationState::Out
+                            | RegistrationState::Overdue
+                            | RegistrationState::Unsuitable(_)
+                            | RegistrationState::Refused(_)
                     )
             });
         let interval = if settles {
@@ -238,7 +265,10 @@ impl GroupState {
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
         let is_look = matches!(call.request, GroupRequest::Facts | GroupRequest::Health);
         match answer {
-            Err(error) if call.request == GroupRequest::Delay => {
+            Err(error)
+                if call.request == GroupRequest::Delay
+                    || (call.request == GroupRequest::Tags && self.tags.is_news(error)) =>
+            {
                 Some(GroupReport::Failing(call.group.clone(), error.clone()))
             }
             Err(error)
@@ -277,7 +307,8 @@ impl GroupState {
             _ if is_void => {}
             // Without a known delay the longest drain time applies; reads of the health go on.
             (GroupRequest::Delay, Err(_)) => self.delay_not_before = now + timing.target_interval,
-            (GroupRequest::Delay, Ok(answer)) => self.learn(answer, now),
+            (GroupRequest::Tags, Err(error)) => self.tags_read(Err(error), timing, now),
+            (GroupRequest::Delay | GroupRequest::Tags, Ok(answer)) => self.learn(answer, timing, now),
             (_, Err(error)) => {
                 if error.class == ErrorClass::NotFound {
                     self.seen = None;
@@ -292,7 +323,7 @@ impl GroupState {
                 self.failures = 0;
                 self.failing_since = None;
                 self.not_before = now;
-                self.learn(answer, now);
+                self.learn(answer, timing, now);
             }
         }
         if is_void {
@@ -301,9 +332,10 @@ impl GroupState {
         self.note_done(timing, now);
     }
 
-    fn learn(&mut self, answer: GroupAnswer, now: Duration) {
+    fn learn(&mut self, answer: GroupAnswer, timing: &Timing, now: Duration) {
         match answer {
             GroupAnswer::Facts(facts) => self.facts = Some(facts),
+            GroupAnswer::Tags(tags) => self.tags_read(Ok(tags), timing, now),
             GroupAnswer::Delay(delay) => self.delay = Some((delay, now)),
             GroupAnswer::Health(seen) => {
                 (self.looked_at, self.shown_at) = (self.asked_at, now);
@@ -425,7 +457,7 @@ impl GroupState {
     /// Updates the states that the members were told, and returns the machines whose state has changed.
     pub(super) fn news(&mut self, timing: &Timing, now: Duration) -> BTreeSet<MachineKey> {
         let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
-        let mut news = BTreeSet::new();
+        let mut news = BTreeSet::from_iter(self.answered(timing, now));
         for key in keys {
             let state = self.state(&key, timing, now);
             if let Some(member) = self.members.get_mut(&key)

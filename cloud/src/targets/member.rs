@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::access::{TargetRequest, TargetUser};
 use super::model::{Desired, GroupFacts, RegistrationState, Target, TargetInstance, TargetKind};
 use crate::{CloudError, ErrorClass, Timing};
 
@@ -23,6 +24,10 @@ pub(super) struct Member {
     pub(super) instance: TargetInstance,
     /// The port from the entry of `controlPlaneTargets`.
     pub(super) port: Option<i32>,
+    /// Whose control plane it belongs to.
+    pub(super) user: TargetUser,
+    /// Whether it is on record that it was registered.
+    on_record: bool,
     pub(super) desired: Desired,
     /// The time at which the desired state last changed.
     pub(super) since: Duration,
@@ -42,10 +47,12 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(instance: TargetInstance, port: Option<i32>, desired: Desired, now: Duration) -> Self {
+    pub(super) fn new(instance: TargetInstance, request: &TargetRequest, desired: Desired, now: Duration) -> Self {
         Self {
             instance,
-            port,
+            port: request.target.port,
+            user: request.user.clone(),
+            on_record: request.on_record,
             desired,
             since: now,
             leaving_since: None,
@@ -58,10 +65,21 @@ impl Member {
         }
     }
 
-    /// Takes over the instance's address and the desired state. Returns whether the desired state changed.
-    pub(super) fn renew(&mut self, instance: &TargetInstance, desired: Desired, now: Duration) -> bool {
+    /// Takes over the instance's address, the request and the desired state. Returns whether any of them changed.
+    pub(super) fn renew(
+        &mut self,
+        instance: &TargetInstance,
+        request: &TargetRequest,
+        desired: Desired,
+        now: Duration,
+    ) -> bool {
         if instance.address.is_some() {
             self.instance.address.clone_from(&instance.address);
+        }
+        self.on_record |= request.on_record;
+        let changed_user = self.user != request.user;
+        if changed_user {
+            self.user = request.user.clone();
         }
         let renewed = self.desired != desired;
         if renewed {
@@ -78,7 +96,12 @@ impl Member {
             self.failures = 0;
             self.not_before = now;
         }
-        renewed
+        renewed || changed_user
+    }
+
+    /// Whether it was registered by this process, or by an earlier one as far as that is on record.
+    pub(super) fn was_registered(&self) -> bool {
+        self.on_record || self.registration != Registration::None
     }
 
     /// Whether the desired state of the member is deregistered or gone.

@@ -7,6 +7,7 @@
 //! Each group is read once per `Timing::target_interval` for all machines together, and a lost registration is
 //! repeated. A group is read more often only while a registration or deregistration is in progress.
 
+mod access;
 mod group;
 mod member;
 mod model;
@@ -16,7 +17,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use capa_api::common::ControlPlaneTarget;
+pub use access::{Access, GroupTags, Refusal, TargetPolicy, TargetRequest, TargetUser};
 use group::GroupState;
 pub use model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
@@ -54,31 +55,52 @@ impl Targets {
         &mut self,
         machine: &MachineKey,
         instance: &TargetInstance,
-        targets: &[ControlPlaneTarget],
+        targets: &[TargetRequest],
         desired: Desired,
         now: Duration,
     ) -> Vec<RegistrationState> {
         self.drop_unnamed(machine, targets);
         let timing = self.timing;
-        let late_until = *self.late_until.get_or_insert(now + timing.late_registration);
-        let mut want = |target: &ControlPlaneTarget| {
-            let group = Group::of(target)?;
-            let state = self
-                .groups
-                .entry(group.clone())
-                .or_insert_with(|| GroupState::new(&group, late_until));
-            Some(state.want(machine, instance, target.port, desired, &timing, now))
+        let want = |(request, state): (&TargetRequest, &mut GroupState)| {
+            state.want(machine, instance, request, desired, &timing, now)
         };
-        targets.iter().filter_map(&mut want).collect()
+        self.named(targets, now, want)
+    }
+
+    /// Asks whether the control plane of a machine that has no instance yet may use each of `targets`, and gives the
+    /// answers, in their order. The machine is woken when an answer that did not grant it changes, until
+    /// [`Targets::want`] or [`Targets::forget`].
+    pub fn ask(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<Access> {
+        self.drop_unnamed(machine, targets);
+        let timing = self.timing;
+        let ask = |(request, state): (&TargetRequest, &mut GroupState)| state.ask(machine, &request.user, &timing, now);
+        self.named(targets, now, ask)
+    }
+
+    /// Does something with the group of each target.
+    fn named<T>(
+        &mut self,
+        targets: &[TargetRequest],
+        now: Duration,
+        mut act: impl FnMut((&TargetRequest, &mut GroupState)) -> T,
+    ) -> Vec<T> {
+        let late_until = *self.late_until.get_or_insert(now + self.timing.late_registration);
+        let groups = &mut self.groups;
+        let act = |request: &TargetRequest| {
+            let group = Group::of(&request.target)?;
+            let new = || GroupState::new(&group, late_until);
+            Some(act((request, groups.entry(group.clone()).or_insert_with(new))))
+        };
+        targets.iter().filter_map(act).collect()
     }
 
     /// Ends a machine's interest in the groups and ports that its spec no longer names.
-    fn drop_unnamed(&mut self, machine: &MachineKey, targets: &[ControlPlaneTarget]) {
+    fn drop_unnamed(&mut self, machine: &MachineKey, targets: &[TargetRequest]) {
         for (group, state) in &mut self.groups {
             let of_group = targets
                 .iter()
-                .filter(|target| Group::of(target).as_ref() == Some(group));
-            let ports = of_group.map(|target| target.port).collect();
+                .filter(|request| Group::of(&request.target).as_ref() == Some(group));
+            let ports = of_group.map(|request| request.target.port).collect();
             state.keep(machine, &ports);
         }
         self.groups.retain(|_, state| state.busy || !state.is_empty());
@@ -146,6 +168,11 @@ impl Targets {
             self.groups.remove(&call.group);
         }
         report
+    }
+
+    /// Number of kept machines and groups.
+    pub fn entries(&self) -> usize {
+        self.woken.len() + self.groups.values().map(|state| 1 + state.members()).sum::<usize>()
     }
 
     /// The machines whose registration states changed since the last call of this function.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capa_api::common::ControlPlaneTarget;
 
+use super::access::{GroupTags, Refusal};
 use crate::CloudError;
 use crate::limits::{CallRequest, Caller, Flow, Priority};
 
@@ -23,6 +24,13 @@ impl Group {
         let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
         let target_group = named(&target.target_group_arn).map(Self::TargetGroup);
         target_group.or_else(|| named(&target.classic_load_balancer_name).map(Self::Classic))
+    }
+
+    /// The ARN or the name.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::TargetGroup(id) | Self::Classic(id) => id,
+        }
     }
 }
 
@@ -140,6 +148,8 @@ pub enum RegistrationState {
     Overdue,
     /// The group takes targets of this type, which no instance can be.
     Unsuitable(String),
+    /// The control plane may not use the group. A registered target stays registered.
+    Refused(Refusal),
     /// The last registration or deregistration failed with this error, or the group does not exist. The write is
     /// retried.
     Failed(CloudError),
@@ -176,6 +186,7 @@ impl GroupCall {
     /// The name of the API action, under which calls are counted and limited.
     pub fn action(&self) -> &'static str {
         match (&self.group, &self.request) {
+            (_, GroupRequest::Tags) => "DescribeTags",
             (Group::TargetGroup(_), GroupRequest::Facts) => "DescribeTargetGroups",
             (Group::TargetGroup(_), GroupRequest::Health) => "DescribeTargetHealth",
             (Group::TargetGroup(_), GroupRequest::Delay) => "DescribeTargetGroupAttributes",
@@ -196,7 +207,7 @@ impl GroupCall {
             _ if self.urgent => Priority::Terminate,
             GroupRequest::Deregister(_) => Priority::Terminate,
             GroupRequest::Register(_) => Priority::Launch,
-            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay => Priority::Describe,
+            GroupRequest::Facts | GroupRequest::Tags | GroupRequest::Health | GroupRequest::Delay => Priority::Describe,
         };
         CallRequest {
             action: self.action(),
@@ -213,6 +224,8 @@ impl GroupCall {
 pub enum GroupRequest {
     /// The immutable attributes of the group. Never requested of a classic load balancer.
     Facts,
+    /// The group's tags.
+    Tags,
     /// The group's targets and their health.
     Health,
     /// The deregistration delay of the group's targets.
@@ -228,6 +241,8 @@ pub enum GroupRequest {
 pub enum GroupAnswer {
     /// The answer to [`GroupRequest::Facts`].
     Facts(GroupFacts),
+    /// The answer to [`GroupRequest::Tags`].
+    Tags(GroupTags),
     /// The answer to [`GroupRequest::Health`]: all targets that are registered or draining.
     Health(Vec<(Target, Health)>),
     /// The answer to [`GroupRequest::Delay`].

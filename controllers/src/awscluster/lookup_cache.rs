@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capa_cloud::Timing;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::facts::Facts;
@@ -21,7 +21,7 @@ pub(super) struct LookupKey {
     pub(super) identity: String,
 }
 
-/// The last lookups of this process, by UID of the AWSCluster.
+/// The last lookups of this process, by UID of the AWSCluster. Times are counted from the beginning of the process.
 #[derive(Clone, Default)]
 pub struct LookupCache {
     entries: Arc<Mutex<HashMap<String, Entry>>>,
@@ -30,8 +30,8 @@ pub struct LookupCache {
 struct Entry {
     key: LookupKey,
     /// The time at which a lookup with this key first failed or was incomplete.
-    failing_since: Timestamp,
-    looked_up_at: Timestamp,
+    failing_since: Duration,
+    looked_up_at: Duration,
     facts: Facts,
 }
 
@@ -39,23 +39,23 @@ impl Entry {
     /// Whether it is too early for another lookup. The wait equals the time for which lookups have been failing so far,
     /// so that it doubles each time. It is shortened by a tenth, because the requeue depends on the times of
     /// conditions, which are whole seconds.
-    fn is_fresh(&self, now: Timestamp, timing: &Timing) -> bool {
-        let failing_for = self.looked_up_at.duration_since(self.failing_since).unsigned_abs();
+    fn is_fresh(&self, now: Duration, timing: &Timing) -> bool {
+        let failing_for = self.looked_up_at.saturating_sub(self.failing_since);
         let wait = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
-        now.duration_since(self.looked_up_at).unsigned_abs() < wait.mul_f32(0.9)
+        now.saturating_sub(self.looked_up_at) < wait.mul_f32(0.9)
     }
 }
 
 impl LookupCache {
     /// The result of the last lookup with this key, while it is too early for another lookup.
-    pub(super) fn get(&self, uid: &str, key: &LookupKey, now: Timestamp, timing: &Timing) -> Option<Facts> {
+    pub(super) fn get(&self, uid: &str, key: &LookupKey, now: Duration, timing: &Timing) -> Option<Facts> {
         let entries = self.entries.lock();
         let entry = entries.get(uid).filter(|entry| entry.key == *key)?;
         entry.is_fresh(now, timing).then(|| entry.facts.clone())
     }
 
     /// Stores an incomplete result.
-    pub(super) fn insert(&self, uid: &str, key: LookupKey, now: Timestamp, facts: &Facts) {
+    pub(super) fn insert(&self, uid: &str, key: LookupKey, now: Duration, facts: &Facts) {
         let mut entries = self.entries.lock();
         let earlier = entries.get(uid).filter(|entry| entry.key == key);
         let failing_since = earlier.map_or(now, |entry| entry.failing_since);
@@ -66,6 +66,11 @@ impl LookupCache {
             facts: facts.clone(),
         };
         entries.insert(uid.to_owned(), entry);
+    }
+
+    /// Number of kept lookups.
+    pub fn entries(&self) -> usize {
+        self.entries.lock().len()
     }
 
     /// Removes an AWSCluster that has a complete network or was deleted.

@@ -51,6 +51,8 @@ pub struct ClusterContext {
 /// One reconcile: identity → resolve → failure domains → provisioned.
 pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<Outcome<AWSCluster>, ReconcileError> {
     if meta::is_deleted_for_move(&cluster.metadata) {
+        // The infrastructure is the other management cluster's by now: only our finalizer may hold the object.
+        let cluster = ensure_finalizer_removed(cluster, context).await?;
         return Ok(Outcome::done(cluster));
     }
     let owner = owner_cluster(&cluster, context);

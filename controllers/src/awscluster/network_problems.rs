@@ -2,6 +2,7 @@
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::forms::IdKind;
 
 /// Problems in the order of their discovery. The first problem determines the reason of the condition.
 #[derive(Default)]
@@ -16,13 +17,14 @@ impl NetworkProblems {
         self.0.is_empty()
     }
 
-    /// Whether the text can be published as an id of this kind. If not, the function adds a problem with `path`.
-    pub(super) fn accepts_id(&mut self, path: &str, prefix: &str, text: &str) -> bool {
-        let accepted = is_aws_id(prefix, text);
+    /// Whether the text can be an id of this kind. If not, the function adds a problem with `path`: the API server would
+    /// refuse the whole status because of one invalid id in `status.network`.
+    pub(super) fn accepts_id(&mut self, path: &str, kind: IdKind, text: &str) -> bool {
+        let accepted = kind.is_id(text);
         if !accepted {
             self.add(
                 Reason::InvalidSpec,
-                format!("{path}: {text} is no id of this kind: set it to {prefix} and at least 8 digits of 0-9a-f"),
+                format!("{path}: {text} is no id of this kind: set it to {}", kind.form()),
             );
         }
         accepted
@@ -45,41 +47,5 @@ impl NetworkProblems {
         let (reason, _) = self.0.first()?;
         let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
         Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
-    }
-}
-
-/// Whether the schema of `status.network` accepts the text. The API server would refuse the whole status because of one
-/// invalid id.
-fn is_aws_id(prefix: &str, text: &str) -> bool {
-    text.len() <= 64
-        && text.strip_prefix(prefix).is_some_and(|digits| {
-            digits.len() >= 8
-                && digits
-                    .bytes()
-                    .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_its_prefix_and_lower_case_hexadecimal_digits() {
-        for id in ["subnet-0000000a", "subnet-0123456789abcdef0"] {
-            assert!(is_aws_id("subnet-", id), "{id}");
-        }
-        let too_long = format!("subnet-{}", "a".repeat(64));
-        for text in [
-            "",
-            "subnet-",
-            "subnet-foo",
-            "subnet-0000000",
-            "subnet-0000000A",
-            "vpc-0000000a",
-            &too_long,
-        ] {
-            assert!(!is_aws_id("subnet-", text), "{text}");
-        }
     }
 }

@@ -4,8 +4,9 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
+use capa_api::forms::IdKind;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
-use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
+use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query, SecurityGroup, Subnet};
 
 use super::ClusterContext;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup};
@@ -58,7 +59,7 @@ pub(super) async fn read_facts(
         requested: annotation(&cluster.metadata, PREFLIGHT_REQUESTED_ANNOTATION).map(str::to_owned),
         identity: identity.key.clone(),
     };
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     if let Some(facts) = context.lookups.get(uid, &key, now, &context.timing) {
         return Ok(facts);
     }
@@ -122,24 +123,16 @@ async fn look_up(
         account_id,
         ..FoundNetwork::default()
     };
-    let subnet_ids: Vec<&str> = spec
-        .subnets()
-        .iter()
-        .filter_map(|subnet| subnet.effective_resource_id())
-        .collect();
-    if !subnet_ids.is_empty() {
-        found.subnets = cloud.subnets(&Query::filter("subnet-id", subnet_ids)).await?;
-    }
-    let group_ids = resolve::security_group_ids(spec);
-    if !group_ids.is_empty() {
-        found.security_groups = cloud.security_groups(&Query::filter("group-id", group_ids)).await?;
-    }
+    found.subnets = declared_subnets(cloud, spec).await?;
+    found.security_groups = declared_groups(cloud, spec).await?;
     if let Some(vpc_id) = spec
         .vpc_id()
+        .filter(|id| IdKind::Vpc.is_id(id))
         .or_else(|| found.subnets.first().map(|subnet| subnet.vpc_id.as_str()))
     {
         let vpc_id = vpc_id.to_owned();
         found.vpcs = cloud.vpcs(&Query::filter("vpc-id", [vpc_id.clone()])).await?;
+        found.vpcs.retain(|vpc| vpc.id == vpc_id);
         if !found.subnets.is_empty() {
             found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
         }
@@ -154,6 +147,34 @@ async fn look_up(
         );
     }
     Ok(NetworkLookup::Found(Box::new(found)))
+}
+
+/// The declared subnets, as far as AWS has them. What is no id is not asked for, because it may be a pattern: the status
+/// names it.
+async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<Subnet>, CloudError> {
+    let declared = spec.subnets().iter();
+    let mut ids: Vec<&str> = declared.filter_map(|subnet| subnet.effective_resource_id()).collect();
+    ids.retain(|id| IdKind::Subnet.is_id(id));
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut found = cloud.subnets(&Query::filter("subnet-id", ids.iter().copied())).await?;
+    found.retain(|subnet| ids.contains(&subnet.id.as_str()));
+    Ok(found)
+}
+
+/// The same of security groups.
+async fn declared_groups(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<SecurityGroup>, CloudError> {
+    let mut ids = resolve::security_group_ids(spec);
+    ids.retain(|id| IdKind::SecurityGroup.is_id(id));
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut found = cloud
+        .security_groups(&Query::filter("group-id", ids.iter().cloned()))
+        .await?;
+    found.retain(|group| ids.contains(&group.id));
+    Ok(found)
 }
 
 async fn look_up_load_balancer(

@@ -18,6 +18,7 @@ use kube::Resource as _;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::api_port;
 use super::resolve::{Resolution, resolve};
+use crate::pause::not_paused;
 
 /// Status of a paused AWSCluster: only the condition `Paused` changes.
 pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
@@ -51,8 +52,7 @@ pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClus
 fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let generation = cluster.metadata.generation;
-    let not_paused = ConditionType::Paused.is_false(Reason::NotPaused, "");
-    conditions::set(&mut status.conditions, not_paused, generation, now);
+    conditions::set(&mut status.conditions, not_paused(&cluster.metadata), generation, now);
     conditions::set(&mut status.conditions, ready, generation, now);
     status.network_status = None;
     status
@@ -83,7 +83,7 @@ pub(super) fn unmanaged(
     let provisioned = before.provisioned() || may_provision(facts, network_failing_for, timing);
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let updates = [
-        ConditionType::Paused.is_false(Reason::NotPaused, ""),
+        not_paused(&cluster.metadata),
         with_ignored_fields(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
         identity,
         resolution.condition,

@@ -22,6 +22,11 @@ impl WarningDedup {
         generations.insert(uid, metadata.generation) != Some(metadata.generation)
     }
 
+    /// Number of AWSClusters with published warnings.
+    pub fn entries(&self) -> usize {
+        self.generations.lock().len()
+    }
+
     /// Forgets a deleted AWSCluster.
     pub(super) fn forget(&self, uid: &str) {
         self.generations.lock().remove(uid);

@@ -38,12 +38,6 @@ pub(super) fn search_token(scope: &MachineScope) -> String {
     format!("{}-0", scope.uid())
 }
 
-/// The number of the attempt that a token of this machine belongs to.
-pub(super) fn number_of(client_token: &str, uid: &str) -> Option<u32> {
-    let number: i32 = client_token.strip_prefix(uid)?.strip_prefix('-')?.parse().ok()?;
-    u32::try_from(number).ok()
-}
-
 /// How far this process knows the recorded attempt to have come. Once another process has claimed the record, the call
 /// of that process may have launched whatever became of ours.
 pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {

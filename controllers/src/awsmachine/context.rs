@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use capa_cloud::targets::TargetPolicy;
 use capa_cloud::{MachineClouds, Timing};
 
 use super::memory::LaunchMemory;
+use super::time::Moment;
 use crate::kubernetes_api::MachineKubernetes;
 
 /// What an AWSMachine is reconciled with.
@@ -20,4 +22,16 @@ pub struct MachineContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
+    /// Which target groups and classic load balancers machines may name.
+    pub target_policy: TargetPolicy,
+}
+
+impl MachineContext {
+    /// This moment.
+    pub(super) fn now(&self) -> Moment {
+        Moment {
+            time: self.kubernetes.now(),
+            uptime: self.kubernetes.uptime(),
+        }
+    }
 }

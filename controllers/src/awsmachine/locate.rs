@@ -17,6 +17,7 @@ use super::context::MachineContext;
 use super::read;
 use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
+use crate::launching::forms;
 
 /// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
 pub(super) struct InstanceLocation {
@@ -130,6 +131,9 @@ async fn connect(
         let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
         return Err(Blocked::new(missing, Next::Retry).into());
     };
+    if let Some(problem) = forms::misnamed_region(&region) {
+        return Err(Blocked::new(read::network_not_ready(&problem), Next::Retry).into());
+    }
     let default_identity = IdentityReference::controller_default;
     let identity_ref = placement.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);
@@ -142,18 +146,23 @@ async fn connect(
     let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
     let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
     let resolved = resolved.map_err(|error| match error {
-        IdentityError::Unusable(problem) => not_ready(problem.condition()).into(),
+        IdentityError::Unusable(problem) => {
+            // The credentials that this process still holds are not the machine's to use any more.
+            context.clouds.forget(&scope.key());
+            FlowError::from(not_ready(problem.condition()))
+        }
         IdentityError::Unread(error) => FlowError::from(error),
     })?;
-    let cloud = context.clouds.machines(&resolved, &region);
+    let cluster_tag = placement.cluster_tag.unwrap_or_else(|| cluster_name.clone());
+    let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
     let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
         identity_ref,
         account_id,
-        cluster_tag: placement.cluster_tag.unwrap_or_else(|| cluster_name.clone()),
         cluster_name,
+        cluster_tag,
         role: scope.owners.role(&scope.machine),
         targets: placement.targets,
         pending_targets: placement.pending_targets,

@@ -1,45 +1,47 @@
-//! Lookups of a machine's instances by tags and by client token, besides those that the instance informer follows.
+//! Lookups of a machine's instances by tags, by client token and by id, besides those that the instance informer follows.
 
 use capa_api::conditions::ConditionType;
-use capa_api::meta;
 use capa_cloud::{CloudError, Instance, MachineCloud, Query};
 
 use super::blocked::Blocked;
+use super::machine_tags::MachineTags;
 
-/// The query for the tags by which every provider of this API finds the instance of a machine.
-pub(super) fn tagged(cluster_tag: &str, namespace: &str, owner_name: &str) -> Query {
-    Query::filter(
-        format!("tag:{}", meta::cluster_tag(cluster_tag)),
-        [meta::OWNED_TAG_VALUE],
-    )
-    .and(
-        format!("tag:{}", meta::MACHINE_NAME_TAG),
-        [meta::machine_name_tag_value(namespace, owner_name)],
-    )
-}
+/// The longest client token that EC2 takes.
+const TOKEN_LENGTH: usize = 64;
 
-/// Whether the instance carries the tags of this machine.
-pub(super) fn has_tags_of_machine(instance: &Instance, cluster_tag: &str, namespace: &str, owner_name: &str) -> bool {
-    let tag = |key: &str| instance.tags.get(key).map(String::as_str);
-    tag(&meta::cluster_tag(cluster_tag)) == Some(meta::OWNED_TAG_VALUE)
-        && tag(meta::MACHINE_NAME_TAG) == Some(meta::machine_name_tag_value(namespace, owner_name).as_str())
-}
-
-/// All instances with these tags, and those that were launched with this token, whatever their tags are by now.
+/// All instances with these tags, and those that were launched with this token, whatever their tags are by now. What a
+/// filter let pass is compared once more.
 pub(super) async fn find(
     cloud: &dyn MachineCloud,
-    tags: &Query,
+    tags: &MachineTags<'_>,
     client_token: Option<&str>,
 ) -> Result<Vec<Instance>, CloudError> {
-    let mut found = cloud.find_instances(tags).await?;
-    if let Some(token) = client_token {
+    let mut found = match tags.query() {
+        Some(query) => cloud.find_instances(&query).await?,
+        None => Vec::new(),
+    };
+    found.retain(|instance| tags.are_on(instance));
+    if let Some(token) = client_token.filter(|token| is_token(token)) {
         for instance in cloud.find_instances(&Query::filter("client-token", [token])).await? {
-            if !found.iter().any(|known| known.id == instance.id) {
+            let is_launched_by_it = instance.client_token.as_deref() == Some(token);
+            if is_launched_by_it && !found.iter().any(|known| known.id == instance.id) {
                 found.push(instance);
             }
         }
     }
     Ok(found)
+}
+
+/// The instance with this id, which must be one by its form.
+pub(super) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<Instance>, CloudError> {
+    let found = cloud.find_instances(&Query::filter("instance-id", [id])).await?;
+    Ok(found.into_iter().find(|instance| instance.id == id))
+}
+
+/// Whether a text is a client token, and no pattern.
+fn is_token(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=TOKEN_LENGTH).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 /// A lookup that failed blocks a launch as well as a deletion.

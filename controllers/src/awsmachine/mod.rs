@@ -13,13 +13,16 @@ mod instance;
 mod launch;
 mod locate;
 mod lookup;
+mod machine_tags;
 mod memory;
+mod ownership;
 mod phases;
 mod read;
 mod refusal;
 mod scope;
 mod spec;
 mod status;
+mod target_access;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -40,6 +43,7 @@ use self::deletion::Found;
 use self::deletion::abandon::{Abandonment, abandonment};
 use self::instance::Observed;
 pub use self::memory::LaunchMemory;
+pub use self::ownership::claimed_instances;
 pub use self::phases::count_phases;
 pub(crate) use self::read::cluster_of;
 use self::scope::MachineScope;
@@ -50,9 +54,12 @@ use crate::transitions;
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     let deleting = machine.metadata.deletion_timestamp.is_some();
     let is_released = deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
-    if is_released || meta::is_deleted_for_move(&machine.metadata) {
+    if is_released {
         context.clouds.forget(&scope::key(&machine));
         return Ok(Outcome::done(machine));
+    }
+    if meta::is_deleted_for_move(&machine.metadata) {
+        return Ok(deletion::moved(machine, context).await?);
     }
     let owners = read::owners(&machine, context.kubernetes.as_ref());
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
@@ -96,7 +103,7 @@ async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome
 
 /// A machine that is wanted: its instance is launched and followed.
 async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
-    if scope.owners.machine.is_some() && scope.owners.cluster.is_some() {
+    if scope.owners.machine.is_ok() && scope.owners.cluster.is_some() {
         write::ensure_finalizer(scope, context).await?;
     }
     if spec::instance_id(&scope.machine).is_none() {
@@ -105,9 +112,16 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     let location = locate::recorded_or_resolved(scope, context).await?;
     match instance::observe(scope, &location, context).await? {
         Observed::Nothing => {}
-        Observed::Instance(instance) => targets::follow(scope, &instance, &location),
+        Observed::Instance {
+            instance,
+            is_ours: true,
+        } => targets::follow(scope, &instance, &location, context),
+        Observed::Instance {
+            instance,
+            is_ours: false,
+        } => targets::leave_alone(scope, &instance.id, &location),
         Observed::Gone(id) => {
-            targets::ensure_deregistered(scope, &id, None, &location);
+            targets::ensure_deregistered(scope, &id, None, &location, context);
         }
     }
     Ok(())
@@ -121,14 +135,19 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
         return Ok(true);
     }
     let mut nothing_left = true;
-    if let Found::Instances { location, instances } = deletion::find(scope, context).await? {
-        for instance in &instances {
-            let has_left = match &instance.observation {
-                Observation::Unknown => false,
-                Observation::Seen(seen) => targets::ensure_deregistered(scope, &instance.id, Some(seen), &location),
-                Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location),
-            };
-            nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
+    match deletion::find(scope, context).await? {
+        Found::Nothing { left_alone } => deletion::tell_left_alone(scope, &left_alone),
+        Found::Instances { location, instances } => {
+            for instance in &instances {
+                let has_left = match &instance.observation {
+                    Observation::Unknown => false,
+                    Observation::Seen(seen) => {
+                        targets::ensure_deregistered(scope, &instance.id, Some(seen), &location, context)
+                    }
+                    Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
+                };
+                nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
+            }
         }
     }
     if nothing_left {

@@ -126,7 +126,7 @@ mod tests {
         let deleted = ", deletionTimestamp: '2026-01-01T00:00:00Z'";
         let open = format!("launch: {{phase: Requested, {LAUNCH}}}");
         let refused = format!("launch: {{phase: Refused, {LAUNCH}}}");
-        let answered = format!("launch: {{phase: Answered, {LAUNCH}, instanceID: i-1}}");
+        let answered = format!("launch: {{phase: Answered, {LAUNCH}, instanceID: i-00000001}}");
         for (metadata, status, phase) in [
             ("", "", Phase::Waiting),
             ("", "launch: {phase: Planned, attempt: 0}", Phase::Waiting),

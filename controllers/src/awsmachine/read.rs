@@ -8,26 +8,29 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::{CloudError, MachineCloud, MachineKey, Query, Subnet, UserData, zone_type};
+use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Subnet, UserData, zone_type};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
+use super::ownership::{self, Evidence, Ownership, verified_owner};
 use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::bootstrap::user_data as user_data_from;
+use crate::launching::bootstrap_secret;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 
 /// The owning Machine and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    let named = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    let owner = verified_owner(machine, named);
     let cluster_name = match &owner {
-        Some(owner) => Some(owner.spec.cluster_name.as_str()),
-        None => meta::cluster_name_label(&machine.metadata),
+        Ok(owner) => Some(owner.spec.cluster_name.as_str()),
+        Err(_) => meta::cluster_name_label(&machine.metadata),
     };
     let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
     Owners {
@@ -39,6 +42,22 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
 /// The Cluster of a machine, which is named by its owner, or else by its label.
 pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     owners(machine, kubernetes).cluster
+}
+
+/// Whose an instance is that AWS shows. `cluster_tag` is the name of the cluster in tags.
+pub(super) fn ownership(
+    scope: &MachineScope,
+    instance: &Instance,
+    cluster_tag: &str,
+    context: &MachineContext,
+) -> Ownership {
+    let evidence = Evidence {
+        machine: &scope.machine,
+        owner: &scope.owners.machine,
+        tags: scope.tags(cluster_tag),
+        claims: &context.kubernetes.machines_with_instance(&instance.id),
+    };
+    ownership::ownership(instance, &evidence)
 }
 
 /// The network of the machine's sources. Its own subnet filters are not resolved.
@@ -67,9 +86,13 @@ pub(super) async fn user_data(
         let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     };
+    bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
     let secret = context.kubernetes.secret(scope.namespace(), name).await?;
     // The Machine is watched, its Secret is not.
     let unusable = |update| Blocked::new(update, Next::Retry);
+    if let Some(secret) = &secret {
+        bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
+    }
     Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
@@ -156,7 +179,8 @@ async fn look_up_inputs(
     })
 }
 
-/// The subnets that the machine's own filters match; `None` for a machine without filters.
+/// The subnets that the machine's own filters match, and of these the one that it names; `None` for a machine without
+/// filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -168,7 +192,8 @@ async fn filtered_subnets(
     let Some(query) = filter_query(reference, "subnet-id", network) else {
         return Ok(None);
     };
-    let found = cloud.subnets(&query).await?;
+    let mut found = cloud.subnets(&query).await?;
+    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
     if found.is_empty() {
         let message = match given_id(reference) {
             Some(id) => format!(
@@ -198,6 +223,7 @@ async fn additional_groups(
             .await?
             .into_iter()
             .map(|group| group.id)
+            .filter(|found| given_id(reference).is_none_or(|id| id == found))
             .collect();
         if found.is_empty() {
             return Err(LookupError::Problem(Problem::new(
@@ -220,7 +246,7 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
     }
     let image_id = image_id(spec).unwrap_or_default();
     let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
-    match images.into_iter().next() {
+    match images.into_iter().find(|image| image.id == image_id) {
         Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
         _ => Err(LookupError::Problem(Problem::new(
             Reason::NotFound,

@@ -12,11 +12,15 @@ use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::blocked::Blocked;
 use super::launch::record::{IllegalTransition, LaunchEvent, transition};
+use super::machine_tags::MachineTags;
+use super::ownership::OwnerProblem;
+use super::spec;
 use crate::refusals::Inputs;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
-    pub(super) machine: Option<Arc<Machine>>,
+    /// The Machine, where it is the owner beyond doubt.
+    pub(super) machine: Result<Arc<Machine>, OwnerProblem>,
     pub(super) cluster: Option<Arc<Cluster>>,
 }
 
@@ -111,6 +115,15 @@ impl MachineScope {
 
     pub(super) fn key(&self) -> MachineKey {
         key(&self.machine)
+    }
+
+    /// The tags of the machine's instance. `cluster` is the name of the cluster in tags.
+    pub(super) fn tags<'a>(&'a self, cluster: &'a str) -> MachineTags<'a> {
+        MachineTags {
+            cluster,
+            namespace: self.namespace(),
+            machine: spec::machine_name(&self.machine),
+        }
     }
 }
 

@@ -2,13 +2,15 @@
 
 use capa_api::common::{ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::forms::IdKind;
 use capa_api::machine::{AWSMachine, AWSMachineSpec, LaunchRecord};
 use capa_api::meta;
-use capa_api::network::{ID_LENGTH, MachineNetwork, Oversized, is_longer};
+use capa_api::network::{MachineNetwork, Oversized};
 use capa_api::unsupported::{self, Found, When};
 use capa_network::Problem;
 use kube::Resource as _;
 
+use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::overrides::validate_overrides;
 use crate::tags;
@@ -36,7 +38,8 @@ pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
 
 /// The instance that the launch record names.
 pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
-    machine.status.as_ref()?.launch.as_ref()?.instance_id()
+    let recorded = machine.status.as_ref()?.launch.as_ref()?.instance_id();
+    recorded.filter(|id| IdKind::Instance.is_id(id))
 }
 
 /// Refuses a spec that names an instance by an id that no instance can have, or two instances.
@@ -44,7 +47,7 @@ fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
     let [provider_id, instance_id] = named_instances(spec);
     for (field, named) in [("providerID", provider_id), ("instanceID", instance_id)] {
         if let Some((text, id)) = named
-            && !is_instance_id(id)
+            && !IdKind::Instance.is_id(id)
         {
             return Some(format!(
                 "{field} is {text:?}, which names no EC2 instance: leave it out, it is written once one runs"
@@ -68,12 +71,6 @@ fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
     })
 }
 
-/// Whether EC2 gives such ids. Anything else, for example a wildcard, would ask EC2 for other instances.
-fn is_instance_id(text: &str) -> bool {
-    text.strip_prefix("i-")
-        .is_some_and(|digits| (8..=17).contains(&digits.len()) && digits.chars().all(|digit| digit.is_ascii_hexdigit()))
-}
-
 /// The field by which the spec names another instance than this one, and its value.
 pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> Option<(&'static str, &'a str)> {
     let [by_provider_id, by_instance_id] = named_instances(spec);
@@ -84,7 +81,7 @@ pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> 
 }
 
 /// The instance that the spec names. Users can write it as well.
-fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
+pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     if validate_instance_ids(spec).is_some() {
         return None;
     }
@@ -116,8 +113,8 @@ pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
     let message = if let Some(contradiction) = validate_instance_ids(spec) {
         contradiction
-    } else if let Some(path) = oversized(spec) {
-        format!("{path} has more than {ID_LENGTH} characters, more than any such value in AWS: correct it")
+    } else if let Some(misformed) = forms::misformed(spec) {
+        misformed
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
     } else if let Some(wrong) = validate_overrides(spec) {
@@ -135,30 +132,20 @@ fn names_nothing(reference: &ResourceReference) -> bool {
     reference.id.as_ref().is_none_or(String::is_empty) && reference.filters.is_empty()
 }
 
-/// The field whose value is too long for the launch record.
-fn oversized(spec: &AWSMachineSpec) -> Option<String> {
-    let too_long = |text: Option<&str>| text.is_some_and(|text| is_longer(text, ID_LENGTH));
-    if too_long(Some(&spec.instance_type)) {
-        return Some("instanceType".to_owned());
-    }
-    if too_long(image_id(spec)) {
-        return Some("ami.id".to_owned());
-    }
-    let groups = &spec.additional_security_groups;
-    let index = groups.iter().position(|group| too_long(group.id.as_deref()))?;
-    Some(format!("additionalSecurityGroups[{index}].id"))
-}
-
-/// Refuses a network with a value that is too long for the status of a machine. `cluster_name` is the name in tags
-/// where no source gives another one.
-pub(super) fn validate_network_size(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
-    let mut network = network.clone();
-    network.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
-    let Oversized { field, limit } = *network.take_oversized().first()?;
-    let message = format!(
-        "{field} of the network has more than {limit} characters, more than any such value in AWS: correct it in its \
-         source"
-    );
+/// Refuses a network with a value that is too long for the status of a machine, or with an id that AWS cannot have
+/// given. `cluster_name` is the name in tags where no source gives another one.
+pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
+    let mut sized = network.clone();
+    sized.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
+    let message = if let Some(Oversized { field, limit }) = sized.take_oversized().first() {
+        format!(
+            "{field} of the network has more than {limit} characters, more than any such value in AWS: correct it \
+             in its source"
+        )
+    } else {
+        let (field, form) = forms::misformed_in_network(network)?;
+        format!("{field} of the network is no id of AWS: set it to {form} in its source")
+    };
     Some(Problem::new(Reason::InvalidSpec, message))
 }
 
@@ -281,8 +268,20 @@ mod tests {
         assert_eq!(named("nonRootVolumes: [{size: 8, deviceName: /dev/sdb}]"), None);
         let volumes = named("nonRootVolumes: [{size: 8}]").unwrap();
         assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
-        let groups = named("additionalSecurityGroups: [{id: sg-1}, {}]").unwrap();
+        let groups = named("additionalSecurityGroups: [{id: sg-00000001}, {}]").unwrap();
         assert!(groups.contains("additionalSecurityGroups[1]"), "{groups}");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_of_aws_is_refused() {
+        let mut pattern = machine("").spec;
+        pattern.ami = read("{id: 'ami-*'}");
+        let update = validate(&pattern).unwrap();
+        assert_eq!(
+            (update.condition, update.reason),
+            (ConditionType::InstanceReady, Reason::InvalidSpec)
+        );
+        assert!(update.message.starts_with("ami.id is \"ami-*\""), "{}", update.message);
     }
 
     #[test]
@@ -298,25 +297,10 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_value_is_named_and_not_quoted() {
+    fn a_wrong_or_oversized_value_of_a_network_is_not_quoted() {
         let long = "x".repeat(65);
-        let in_spec = |spec: &AWSMachineSpec| validate(spec).map(|update| update.message).unwrap_or_default();
-        let mut with_type = machine("").spec;
-        with_type.instance_type.clone_from(&long);
-        let mut with_image = machine("").spec;
-        with_image.ami = read(&format!("{{id: {long}}}"));
-        let with_group = machine(&format!("additionalSecurityGroups: [{{id: sg-1}}, {{id: {long}}}]")).spec;
-        for (spec, path) in [
-            (with_type, "instanceType has more"),
-            (with_image, "ami.id has more"),
-            (with_group, "additionalSecurityGroups[1].id has more"),
-        ] {
-            let said = in_spec(&spec);
-            assert!(said.starts_with(path) && !said.contains(&long), "{said}");
-        }
-        let in_network = |network: &str, cluster: &str| {
-            validate_network_size(&read(network), cluster).map(|problem| problem.message)
-        };
+        let in_network =
+            |network: &str, cluster: &str| validate_network(&read(network), cluster).map(|problem| problem.message);
         assert_eq!(in_network("{region: eu-west-1}", "dev"), None);
         let said = in_network(&format!("{{subnets: [{{id: {long}}}]}}"), "dev").unwrap();
         assert!(
@@ -325,5 +309,10 @@ mod tests {
         );
         let said = in_network("{region: eu-west-1}", &"x".repeat(101)).unwrap();
         assert!(said.starts_with("clusterTag"), "{said}");
+        let said = in_network("{subnets: [{id: 'subnet-*'}]}", "dev").unwrap();
+        assert!(
+            said.starts_with("subnets[].id of the network") && !said.contains('*'),
+            "{said}"
+        );
     }
 }

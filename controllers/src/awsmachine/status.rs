@@ -9,6 +9,7 @@ use kube::Resource as _;
 
 use super::scope::MachineScope;
 use super::spec;
+use crate::pause::not_paused;
 
 /// The status of a paused machine: only the condition `Paused` changes.
 pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
@@ -31,7 +32,7 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
         .filter(|update| !launching || update.status == ConditionStatus::True)
         .chain(scope.conditions.iter().cloned())
         .collect();
-    updates.push(ConditionType::Paused.is_false(Reason::NotPaused, ""));
+    updates.push(not_paused(&scope.machine.metadata));
     updates.push(ready(&updates, scope));
     AWSMachineStatus {
         conditions: conditions::merge(

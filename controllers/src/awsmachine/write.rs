@@ -1,7 +1,7 @@
 //! Writes to the AWSMachine within a pass: its status, our finalizer, and the annotation that holds `clusterctl move`
 //! back.
 
-use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
 
 use super::blocked::FlowError;
@@ -36,13 +36,14 @@ pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &Machine
 /// attempt that is about to be made.
 pub(super) async fn block_move(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
     if !meta::has_annotation(&scope.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
-        scope.machine = context.kubernetes.block_move(&scope.machine, true).await?;
+        scope.machine = context.kubernetes.block_move(&scope.machine).await?;
     }
     Ok(())
 }
 
 /// Takes the annotation off where no attempt is open, also one that a crash left behind. The status without an open
-/// attempt is stored first.
+/// attempt is stored first. Where the spec does not name the instance yet, the annotation `adopt-instance` does from then
+/// on: a move loses the status, and gives the AWSMachine another UID than the one in the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,
@@ -58,5 +59,13 @@ pub(super) async fn allow_move(
     } else {
         machine
     };
-    context.kubernetes.block_move(&machine, false).await
+    let instance = instance_to_name(&machine, status);
+    context.kubernetes.allow_move(&machine, instance).await
+}
+
+/// The instance on record that the spec does not name, while it lives as far as is known.
+fn instance_to_name<'a>(machine: &AWSMachine, status: &'a AWSMachineStatus) -> Option<&'a str> {
+    let id = status.launch.as_ref()?.instance_id()?;
+    let has_ended = status.instance_state.is_some_and(InstanceState::has_ended);
+    (!has_ended && spec::claimed_instance_id(&machine.spec).is_none()).then_some(id)
 }

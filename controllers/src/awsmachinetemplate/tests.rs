@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use capa_cloud::{Image, InstanceType, ResolvedIdentity};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use parking_lot::Mutex;
 
 use super::*;
@@ -225,10 +227,37 @@ async fn templates_of_a_class_paused_and_leaving_ones_are_left_alone() {
     let mut moving = Scene::new(spec);
     let annotations = [("clusterctl.cluster.x-k8s.io/delete-for-move".to_owned(), String::new())];
     moving.template.metadata.annotations = Some(annotations.into());
+    moving.template.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     for mut scene in [of_class, paused, of_paused, moving] {
         assert!(scene.pass().await.is_none());
         assert_eq!(scene.calls(), [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_mark_that_a_move_left_behind_freezes_no_template() {
+    let mut scene = Scene::new("instanceType: t3.large");
+    let annotations = [("clusterctl.cluster.x-k8s.io/delete-for-move".to_owned(), String::new())];
+    scene.template.metadata.annotations = Some(annotations.into());
+    assert_eq!(scene.written().await.says, "True/Ready");
+}
+
+#[tokio::test]
+async fn a_template_with_a_value_that_is_none_asks_for_nothing() {
+    for (spec, says) in [
+        ("instanceType: '*'", "False/InvalidSpec"),
+        ("instanceType: t3.large, ami: {id: 'ami-*'}", "False/InvalidSpec"),
+        ("instanceType: t3.large, region: ../x", "False/InvalidSpec"),
+    ] {
+        let mut scene = Scene::new(spec);
+        assert_eq!(scene.written().await.says, says, "{spec}");
+        assert_eq!(scene.calls(), [""; 0], "{spec}");
+    }
+    let mut scene = Scene::new("instanceType: t3.large");
+    let network = Infrastructure::Published(Some(read("{region: US EAST}")));
+    scene.kubernetes.put_infrastructure("dev", network);
+    assert_eq!(scene.written().await.says, "Unknown/InvalidSpec");
+    assert_eq!(scene.calls(), [""; 0]);
 }
 
 #[tokio::test]

@@ -12,13 +12,18 @@ use capa_api::identity::{AWSClusterRoleIdentity, AWSClusterStaticIdentity, names
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use k8s_openapi::api::core::v1::Secret;
 use secrecy::SecretString;
+use sha2::{Digest, Sha256};
 
 pub use problem::IdentityProblem;
+pub(crate) use problem::described;
 
 use crate::kubernetes_api::{Identity, Kubernetes, KubernetesError};
 
 /// Maximum length of a chain of roles. The bound also ends cycles, which the API does not prevent.
 const MAX_HOPS: usize = 5;
+
+/// The longest name that STS accepts for a session, in characters.
+const SESSION_NAME_LENGTH: usize = 64;
 
 /// The identity to resolve, and the object that refers to it.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +208,7 @@ fn assume(role: &AWSClusterRoleIdentity, request: &IdentityRequest<'_>, source: 
         role_arn: spec.role_arn.clone(),
         session_name: given_session_name(role).map_or_else(|| session_name(request), str::to_owned),
         external_id: spec.external_id.clone().filter(|id| !id.is_empty()),
-        duration_seconds: spec.duration_seconds,
+        duration_seconds: spec.effective_duration_seconds(),
         inline_policy: spec.inline_policy.clone().filter(|policy| !policy.is_empty()),
         policy_arns: spec.policy_arns.clone(),
         source: Box::new(source),
@@ -214,10 +219,16 @@ fn given_session_name(role: &AWSClusterRoleIdentity) -> Option<&str> {
     role.spec.session_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// `capa-rs-<namespace>-<cluster>`, cut to the 64 characters that STS accepts.
+/// `capa-rs-<namespace>-<cluster>`. STS accepts 64 characters: of a longer name the end is replaced by a hash of
+/// namespace and cluster, so that the sessions of two clusters can be told apart.
 fn session_name(request: &IdentityRequest<'_>) -> String {
-    format!("capa-rs-{}-{}", request.namespace, request.cluster_name)
-        .chars()
-        .take(64)
-        .collect()
+    let name = format!("capa-rs-{}-{}", request.namespace, request.cluster_name);
+    if name.chars().count() <= SESSION_NAME_LENGTH {
+        return name;
+    }
+    let digest = Sha256::digest(format!("{}/{}", request.namespace, request.cluster_name));
+    let first = digest.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let hash = format!("-{first:08x}");
+    let kept: String = name.chars().take(SESSION_NAME_LENGTH - hash.len()).collect();
+    kept + &hash
 }

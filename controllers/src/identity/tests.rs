@@ -78,17 +78,19 @@ async fn a_chain_of_roles_is_assumed_from_its_source_outwards() {
         (role_arn.as_str(), session_name.as_str()),
         ("arn:aws:iam::1:role/team", "ci")
     );
-    assert_eq!((external_id.as_deref(), duration_seconds), (Some("shared"), Some(3600)));
+    assert_eq!((external_id.as_deref(), duration_seconds), (Some("shared"), 3600));
     assert_eq!(policy_arns, ["arn:p"]);
     let CredentialSource::Role {
         session_name,
         external_id,
+        duration_seconds,
         source,
         ..
     } = *source
     else {
         panic!("no second role")
     };
+    assert_eq!(duration_seconds, 900, "what is documented is sent");
     assert_eq!(
         (session_name.as_str(), external_id),
         ("capa-rs-team-a-dev", None),
@@ -186,12 +188,33 @@ async fn clusters_share_a_key_unless_a_session_is_named_after_them() {
 }
 
 #[test]
-fn a_session_name_is_cut_to_what_sts_accepts() {
-    let request = IdentityRequest {
-        reference: &IdentityReference::controller_default(),
-        namespace: &"n".repeat(40),
-        cluster_name: &"c".repeat(40),
-        identity_namespace: "",
+fn a_session_name_that_is_cut_stays_unique() {
+    let name = |namespace: &str, cluster_name: &str| {
+        session_name(&IdentityRequest {
+            reference: &IdentityReference::controller_default(),
+            namespace,
+            cluster_name,
+            identity_namespace: "",
+        })
     };
-    assert_eq!(session_name(&request).len(), 64);
+    assert_eq!(name("team-a", "dev"), "capa-rs-team-a-dev");
+    let (namespace, cluster) = ("n".repeat(40), "c".repeat(15));
+    assert_eq!(
+        name(&namespace, &cluster),
+        format!("capa-rs-{namespace}-{cluster}"),
+        "64 characters"
+    );
+    let long = "c".repeat(40);
+    let (first, second) = (
+        name(&namespace, &format!("{long}-1")),
+        name(&namespace, &format!("{long}-2")),
+    );
+    assert_eq!((first.len(), second.len()), (64, 64));
+    assert_ne!(first, second);
+    assert!(first.starts_with(&format!("capa-rs-{namespace}-")), "{first}");
+    assert_eq!(
+        first,
+        name(&namespace, &format!("{long}-1")),
+        "of one cluster it is always the same"
+    );
 }

@@ -1,10 +1,9 @@
 //! Reads infrastructure objects of any kind, once for all machines that wait for the same object.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use capa_api::contract::ContractReference;
+use capa_api::forms::is_dns_subdomain;
 use capa_api::meta::CONTRACT_LABEL;
 use capa_cloud::Timing;
 use capa_network::infrastructure_network;
@@ -12,17 +11,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersion, Version};
 use kube::{Api, Client, discovery};
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::failed;
+use super::kinds::{Kind, KindCache, Known};
 use super::shared_reads::SharedReads;
 use crate::kubernetes_api::{BeingRead, Infrastructure, KubernetesError, NetworkReader};
 use crate::launching::network_sources::publishes_network;
-
-/// Time for which the properties of a kind are cached. An answer of 404 drops the entry at once.
-const KIND_AGE: Duration = Duration::from_secs(600);
 
 /// Reads infrastructure objects. Objects that wait for the same infrastructure object share one read.
 pub struct InfrastructureReader {
@@ -33,21 +28,14 @@ pub struct InfrastructureReader {
 /// Asks the API server for objects of kinds that are known at run time only.
 struct Requests {
     client: Client,
-    kinds: Mutex<HashMap<(String, String), (Instant, Kind)>>,
-}
-
-/// A kind in the API server.
-#[derive(Clone)]
-struct Kind {
-    resource: ApiResource,
-    publishes_network: bool,
+    kinds: KindCache,
 }
 
 impl InfrastructureReader {
     pub(super) fn new(client: Client, timing: Timing) -> Self {
         let requests = Requests {
             client,
-            kinds: Mutex::default(),
+            kinds: KindCache::new(timing.source_retry),
         };
         Self {
             reads: Arc::new(SharedReads::new(timing)),
@@ -70,6 +58,10 @@ impl InfrastructureReader {
         reader: &NetworkReader,
         reference: &ContractReference,
     ) -> Result<Infrastructure, BeingRead> {
+        // No object has such a name, and the path of a request with it could lead to another object.
+        if !is_dns_subdomain(&reference.name) {
+            return Ok(Infrastructure::NotFound);
+        }
         let fetch = || {
             let (requests, reference) = (Arc::clone(&self.requests), reference.clone());
             let namespace = reader.namespace.clone();
@@ -98,7 +90,7 @@ impl Requests {
                 Ok(Infrastructure::Published(network))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
-                self.kinds.lock().remove(&kind_key(reference));
+                self.kinds.doubt(reference);
                 Ok(Infrastructure::NotFound)
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Infrastructure::Forbidden),
@@ -110,20 +102,14 @@ impl Requests {
     }
 
     async fn kind(&self, reference: &ContractReference) -> Result<Option<Kind>, KubernetesError> {
-        let key = kind_key(reference);
-        let cached = self
-            .kinds
-            .lock()
-            .get(&key)
-            .filter(|(at, _)| at.elapsed() < KIND_AGE)
-            .map(|(_, kind)| kind.clone());
-        if cached.is_some() {
-            return Ok(cached);
+        match self.kinds.get(reference) {
+            Some(Known::Served(kind)) => return Ok(Some(kind)),
+            Some(Known::NotServed) => return Ok(None),
+            None => {}
         }
         let found = self.discover(reference).await?;
-        if let Some(kind) = &found {
-            self.kinds.lock().insert(key, (Instant::now(), kind.clone()));
-        }
+        let known = found.clone().map_or(Known::NotServed, Known::Served);
+        self.kinds.insert(reference, known);
         Ok(found)
     }
 
@@ -197,10 +183,6 @@ fn newest(versions: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn kind_key(reference: &ContractReference) -> (String, String) {
-    (reference.api_group.clone(), reference.kind.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -209,6 +191,7 @@ mod tests {
     use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
     use http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     use super::*;
@@ -280,17 +263,16 @@ mod tests {
     }
 
     async fn read(reader: &InfrastructureReader) -> Infrastructure {
-        let reference = ContractReference {
-            api_group: "example.org".into(),
-            kind: "Landscape".into(),
-            name: "l".into(),
-        };
+        read_named(reader, &named("Landscape", "l")).await
+    }
+
+    async fn read_named(reader: &InfrastructureReader, reference: &ContractReference) -> Infrastructure {
         let machine = NetworkReader {
             kind: NetworkReaderKind::Machine,
             namespace: "team-a".into(),
             name: "m".into(),
         };
-        reader.read(&machine, &reference).await.unwrap()
+        reader.read(&machine, reference).await.unwrap()
     }
 
     fn said(infrastructure: &Infrastructure) -> String {
@@ -337,6 +319,17 @@ mod tests {
         assert!(matches!(read(&reader).await, Infrastructure::Published(Some(found)) if found == network));
     }
 
+    #[tokio::test]
+    async fn a_name_that_no_object_has_makes_no_request() {
+        let server = Server::new();
+        let reader = server.reader();
+        for name in ["../../../team-b/landscapes/l", "l/status", "", "l?watch=1"] {
+            let read = read_named(&reader, &named("Landscape", name)).await;
+            assert!(matches!(read, Infrastructure::NotFound), "{name}: {read:?}");
+        }
+        assert!(server.asked.lock().is_empty());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_cannot_be_discovered_is_an_answer_as_well() {
         let server = Server::new();
@@ -354,6 +347,49 @@ mod tests {
         );
         read(&reader).await;
         assert_eq!((server.asked("/apis"), server.asked(OBJECT)), (1, 0));
+    }
+
+    fn named(kind: &str, name: &str) -> ContractReference {
+        ContractReference {
+            api_group: "example.org".into(),
+            kind: kind.into(),
+            name: name.into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_thousand_objects_that_nobody_asks_for_are_forgotten() {
+        let server = Server::new();
+        let reader = server.reader();
+        for number in 0..10_000 {
+            read_named(&reader, &named("Landscape", &format!("l-{number}"))).await;
+        }
+        assert_eq!(reader.reads.len(), 10_000);
+        assert_eq!(
+            server.asked("/apis"),
+            1,
+            "names that do not exist say nothing about their kind"
+        );
+        tokio::time::advance(Timing::default().source_retry_cap * 3).await;
+        read(&reader).await;
+        assert_eq!(reader.reads.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_not_served_is_discovered_once_for_many() {
+        let server = Server::new();
+        let reader = server.reader();
+        for number in 0..100 {
+            let missing = named("Moonscape", &format!("m-{number}"));
+            assert!(matches!(
+                read_named(&reader, &missing).await,
+                Infrastructure::NoKindMatch
+            ));
+        }
+        assert_eq!(server.asked("/apis"), 1);
+        tokio::time::advance(Timing::default().source_retry).await;
+        read_named(&reader, &named("Moonscape", "m-0")).await;
+        assert_eq!(server.asked("/apis"), 2, "it may have been installed");
     }
 
     #[test]

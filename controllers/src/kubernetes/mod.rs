@@ -1,15 +1,18 @@
 //! The reconcilers' requests to a real API server: caches for watched kinds, direct requests for other kinds.
 
 mod infrastructure;
+mod kinds;
 mod shared_reads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
@@ -17,6 +20,7 @@ use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
+use capa_runtime::index::CacheIndex;
 use capa_runtime::kinds::{CachedKind, ObjectName};
 use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusWriter;
@@ -37,6 +41,9 @@ pub use infrastructure::InfrastructureReader;
 /// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
 
+/// The namespace that every cluster has from its beginning, and whose UID tells it from others.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
 /// Caches of all watched kinds.
 #[derive(Clone)]
 pub struct Caches {
@@ -48,6 +55,8 @@ pub struct Caches {
     pub aws_clusters: ObjectCache<AWSCluster>,
     /// AWSMachines.
     pub aws_machines: ObjectCache<AWSMachine>,
+    /// AWSMachines by the instances that they name or have on record.
+    pub machines_by_instance: CacheIndex<AWSMachine>,
     /// AWSMachineTemplates.
     pub aws_machine_templates: ObjectCache<AWSMachineTemplate>,
     /// Controller identities.
@@ -68,6 +77,7 @@ pub struct KubernetesClient {
     statuses: StatusWriter,
     runtime: Runtime,
     infrastructure: Arc<InfrastructureReader>,
+    started: Instant,
 }
 
 impl KubernetesClient {
@@ -79,6 +89,7 @@ impl KubernetesClient {
             statuses: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
             runtime: runtime.clone(),
             infrastructure: Arc::new(InfrastructureReader::new(runtime.client.clone(), timing)),
+            started: Instant::now(),
         }
     }
 
@@ -113,6 +124,17 @@ impl KubernetesClient {
         }
     }
 
+    /// Merges annotations of an AWSMachine. The write is refused if the object has changed since it was read.
+    async fn annotate(&self, machine: &AWSMachine, annotations: Value) -> Result<AWSMachine, KubernetesError> {
+        let patch = json!({"metadata": {
+            "resourceVersion": machine.resource_version(),
+            "annotations": annotations,
+        }});
+        let attempted = "mark whether clusterctl may move";
+        let patched = self.patch(machine, patch, attempted).await?;
+        patched.ok_or_else(|| failed(format!("{attempted} {}", machine.name_any()), "the object is gone"))
+    }
+
     /// Replaces the finalizers. The write is refused if the object has changed since it was read.
     async fn put_finalizers<K>(
         &self,
@@ -126,6 +148,17 @@ impl KubernetesClient {
         let patch = json!({"metadata": {"resourceVersion": object.resource_version(), "finalizers": finalizers}});
         self.patch(object, patch, attempted).await
     }
+}
+
+async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
+    // No Secret has such a name, and the path of a request with it could lead to another object.
+    if !is_dns_subdomain(name) {
+        return Ok(None);
+    }
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    api.get_opt(name)
+        .await
+        .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
 }
 
 fn failed(attempted: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KubernetesError {
@@ -155,6 +188,10 @@ where
 impl Kubernetes for KubernetesClient {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
@@ -187,10 +224,7 @@ impl Kubernetes for KubernetesClient {
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        api.get_opt(name)
-            .await
-            .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+        secret(&self.client, namespace, name).await
     }
 }
 
@@ -223,6 +257,29 @@ impl MachineKubernetes for KubernetesClient {
 
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster)
+    }
+
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        self.caches.machines_by_instance.get(id)
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        let namespace = named(self.caches.namespaces.store(), SYSTEM_NAMESPACE)?;
+        namespace.metadata.uid.clone()
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.caches.aws_machines.store().state()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        let publishes = |cluster: &AWSCluster| publishes_target_group(cluster, arn);
+        let publishing = self.caches.aws_clusters.store().state_filter(publishes);
+        let clusters = self.caches.clusters.store();
+        let owners = publishing
+            .iter()
+            .filter_map(|cluster| owner_that_names(cluster, clusters));
+        owners.collect()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
@@ -259,15 +316,16 @@ impl MachineKubernetes for KubernetesClient {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
-        let value = if blocked { json!("") } else { Value::Null };
-        let patch = json!({"metadata": {
-            "resourceVersion": machine.resource_version(),
-            "annotations": {meta::BLOCK_MOVE_ANNOTATION: value},
-        }});
-        let attempted = "mark whether clusterctl may move";
-        let patched = self.patch(machine, patch, attempted).await?;
-        patched.ok_or_else(|| failed(format!("{attempted} {}", machine.name_any()), "the object is gone"))
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: ""})).await
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        let mut annotations = json!({meta::BLOCK_MOVE_ANNOTATION: null});
+        if let (Some(id), Some(annotations)) = (instance_id, annotations.as_object_mut()) {
+            annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), json!(id));
+        }
+        self.annotate(machine, annotations).await
     }
 
     async fn write_status(
@@ -285,8 +343,14 @@ impl MachineKubernetes for KubernetesClient {
         provider_id: &str,
         instance_id: &str,
     ) -> Result<AWSMachine, KubernetesError> {
+        let mut metadata = json!({"resourceVersion": machine.resource_version()});
+        if meta::has_annotation(&machine.metadata, meta::ADOPT_INSTANCE_ANNOTATION)
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.insert("annotations".to_owned(), json!({meta::ADOPT_INSTANCE_ANNOTATION: null}));
+        }
         let patch = json!({
-            "metadata": {"resourceVersion": machine.resource_version()},
+            "metadata": metadata,
             "spec": {"providerID": provider_id, "instanceID": instance_id},
         });
         let patched = self.patch(machine, patch, "publish the ids of").await?;
@@ -310,6 +374,30 @@ impl ClusterKubernetes for KubernetesClient {
     }
 }
 
+/// Whether an AWSCluster publishes the target group as a target of the control plane.
+fn publishes_target_group(cluster: &AWSCluster, arn: &str) -> bool {
+    let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+    let mut targets = network.into_iter().flat_map(|network| &network.control_plane_targets);
+    targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
+}
+
+/// The Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use the
+/// AWSCluster that the Cluster itself names.
+pub fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<Arc<Cluster>> {
+    let owner = meta::owner_cluster_name(&cluster.metadata)?;
+    let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
+    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then_some(named_by)
+}
+
+/// An AWSCluster as a Cluster names it.
+pub fn reference_to(cluster: &AWSCluster) -> ContractReference {
+    ContractReference {
+        api_group: AWSCluster::group(&()).into_owned(),
+        kind: AWSCluster::kind(&()).into_owned(),
+        name: cluster.name_any(),
+    }
+}
+
 /// The AWSMachines of a cluster by label.
 pub fn machines_of_cluster(store: &Store<AWSMachine>, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
     store.state_filter(|machine| {
@@ -328,4 +416,32 @@ pub fn templates_of_cluster(
         template.metadata.namespace.as_deref() == Some(namespace)
             && meta::owner_cluster_name(&template.metadata) == Some(cluster)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_no_secret_has_makes_no_request() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let paths = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            paths.lock().push(request.uri().path().to_owned());
+            let secret = json!({"metadata": {"name": "boot"}}).to_string();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(secret.into_bytes()))) }
+        });
+        let client = Client::new(service, "default");
+        for name in ["../../kube-system/secrets/x", "a/b", "boot?watch=1", ""] {
+            assert_eq!(secret(&client, "team-a", name).await.unwrap(), None, "{name}");
+        }
+        assert!(secret(&client, "team-a", "boot").await.unwrap().is_some());
+        assert_eq!(*asked.lock(), ["/api/v1/namespaces/team-a/secrets/boot"]);
+    }
 }

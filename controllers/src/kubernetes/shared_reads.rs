@@ -122,6 +122,12 @@ impl SharedReads {
         }
     }
 
+    /// Number of stored objects.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.objects.lock().by_key.len()
+    }
+
     /// Starts a read as a task.
     fn begin<F>(self: &Arc<Self>, key: Key, fetch: F) -> Arc<UnderWay>
     where
@@ -324,9 +330,9 @@ mod tests {
         for number in 0..1_000 {
             read_within(&reads, &number.to_string(), 0, Duration::ZERO).await;
         }
-        assert_eq!(reads.objects.lock().by_key.len(), 1_000);
+        assert_eq!(reads.len(), 1_000);
         tokio::time::advance(Timing::default().source_retry_cap * 3).await;
         read_within(&reads, "one more", 0, Duration::ZERO).await;
-        assert_eq!(reads.objects.lock().by_key.len(), 1);
+        assert_eq!(reads.len(), 1);
     }
 }

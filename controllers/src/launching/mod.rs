@@ -3,6 +3,8 @@
 //! Only `network.rs` reads from Kubernetes; all other files are pure.
 
 pub(crate) mod bootstrap;
+pub(crate) mod bootstrap_secret;
+pub(crate) mod forms;
 pub(crate) mod image;
 pub(crate) mod network;
 pub(crate) mod network_sources;

@@ -19,6 +19,8 @@ pub(crate) struct RequestInputs<'a> {
     pub(crate) cluster_tag: &'a str,
     /// Name of the owning Machine.
     pub(crate) owner_name: &'a str,
+    /// What tells the management cluster from others, where that is known.
+    pub(crate) management_cluster: Option<&'a str>,
     /// Role of the machine.
     pub(crate) role: MachineRole,
     /// User data.
@@ -99,8 +101,9 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
     })
 }
 
-/// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider.
-/// Tags of the machine take precedence over tags of the cluster. Both can override `Name`, but no system tag.
+/// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider,
+/// and the tag of the management cluster. Tags of the machine take precedence over tags of the cluster. Both can
+/// override `Name`, but no system tag.
 fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, String> {
     let name = machine.metadata.name.clone().unwrap_or_default();
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
@@ -119,6 +122,8 @@ fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, St
             meta::machine_name_tag_value(namespace, inputs.owner_name),
         ),
     ]);
+    let management_cluster = inputs.management_cluster;
+    tags.extend(management_cluster.map(|id| (meta::MANAGEMENT_CLUSTER_TAG.to_owned(), id.to_owned())));
     tags
 }
 
@@ -141,6 +146,7 @@ mod tests {
             network: &read(network),
             cluster_tag: "dev",
             owner_name: "m",
+            management_cluster: Some("c"),
             role,
             user_data: &UserData::new(b"data".to_vec()),
             root_device: Some("/dev/xvda"),
@@ -180,6 +186,7 @@ mod tests {
             ("Name", "cluster"),
             ("kubernetes.io/cluster/dev", "owned"),
             ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/management-cluster", "c"),
             ("sigs.k8s.io/cluster-api-provider-aws/role", "control-plane"),
             ("stage", "prod"),
             ("team", "b"),

@@ -1,8 +1,8 @@
 use capa_api::machine::AWSMachine;
-use capa_cloud::{InstanceState, MachineKey};
+use capa_cloud::MachineKey;
 
 use super::*;
-use crate::testing::{FakeKubernetes, Journal, instance, read};
+use crate::testing::{FakeKubernetes, Journal, MANAGEMENT_CLUSTER, read};
 
 fn kubernetes() -> FakeKubernetes {
     let kubernetes = FakeKubernetes::new(&Journal::default());
@@ -13,13 +13,18 @@ fn kubernetes() -> FakeKubernetes {
         )));
     }
     for (name, cluster) in [("one", "dev"), ("two", "dev"), ("three", "prod")] {
-        kubernetes.put_machine(read(&format!(
-            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
-              spec: {{clusterName: {cluster}}}}}"
-        )));
+        put_machine(&kubernetes, name, cluster, name);
         kubernetes.put_aws_machine(aws_machine(name, &owned_by(name)));
     }
     kubernetes
+}
+
+fn put_machine(kubernetes: &FakeKubernetes, name: &str, cluster: &str, infrastructure: &str) {
+    kubernetes.put_machine(read(&format!(
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a, uid: o}}, \
+          spec: {{clusterName: {cluster}, infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, \
+          kind: AWSMachine, name: {infrastructure}}}}}}}"
+    )));
 }
 
 fn aws_machine(name: &str, metadata: &str) -> AWSMachine {
@@ -33,12 +38,23 @@ fn owned_by(machine: &str) -> String {
     format!("ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {machine}, uid: o}}]")
 }
 
-/// An instance of a machine in the cluster `dev`.
-fn of(id: &str, machine: &str) -> Instance {
-    instance(id, InstanceState::Running, "dev", machine)
+/// An instance of a machine of the cluster `dev` that this management cluster launched.
+fn of(id: &str, machine: &str) -> UnwatchedInstance {
+    of_cluster(id, "dev", machine)
 }
 
-fn store(unwatched: Vec<Instance>) -> Vec<(String, InformerSnapshot)> {
+fn of_cluster(id: &str, cluster: &str, machine: &str) -> UnwatchedInstance {
+    let (namespace, machine) = machine.split_once('/').unwrap();
+    UnwatchedInstance {
+        id: id.into(),
+        namespace: namespace.into(),
+        machine: machine.into(),
+        cluster: cluster.into(),
+        management_cluster: Some(MANAGEMENT_CLUSTER.into()),
+    }
+}
+
+fn store(unwatched: Vec<UnwatchedInstance>) -> Vec<(String, InformerSnapshot)> {
     let view = InformerSnapshot {
         unwatched,
         ..InformerSnapshot::default()
@@ -52,8 +68,7 @@ fn suspicious(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
         name: (*name).to_owned(),
     };
     let view = InformerSnapshot {
-        listing_incomplete: true,
-        machines: machines.iter().map(key).collect(),
+        doubted: machines.iter().map(key).collect(),
         ..InformerSnapshot::default()
     };
     vec![("eu-west-1".to_owned(), view)]
@@ -78,7 +93,7 @@ fn counted(findings: &Findings) -> u32 {
 fn an_incomplete_listing_is_reported_once_on_each_cluster() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let doubted = suspicious(&["one", "two", "three", "unknown"]);
-    let findings = scanner.scan(&doubted, &kubernetes);
+    let findings = scanner.scan(doubted.clone(), &kubernetes);
     let told_to: Vec<_> = told(&findings)
         .into_iter()
         .map(|(cluster, reason, _)| (cluster, reason))
@@ -91,18 +106,19 @@ fn an_incomplete_listing_is_reported_once_on_each_cluster() {
         ]
     );
     assert!(findings.events.iter().all(|(_, event)| event.warning));
-    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 0);
-    assert_eq!(scanner.scan(&store(vec![]), &kubernetes).events.len(), 0);
-    assert_eq!(scanner.scan(&doubted, &kubernetes).events.len(), 2);
+    assert_eq!(scanner.scan(doubted.clone(), &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(store(vec![]), &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(doubted.clone(), &kubernetes).events.len(), 2);
 }
 
 #[test]
 fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("one")));
+    put_machine(&kubernetes, "four", "dev", "workers-x7k2p");
+    kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("four")));
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
-    let findings = scanner.scan(&suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
+    let findings = scanner.scan(suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
     let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, ..)| cluster).collect();
     assert_eq!(told_to, ["dev", "prod"]);
 }
@@ -111,13 +127,13 @@ fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
 fn an_orphan_is_counted_and_reported_at_the_second_scan() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
-    let first = scanner.scan(&stray, &kubernetes);
+    let first = scanner.scan(stray.clone(), &kubernetes);
     assert_eq!(
         (counted(&first), first.events.len()),
         (0, 0),
         "its machine may be about to come"
     );
-    let second = scanner.scan(&stray, &kubernetes);
+    let second = scanner.scan(stray.clone(), &kubernetes);
     assert_eq!(counted(&second), 1);
     let events = told(&second);
     assert_eq!(
@@ -129,9 +145,9 @@ fn an_orphan_is_counted_and_reported_at_the_second_scan() {
         "{}",
         events[0].2
     );
-    let third = scanner.scan(&stray, &kubernetes);
+    let third = scanner.scan(stray.clone(), &kubernetes);
     assert_eq!((counted(&third), third.events.len()), (1, 0), "told once");
-    let ended = scanner.scan(&store(vec![]), &kubernetes);
+    let ended = scanner.scan(store(vec![]), &kubernetes);
     assert_eq!(counted(&ended), 0);
 }
 
@@ -140,9 +156,9 @@ fn one_more_orphan_is_reported_with_the_others() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let one = store(vec![of("i-1", "team-a/gone")]);
     let two = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
-    scanner.scan(&one, &kubernetes);
-    assert_eq!(scanner.scan(&two, &kubernetes).events.len(), 1);
-    let findings = scanner.scan(&two, &kubernetes);
+    scanner.scan(one.clone(), &kubernetes);
+    assert_eq!(scanner.scan(two.clone(), &kubernetes).events.len(), 1);
+    let findings = scanner.scan(two.clone(), &kubernetes);
     assert_eq!(counted(&findings), 2);
     assert!(
         told(&findings)[0].2.starts_with("instances i-1, i-2 have the tags"),
@@ -157,26 +173,32 @@ fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: dev}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
     let known = store(vec![of("i-1", "team-a/orphan")]);
-    scanner.scan(&known, &kubernetes);
-    assert_eq!(counted(&scanner.scan(&known, &kubernetes)), 0);
+    scanner.scan(known.clone(), &kubernetes);
+    assert_eq!(counted(&scanner.scan(known.clone(), &kubernetes)), 0);
 }
 
 #[test]
 fn instances_of_unknown_clusters_are_no_orphans() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let mut shared = instance("i-3", InstanceState::Running, "dev", "team-a/gone");
-    shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
     let elsewhere = store(vec![
         of("i-1", "team-b/gone"),
-        instance("i-2", InstanceState::Running, "staging", "team-a/gone"),
-        shared,
-        Instance {
-            tags: BTreeMap::new(),
-            ..instance("i-4", InstanceState::Running, "dev", "")
-        },
+        of_cluster("i-2", "staging", "team-a/gone"),
     ]);
-    scanner.scan(&elsewhere, &kubernetes);
-    assert_eq!(counted(&scanner.scan(&elsewhere, &kubernetes)), 0);
+    scanner.scan(elsewhere.clone(), &kubernetes);
+    assert_eq!(counted(&scanner.scan(elsewhere.clone(), &kubernetes)), 0);
+}
+
+#[test]
+fn instances_of_other_management_clusters_are_no_orphans() {
+    let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
+    let launched_by = |id: &str, management_cluster: Option<&str>| UnwatchedInstance {
+        management_cluster: management_cluster.map(str::to_owned),
+        ..of(id, "team-a/gone")
+    };
+    let elsewhere = store(vec![launched_by("i-1", None), launched_by("i-2", Some("another"))]);
+    scanner.scan(elsewhere.clone(), &kubernetes);
+    let findings = scanner.scan(elsewhere.clone(), &kubernetes);
+    assert_eq!((counted(&findings), findings.events.len()), (0, 0));
 }
 
 #[test]
@@ -186,8 +208,8 @@ fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
         .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
         .collect();
     let twice: Vec<_> = [store(many.clone()), store(many)].concat();
-    scanner.scan(&twice, &kubernetes);
-    let findings = scanner.scan(&twice, &kubernetes);
+    scanner.scan(twice.clone(), &kubernetes);
+    let findings = scanner.scan(twice.clone(), &kubernetes);
     assert_eq!(counted(&findings), 25);
     let events = told(&findings);
     assert_eq!(events.len(), 1);

@@ -1,4 +1,4 @@
-//! The double of AWS for clusters and machines: the production sessions on the simulated EC2, with the clock of
+//! The double of AWS for clusters and machines: the production sessions on the simulated EC2, with the uptime of
 //! [`FakeKubernetes`].
 //!
 //! The double answers a call at once. The journal records calls of a pass and writes of a session, and a test can make
@@ -145,12 +145,13 @@ impl FakeAws {
         session.for_cluster(&identity.cluster)
     }
 
+    /// AWS's own clock, which nobody sets.
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        Timestamp::UNIX_EPOCH + self.since_start()
     }
 
     fn since_start(&self) -> Duration {
-        self.now().duration_since(Timestamp::UNIX_EPOCH).unsigned_abs()
+        self.clock.uptime()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -199,8 +200,8 @@ impl ClusterClouds for FakeAws {
 }
 
 impl MachineClouds for FakeAws {
-    fn machines(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn MachineCloud> {
-        Arc::new(MachineSession::new(self.client_for(identity, region)))
+    fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
+        Arc::new(MachineSession::new(self.client_for(identity, region), cluster))
     }
 
     fn forget(&self, machine: &MachineKey) {

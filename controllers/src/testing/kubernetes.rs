@@ -19,10 +19,14 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::{Journal, read};
+use crate::awsmachine::claimed_instances;
 use crate::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
     NetworkKubernetes, NetworkReader,
 };
+
+/// UID of the management cluster.
+pub(crate) const MANAGEMENT_CLUSTER: &str = "0f6d2a4b-0000-4000-8000-000000000001";
 
 /// Kubernetes in memory.
 pub(crate) struct FakeKubernetes {
@@ -33,6 +37,7 @@ pub(crate) struct FakeKubernetes {
 #[derive(Default)]
 struct State {
     now: Timestamp,
+    uptime: Duration,
     versions: u64,
     clusters: BTreeMap<(String, String), Arc<Cluster>>,
     machines: BTreeMap<(String, String), Arc<Machine>>,
@@ -43,10 +48,19 @@ struct State {
     infrastructure: BTreeMap<String, Infrastructure>,
     /// Infrastructure objects whose read does not end.
     being_read: BTreeSet<String>,
+    /// Clusters whose infrastructure object publishes a target group, by its ARN.
+    target_groups: BTreeMap<String, Vec<Arc<Cluster>>>,
     /// Calls to fail, with the number of successful calls before the failure.
     failing: BTreeMap<&'static str, usize>,
     /// Calls to delay, with the number of calls before the delay and its duration.
     delays: BTreeMap<&'static str, (usize, Duration)>,
+}
+
+impl State {
+    fn advance(&mut self, by: Duration) {
+        self.now += by;
+        self.uptime += by;
+    }
 }
 
 impl FakeKubernetes {
@@ -61,8 +75,12 @@ impl FakeKubernetes {
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        let mut state = self.state();
-        state.now += by;
+        self.state().advance(by);
+    }
+
+    /// Sets the clock that records carry; no time passes.
+    pub(crate) fn set_clock(&self, now: Timestamp) {
+        self.state().now = now;
     }
 
     pub(crate) fn put_cluster(&self, cluster: Cluster) {
@@ -118,6 +136,7 @@ impl FakeKubernetes {
         labels.insert(key.to_owned(), value.to_owned());
     }
 
+    /// Stores a Secret of the type that Cluster API's providers give theirs.
     pub(crate) fn put_secret(&self, namespace: &str, name: &str, data: &[(&str, &str)]) {
         let version = self.next_version();
         let data = data
@@ -131,6 +150,7 @@ impl FakeKubernetes {
                 ..ObjectMeta::default()
             },
             data: Some(data.collect()),
+            type_: Some("cluster.x-k8s.io/secret".to_owned()),
             ..Secret::default()
         };
         self.state().secrets.insert((namespace.into(), name.into()), secret);
@@ -146,6 +166,14 @@ impl FakeKubernetes {
     /// Has reading the infrastructure object of that name take long.
     pub(crate) fn hold_infrastructure(&self, name: &str) {
         self.state().being_read.insert(name.to_owned());
+    }
+
+    /// A Cluster whose infrastructure object publishes a target group.
+    pub(crate) fn put_cluster_with_target_group(&self, cluster: Cluster, arn: &str) {
+        let cluster = Arc::new(cluster);
+        let mut state = self.state();
+        state.clusters.insert(key(&cluster.metadata), cluster.clone());
+        state.target_groups.entry(arn.to_owned()).or_default().push(cluster);
     }
 
     /// Publishes a network, given as YAML, in the infrastructure object with this name.
@@ -167,7 +195,7 @@ impl FakeKubernetes {
         self.journal.note(call);
         let mut state = self.state();
         match state.delays.remove(call) {
-            Some((0, delay)) => state.now += delay,
+            Some((0, delay)) => state.advance(delay),
             Some((others, delay)) => drop(state.delays.insert(call, (others - 1, delay))),
             None => {}
         }
@@ -252,6 +280,10 @@ impl Kubernetes for FakeKubernetes {
         self.state().now
     }
 
+    fn uptime(&self) -> Duration {
+        self.state().uptime
+    }
+
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
         self.state().clusters.get(&(namespace.into(), name.into())).cloned()
     }
@@ -316,6 +348,24 @@ impl MachineKubernetes for FakeKubernetes {
         state.aws_machines.values().filter(belongs).cloned().collect()
     }
 
+    fn machines_with_instance(&self, id: &str) -> Vec<Arc<AWSMachine>> {
+        let state = self.state();
+        let has_it = |machine: &&Arc<AWSMachine>| claimed_instances(machine).iter().any(|claimed| claimed == id);
+        state.aws_machines.values().filter(has_it).cloned().collect()
+    }
+
+    fn management_cluster(&self) -> Option<String> {
+        Some(MANAGEMENT_CLUSTER.to_owned())
+    }
+
+    fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
+        self.state().aws_machines.values().cloned().collect()
+    }
+
+    fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>> {
+        self.state().target_groups.get(arn).cloned().unwrap_or_default()
+    }
+
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
         self.change(machine, "add_finalizer", |machine| {
             machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
@@ -340,14 +390,19 @@ impl MachineKubernetes for FakeKubernetes {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine, blocked: bool) -> Result<AWSMachine, KubernetesError> {
-        let call = if blocked { "block_move" } else { "unblock_move" };
-        self.change(machine, call, |machine| {
+    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "block_move", |machine| {
             let annotations = machine.annotations_mut();
-            if blocked {
-                annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
-            } else {
-                annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+        })
+    }
+
+    async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
+        self.change(machine, "allow_move", |machine| {
+            let annotations = machine.annotations_mut();
+            annotations.remove(meta::BLOCK_MOVE_ANNOTATION);
+            if let Some(id) = instance_id {
+                annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), id.to_owned());
             }
         })
     }
@@ -367,6 +422,7 @@ impl MachineKubernetes for FakeKubernetes {
         instance_id: &str,
     ) -> Result<AWSMachine, KubernetesError> {
         self.change(machine, "publish_ids", |machine| {
+            machine.annotations_mut().remove(meta::ADOPT_INSTANCE_ANNOTATION);
             machine.spec.provider_id = Some(provider_id.to_owned());
             machine.spec.instance_id = Some(instance_id.to_owned());
         })

@@ -15,7 +15,7 @@ use capa_cloud::Instance;
 use serde::de::DeserializeOwned;
 
 pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
-pub(crate) use kubernetes::{FakeKubernetes, unreadable};
+pub(crate) use kubernetes::{FakeKubernetes, MANAGEMENT_CLUSTER, unreadable};
 
 /// Calls to Kubernetes and AWS in their order.
 #[derive(Clone, Default)]

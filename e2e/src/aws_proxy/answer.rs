@@ -2,6 +2,9 @@
 
 use super::xml::{Element, XmlError};
 
+/// The caller in the message of a refusal. No object that a tenant sees may contain it.
+pub const CALLER: &str = "arn:aws:sts::111122223333:assumed-role/planted-manager-role/i-0123456789abcdef0";
+
 /// An answer to the client.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
@@ -35,8 +38,10 @@ impl Refusal {
             ("UnauthorizedOperation", _) => {
                 // The details are encrypted, so they differ from answer to answer.
                 let details = format!("{}{}", fresh_id(), fresh_id());
-                let message =
-                    "You are not authorized to perform this operation. Encoded authorization failure message: ";
+                let message = format!(
+                    "You are not authorized to perform this operation. User: {CALLER} is not authorized to perform \
+                     this action because no identity-based policy allows it. Encoded authorization failure message: "
+                );
                 Self::new(403, code, format!("{message}{details}"))
             }
             _ => Self::new(status_of(code), code, format!("The request cannot be served: {code}.")),

@@ -51,6 +51,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 pub use account::{AccessKey, Account, SECRET_KEYS};
+pub use answer::CALLER;
 pub use faults::{Fault, InjectedFault};
 pub use held::UnansweredLaunch;
 pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};

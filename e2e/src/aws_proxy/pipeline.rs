@@ -5,7 +5,7 @@ use std::time::Instant;
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, CALLER, Refusal};
 use super::faults::{Delay, Ending, FaultEffect, Stage};
 use super::held::UnansweredLaunch;
 use super::instances;
@@ -185,11 +185,8 @@ async fn decide(shared: &Shared, request: &Request, caller: &Caller, zone: &str)
 /// AssumeRole in the account of the *role*; records the account and role of the new key.
 async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refusal> {
     let denied = || {
-        Refusal::new(
-            403,
-            "AccessDenied",
-            "the role does not exist or does not trust the caller",
-        )
+        let words = format!("User: {CALLER} is not authorized to perform: sts:AssumeRole on the role");
+        Refusal::new(403, "AccessDenied", words)
     };
     let arn = request.parameter("RoleArn").ok_or_else(denied)?;
     let account = arn.split(':').nth(4).ok_or_else(denied)?;

@@ -128,6 +128,31 @@ impl User {
         Ok(())
     }
 
+    /// Tags a target group.
+    pub async fn tag_target_group(&self, target_group_arn: &str, key: &str, value: &str) -> anyhow::Result<()> {
+        self.announce_as(
+            "elbv2",
+            &format!("add-tags --resource-arns {target_group_arn} --tags Key={key},Value={value}"),
+        );
+        let tag = elbv2::types::Tag::builder().key(key).value(value).build();
+        let add = self.elbv2.add_tags().resource_arns(target_group_arn).tags(tag);
+        let added = add.send().await;
+        added.with_context(|| format!("tagging {target_group_arn}"))?;
+        Ok(())
+    }
+
+    /// Takes a tag off a target group.
+    pub async fn untag_target_group(&self, target_group_arn: &str, key: &str) -> anyhow::Result<()> {
+        self.announce_as(
+            "elbv2",
+            &format!("remove-tags --resource-arns {target_group_arn} --tag-keys {key}"),
+        );
+        let remove = self.elbv2.remove_tags().resource_arns(target_group_arn).tag_keys(key);
+        let removed = remove.send().await;
+        removed.with_context(|| format!("taking a tag off {target_group_arn}"))?;
+        Ok(())
+    }
+
     /// A classic load balancer in the private subnets of a network.
     pub async fn create_classic_load_balancer(
         &self,

@@ -193,15 +193,25 @@ fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Resu
 #[test]
 fn the_copy_that_is_deleted_for_a_move_is_left_alone() -> anyhow::Result<()> {
     story("moved", async |s| {
+        // Paused until it is being deleted, as clusterctl has it; somebody's finalizer holds it.
         let moved = s.unmanaged("dev", "").replace(
             "{name: dev}",
-            "{name: dev, annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}",
+            "{name: dev, finalizers: [example.org/kept], annotations: {cluster.x-k8s.io/paused: \"\", \
+             clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}",
         );
         s.apply(&moved).await?;
+        s.says("dev", "Paused", "True", "Paused").await?;
+        let paused = s.aws_cluster("dev").await?.data["status"].take();
+        s.begin_deletion(OURS, "AWSCluster", "dev").await?;
+        s.change(
+            "dev",
+            json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}}),
+        )
+        .await?;
         s.reconciles_without_a_write("dev", 10).await?;
-        assert_eq!(s.aws_cluster("dev").await?.data.get("status"), None);
+        assert_eq!(s.aws_cluster("dev").await?.data["status"], paused);
         assert!(s.calls().is_empty());
-        Ok(())
+        s.change("dev", json!({"metadata": {"finalizers": null}})).await
     })
 }
 

@@ -12,8 +12,10 @@ use kube::api::DynamicObject;
 
 /// The variables of an installation, and whether they have a default. The credentials have none: clusterctl renders
 /// their Secret anew with every upgrade, and a default would empty the Secret when a user forgets the variable.
-const VARIABLES: [(&str, bool); 3] = [
+const VARIABLES: [(&str, bool); 5] = [
+    ("AUTO_CONTROLLER_IDENTITY_CREATOR", true),
     ("AWS_B64ENCODED_CREDENTIALS", false),
+    ("CAPA_CONTROL_PLANE_TARGETS", true),
     ("CAPA_DIAGNOSTICS_ADDRESS", true),
     ("CAPA_INSECURE_DIAGNOSTICS", true),
 ];

@@ -100,7 +100,12 @@ fn a_machine_is_deleted_without_its_awscluster_or_cluster() -> anyhow::Result<()
 }
 
 /// Deletes an object without waiting for the controllers of its finalizers.
-async fn remove_by_force(scenario: &Scenario, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
+pub(super) async fn remove_by_force(
+    scenario: &Scenario,
+    api_version: &str,
+    kind: &str,
+    name: &str,
+) -> anyhow::Result<()> {
     let api = scenario.api(api_version, kind).await?;
     if api
         .get_opt(name)

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
 use capa_e2e::{Story, eventually, objects};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, story, tell};
@@ -277,10 +278,38 @@ fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Res
         s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}")
             .await?;
         let kept = identities.get("default").await?;
-        s.start_manager().await?;
+        let beside = s.start_manager().await?;
         s.owned("other", &s.unmanaged("other", "")).await?;
         s.says("other", "IdentityReady", "False", "NotAllowed").await?;
         assert_eq!(identities.get("default").await?, kept);
+        beside.stop().await?;
+        a_deleted_identity_stays_deleted(s).await
+    })
+}
+
+/// Without an identity of the name no namespace may use the manager's credentials: somebody may have wanted that.
+async fn a_deleted_identity_stays_deleted(s: &Scenario) -> anyhow::Result<()> {
+    let identities = s.api(OURS, DEFAULT_KIND).await?;
+    let leases = s.api("coordination.k8s.io/v1", "Lease").await?;
+    let first = s.new_manager().leader_election().flag(FASTER).start().await?;
+    eventually(WITHIN, "the Lease to remember the identity", async || {
+        let lease = leases.get("controller-leader-elect-capa").await?;
+        let annotation = "infrastructure.cluster.x-k8s.io/controller-identity-was-there";
+        ensure!(lease.annotations().contains_key(annotation), "{:?}", lease.metadata);
         Ok(())
     })
+    .await?;
+    s.delete(OURS, DEFAULT_KIND, "default").await?;
+    first.stop().await?;
+    let again = s.new_manager().leader_election().flag(FASTER).start().await?;
+    s.owned("late", &s.unmanaged("late", "")).await?;
+    s.says("late", "IdentityReady", "False", "NotFound").await?;
+    eventually(WITHIN, "the manager to recall the identity", async || {
+        ensure!(again.log()?.contains("it is not created again"), "not yet");
+        Ok(())
+    })
+    .await?;
+    again.stop().await?;
+    assert!(identities.get_opt("default").await?.is_none());
+    Ok(())
 }

@@ -16,6 +16,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::machines::{INLINE, at, machine, text};
+use super::ownership::MANAGEMENT_CLUSTER;
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story, tell};
 
 const USER_DATA: &str = "#cloud-config\n# a join token\n";
@@ -91,6 +92,7 @@ fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
             ("MachineName", &format!("{}/whole", s.namespace())),
             ("kubernetes.io/cluster/dev", "owned"),
             ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+            (MANAGEMENT_CLUSTER, &s.management_cluster().await?),
             ("sigs.k8s.io/cluster-api-provider-aws/role", "node"),
             ("team", "storage"),
         ];

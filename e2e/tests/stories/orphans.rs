@@ -5,6 +5,7 @@ use capa_e2e::eventually;
 
 use super::claimed_instances::launch_by_hand;
 use super::machines::INLINE;
+use super::ownership::MANAGEMENT_CLUSTER;
 use super::scenario::{WITHIN, story};
 
 #[test]
@@ -18,17 +19,11 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
 
         let (orphan, elsewhere) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
         let lost = format!("{}/lost", s.namespace());
-        // One instance of a cluster in this management cluster, and one of another management cluster's.
+        // Both instances were launched by this management cluster; the Cluster of the second instance is gone.
+        let here = s.management_cluster().await?;
         for (id, cluster) in [(&orphan, "dev"), (&elsewhere, "not-here")] {
-            let owned = format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}");
-            let tags = [
-                (owned.as_str(), "owned"),
-                ("MachineName", lost.as_str()),
-                ("sigs.k8s.io/cluster-api-provider-aws/role", "node"),
-            ];
-            for (key, value) in tags {
-                s.user.tag(id, key, value).await?;
-            }
+            s.plant(id, cluster, &lost).await?;
+            s.user.tag(id, MANAGEMENT_CLUSTER, &here).await?;
         }
         s.event("Cluster", "dev", "InstancesWithoutMachine").await?;
         eventually(WITHIN, "the metric to count the instance", async || {

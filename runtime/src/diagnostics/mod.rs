@@ -3,7 +3,6 @@
 mod access;
 mod tls;
 
-use std::future::IntoFuture;
 use std::io;
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::access::Access;
 pub use self::tls::{CertificateError, Tls, TlsVersion};
+use crate::server;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -48,22 +48,13 @@ pub async fn serve(
     protection: Protection,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let router = |access| {
-        let served = Served { registry, access };
-        Router::new().route(METRICS, get(metrics)).with_state(served)
+    let (access, tls) = match protection {
+        Protection::None => (None, None),
+        Protection::Secure(client, tls) => (Some(Access::new(client)), Some(tls.acceptor())),
     };
-    let stopped = stop.cancelled_owned();
-    match protection {
-        Protection::None => {
-            let server = axum::serve(listener, router(None)).with_graceful_shutdown(stopped);
-            server.into_future().await
-        }
-        Protection::Secure(client, tls) => {
-            let router = router(Some(Access::new(client)));
-            let server = axum::serve(tls.listen(listener), router).with_graceful_shutdown(stopped);
-            server.into_future().await
-        }
-    }
+    let served = Served { registry, access };
+    let router = Router::new().route(METRICS, get(metrics)).with_state(served);
+    server::serve(listener, tls, router, stop).await
 }
 
 async fn metrics(State(served): State<Served>, headers: HeaderMap) -> Response {

@@ -1,30 +1,15 @@
 //! TLS for diagnostics, with a self-signed certificate made at start. Clients authenticate with a token, and do not
 //! verify the certificate.
 
-use std::io;
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::serve::Listener;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
-use tracing::debug;
-
-/// Handshakes at once; further connections wait in the queue of the operating system.
-const CONCURRENT_HANDSHAKES: usize = 64;
-
-/// Time limit of a handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The flag `--tls-min-version`, with the values of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,68 +72,30 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The connections of a listener, after their handshake.
-    pub(super) fn listen(self, listener: TcpListener) -> TlsListener {
-        TlsListener {
-            listener,
-            acceptor: TlsAcceptor::from(self.0),
-            handshakes: JoinSet::new(),
-        }
-    }
-}
-
-/// Makes handshakes concurrently, so that a slow client delays no other.
-pub(super) struct TlsListener {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let has_room = self.handshakes.len() < CONCURRENT_HANDSHAKES;
-            tokio::select! {
-                (stream, peer) = Listener::accept(&mut self.listener), if has_room => {
-                    let shake = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
-                    self.handshakes.spawn(async move {
-                        match shake.await {
-                            Ok(Ok(stream)) => Some((stream, peer)),
-                            Ok(Err(error)) => {
-                                debug!(%peer, %error, "TLS handshake failed");
-                                None
-                            }
-                            Err(_) => None,
-                        }
-                    });
-                }
-                Some(shaken) = self.handshakes.join_next() => {
-                    if let Ok(Some(connection)) = shaken {
-                        return connection;
-                    }
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
+    /// What makes the handshakes.
+    pub(super) fn acceptor(self) -> TlsAcceptor {
+        TlsAcceptor::from(self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::net::SocketAddr;
+
+    use axum::Router;
+    use axum::routing::get;
     use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
     use rustls::crypto::aws_lc_rs;
     use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
     use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
     use tokio_rustls::TlsConnector;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::server;
 
     /// Verifies nothing, as Prometheus with `insecureSkipVerify`.
     #[derive(Debug)]
@@ -191,19 +138,14 @@ mod tests {
         }
     }
 
-    /// The address of a listener of this version that sends hello after each handshake.
+    /// The address of a server of this version that greets.
     async fn greeting(minimum: TlsVersion) -> SocketAddr {
         let _ = aws_lc_rs::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut listener = Tls::self_signed(minimum).unwrap().listen(listener);
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await;
-                stream.write_all(b"hello").await.unwrap();
-                stream.shutdown().await.unwrap();
-            }
-        });
+        let tls = Tls::self_signed(minimum).unwrap().acceptor();
+        let router = Router::new().route("/", get(async || "hello"));
+        tokio::spawn(server::serve(listener, Some(tls), router, CancellationToken::new()));
         address
     }
 
@@ -215,9 +157,11 @@ mod tests {
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        Ok(text)
+        Ok(text.rsplit("\r\n").next().unwrap_or_default().to_owned())
     }
 
     #[tokio::test]

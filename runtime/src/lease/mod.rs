@@ -5,6 +5,7 @@
 //! clock; the times in the record are informative. Claims are updates with a resource version: the server refuses one
 //! of two candidates.
 
+mod memory;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::metrics::Metrics;
+pub use memory::LeaseMemory;
 use record::{claimed, created, holder, released};
 
 /// The flags `--leader-elect-*`, and the identity of this process.

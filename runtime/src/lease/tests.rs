@@ -272,3 +272,37 @@ fn two_processes_of_one_pod_have_two_identities() {
         LeaseSettings::new("a", "l").identity
     );
 }
+
+const SEEN: &str = "test.example.org/seen";
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lease_remembers_outlives_renewals_and_its_holder() {
+    let server = FakeServer::default();
+    let memory = LeaseMemory::new(server.client(), "system", LEASE_NAME);
+    assert!(!memory.recalls(SEEN).await.unwrap(), "there is no Lease");
+    let leader = start(candidate(&server, "me").0);
+    eventually("leadership", || leader.works()).await;
+    assert!(!memory.recalls(SEEN).await.unwrap());
+    memory.remember(SEEN).await.unwrap();
+    let renewals = server.writes().len();
+    eventually("renewals", || server.writes().len() > renewals + 3).await;
+    assert!(memory.recalls(SEEN).await.unwrap());
+    leader.finish.cancel();
+    leader.task.await.unwrap().unwrap();
+    let next = start(candidate(&server, "next").0);
+    eventually("the next leader", || next.works()).await;
+    let writes = server.writes().len();
+    memory.remember(SEEN).await.unwrap();
+    assert!(memory.recalls(SEEN).await.unwrap());
+    assert_eq!(server.writes().len(), writes, "it is remembered already");
+    next.finish.cancel();
+    next.task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_there_remembers_nothing() {
+    let server = FakeServer::default();
+    let memory = LeaseMemory::new(server.client(), "system", LEASE_NAME);
+    let error = memory.remember(SEEN).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.is_not_found()));
+}

@@ -126,6 +126,15 @@ impl Process {
         }
     }
 
+    /// Forgets an object that is gone, as the runtime does.
+    pub(super) fn forget(&mut self, object: &Object) {
+        match object {
+            Object::AwsMachine(machine) => self.forget_machine(machine),
+            Object::AwsCluster(cluster) => self.forget_cluster(cluster),
+            Object::Machine(_) | Object::Cluster(_) => {}
+        }
+    }
+
     fn forget_machine(&mut self, machine: &AWSMachine) {
         let uid = machine.metadata.uid.as_deref().unwrap_or_default();
         self.machine_backoff.reset(uid);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
-use crate::network::{REGION_LENGTH, is_longer};
+use crate::forms::is_region;
 
 pub mod bastion;
 pub mod bucket;
@@ -178,10 +178,9 @@ pub struct ControlPlaneEndpoint {
 }
 
 impl AWSClusterSpec {
-    /// The region. An empty value counts as absent, and so does a value that is longer than any name of a region.
+    /// The region. A value that cannot be the name of a region counts as absent.
     pub fn region(&self) -> Option<&str> {
-        let is_name = |region: &&str| !region.is_empty() && !is_longer(region, REGION_LENGTH);
-        self.region.as_deref().filter(is_name)
+        self.region.as_deref().filter(|region| is_region(region))
     }
 
     /// The AWS partition of the spec, or else the partition that the region implies.

@@ -151,6 +151,11 @@ impl InstanceState {
     pub const fn is_in_transition(self) -> bool {
         matches!(self, Self::Pending | Self::Stopping | Self::ShuttingDown)
     }
+
+    /// Whether the instance is gone for good, or on its way there.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::ShuttingDown | Self::Terminated)
+    }
 }
 
 /// Registration of an instance in a load balancer target.

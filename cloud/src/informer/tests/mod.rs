@@ -1,9 +1,12 @@
+mod clusters;
 mod credentials;
 mod disappearance;
 mod overdue;
 mod terminations;
 
 use std::collections::BTreeMap;
+
+use capa_api::meta;
 
 use super::*;
 
@@ -27,6 +30,7 @@ fn machine(name: &str) -> MachineKey {
     }
 }
 
+/// An instance of the machine with its name, of cluster `dev`.
 fn instance(id: &str, state: InstanceState) -> Instance {
     Instance {
         id: id.into(),
@@ -37,8 +41,19 @@ fn instance(id: &str, state: InstanceState) -> Instance {
         client_token: None,
         launch_time: None,
         addresses: vec![],
-        tags: BTreeMap::new(),
+        tags: tags("default", id, "dev"),
     }
+}
+
+/// The tags of a machine's instance.
+fn tags(namespace: &str, machine: &str, cluster: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (
+            meta::MACHINE_NAME_TAG.to_owned(),
+            meta::machine_name_tag_value(namespace, machine),
+        ),
+        (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
+    ])
 }
 
 fn running(id: &str) -> Instance {
@@ -55,7 +70,7 @@ fn unreachable() -> CloudError {
 
 impl Rig {
     fn watch(&mut self, id: &str) -> Observation {
-        self.informer.watch(&machine(id), id)
+        self.informer.watch(&machine(id), "dev", id)
     }
 
     /// The calls that are due now.
@@ -403,7 +418,10 @@ fn unwatched_instances_are_dropped_when_a_listing_misses_them() {
 fn a_machine_watches_one_instance_at_a_time() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
     let mover = machine("i-1");
-    assert_eq!(state(&rig.informer.watch(&mover, "i-2")), Some(InstanceState::Running));
+    assert_eq!(
+        state(&rig.informer.watch(&mover, "dev", "i-2")),
+        Some(InstanceState::Running)
+    );
     rig.informer.changed_state("i-1", InstanceState::Stopped);
     assert_eq!(rig.woken(), [""; 0]);
     rig.informer.changed_state("i-2", InstanceState::Stopped);

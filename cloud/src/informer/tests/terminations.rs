@@ -17,7 +17,7 @@ fn refused(code: &str) -> CloudError {
 
 impl Rig {
     fn terminate(&mut self, id: &str) -> Result<(), CloudError> {
-        self.informer.terminate(&machine(id), id, self.now)
+        self.informer.terminate(&machine(id), "dev", id, self.now)
     }
 
     /// The batches that are due now.
@@ -204,6 +204,7 @@ fn what_is_submitted_is_called_even_if_nobody_watches_any_more() {
     rig.informer.forget(&machine("i-1"));
     assert!(rig.informer.next_due().is_some());
     assert_eq!(rig.flush(|_| Err(refused("OperationNotPermitted"))), [["i-1"]]);
+    assert_eq!(rig.informer.entries(), 0, "nobody is left to be told");
     rig.watch("i-1");
     rig.informer.forget(&machine("i-1"));
     assert_eq!(rig.terminate("i-1"), Ok(()), "a failure is forgotten with its machine");

@@ -1,5 +1,7 @@
 //! Filters of DescribeInstances.
 
+use capa_api::meta;
+
 use crate::{LaunchRequest, Query};
 
 use super::{Deviation, Ec2UnderTest, expect, expect_refusal, launched, shown};
@@ -15,10 +17,12 @@ async fn found(ec2: &dyn Ec2UnderTest, query: Query) -> Result<Vec<String>, Devi
 pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let place = ec2.place();
     let one = launched(ec2, "one").await?;
-    let elsewhere = LaunchRequest {
+    let cluster = meta::cluster_tag("dev.example");
+    let mut elsewhere = LaunchRequest {
         subnet_id: place.subnet_id_elsewhere.clone(),
         ..place.request("two")
     };
+    elsewhere.tags.insert(cluster.clone(), meta::OWNED_TAG_VALUE.to_owned());
     let two = ec2.run_instances(&elsewhere).await?.id;
     let mut both = vec![one.clone(), two.clone()];
     both.sort();
@@ -33,6 +37,19 @@ pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<()
         ),
         (Query::filter("tag-key", ["MachineName"]), both.clone()),
         (Query::filter("tag-key", ["MachineNames"]), vec![]),
+        (
+            Query::filter("tag-key", [cluster.clone(), meta::cluster_tag("prod")]),
+            vec![two.clone()],
+        ),
+        (
+            Query::filter("tag-key", [cluster, "MachineName".to_owned()]),
+            both.clone(),
+        ),
+        // Neither a part of a key nor a key that differs where the other has a dot.
+        (
+            Query::filter("tag-key", ["dev", "dev-example"].map(meta::cluster_tag)),
+            vec![],
+        ),
         (
             Query::filter("instance-state-name", ["running", "pending"]),
             both.clone(),

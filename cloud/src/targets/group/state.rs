@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::access::Access;
 use super::super::member::{Member, Registration};
 use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetKind, TargetState};
 use super::{GroupState, MemberKey};
@@ -66,10 +67,14 @@ impl GroupState {
                         by_us: matches!(member.registration, Registration::Taken(_)),
                     })
             }
-            _ => {
-                let failed = member.failure.clone().map(RegistrationState::Failed);
-                failed.unwrap_or(RegistrationState::Registering)
-            }
+            _ => match self.lacking(member, timing, now) {
+                Some(Access::Refused(refusal)) => RegistrationState::Refused(refusal),
+                Some(Access::Unreadable(error)) => RegistrationState::Failed(error),
+                Some(Access::Unknown | Access::Granted) | None => {
+                    let failed = member.failure.clone().map(RegistrationState::Failed);
+                    failed.unwrap_or(RegistrationState::Registering)
+                }
+            },
         }
     }
 
@@ -90,6 +95,9 @@ impl GroupState {
             failed.unwrap_or(RegistrationState::Leaving)
         };
         let is_claimed = self.claimed(facts).contains(target);
+        if let Some(doubtful) = self.doubtful(member, timing, now).filter(|_| !is_claimed) {
+            return doubtful;
+        }
         match health {
             Some(_) if is_claimed => RegistrationState::Out,
             None if member.may_appear(timing, now) && !is_claimed => not_yet(),

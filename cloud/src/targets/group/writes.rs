@@ -37,7 +37,8 @@ impl GroupState {
             } else {
                 member.not_before.max(shows)
             };
-            needed.then_some((not_before, leaves, target))
+            let is_allowed = self.lacking(member, timing, now).is_none();
+            (needed && is_allowed).then_some((not_before, leaves, target))
         });
         wanted.collect()
     }

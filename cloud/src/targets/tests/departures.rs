@@ -335,8 +335,8 @@ fn an_address_hidden_from_other_credentials_is_deregistered() {
     );
     scene.targets.forget_answers();
     scene.shows(&seen);
-    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
     scene.window();
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
     scene.answer(
         &GroupRequest::Deregister(vec![target("10.0.0.3")]),
         Ok(GroupAnswer::Done),

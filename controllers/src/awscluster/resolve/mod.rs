@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
 use capa_cloud::CloudError;
 
 use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
 use super::network_problems::NetworkProblems;
-use crate::tags;
+use crate::{identity, tags};
 
 /// The resulting network with its problems.
 pub(super) struct Resolution {
@@ -102,7 +103,7 @@ pub(super) fn resolve(
         problems.add(Reason::InvalidSpec, too_long(oversized));
     }
     if let NetworkLookup::Failed(error) = lookup {
-        problems.add(error.class.reason(), lookup_failed(error));
+        problems.add(error.class.reason(), lookup_failed(error, spec));
     }
     let condition = problems.condition().unwrap_or_else(|| match lookup {
         NetworkLookup::NoIdentity => not_looked_up(),
@@ -177,7 +178,8 @@ fn not_looked_up() -> ConditionUpdate {
     )
 }
 
-fn lookup_failed(error: &CloudError) -> String {
+fn lookup_failed(error: &CloudError, spec: &AWSClusterSpec) -> String {
+    let error = identity::described(error, &spec.effective_identity_ref());
     format!("the declared network could not be looked up, and the provider retries the lookup: {error}")
 }
 
@@ -204,7 +206,7 @@ fn vpc(
     problems: &mut NetworkProblems,
 ) -> Option<NetworkVpc> {
     let declared = spec.vpc_id();
-    if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", "vpc-", id)) {
+    if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", IdKind::Vpc, id)) {
         return None;
     }
     let Some(found) = found else {
@@ -263,7 +265,7 @@ fn groups(
     }
     let mut usable = BTreeSet::new();
     for id in &ids {
-        if !problems.accepts_id(path, "sg-", id) {
+        if !problems.accepts_id(path, IdKind::SecurityGroup, id) {
             continue;
         }
         let Some(found) = found else {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::Reason;
+use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSubnet, ZoneType};
 use capa_cloud::{RouteTable, Subnet, zone_type};
 
@@ -76,7 +77,7 @@ fn with_ids<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> Vec
             );
             continue;
         };
-        if !problems.accepts_id(path, "subnet-", id) {
+        if !problems.accepts_id(path, IdKind::Subnet, id) {
             continue;
         }
         if ids.insert(id) {

@@ -2,6 +2,7 @@
 
 mod fields;
 mod identities;
+mod input;
 mod lookups;
 mod modes;
 mod properties;

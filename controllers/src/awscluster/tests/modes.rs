@@ -149,11 +149,43 @@ async fn deletion_needs_nothing_from_us() {
     let mut moved = aws_cluster(NETWORK);
     let annotations = moved.annotations_mut();
     annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    moved.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     for cluster in [deleted, moved] {
         let pass = scene.pass(&cluster).await;
         assert_eq!((pass.wrote, pass.calls), (false, vec![]));
         assert_eq!(pass.next, Next::AwaitChange);
     }
+}
+
+#[tokio::test]
+async fn a_moved_managed_cluster_only_loses_our_finalizer() {
+    let scene = Scene::new();
+    let mut moved = aws_cluster("region: eu-west-1");
+    moved.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
+    let annotations = moved.annotations_mut();
+    annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    moved.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let pass = scene.pass(&moved).await;
+    assert_eq!((pass.wrote, pass.calls), (false, vec!["remove_finalizer".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_mark_that_a_move_left_behind_freezes_no_cluster() {
+    let scene = Scene::new();
+    let mut marked = aws_cluster(NETWORK);
+    let annotations = marked.annotations_mut();
+    annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    let pass = scene.pass(&marked).await;
+    assert!(pass.status().provisioned());
+    assert_eq!(pass.says(ConditionType::Paused), "False/MoveInterrupted");
+    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert!(
+        pass.events
+            .iter()
+            .any(|event| event.warning && event.reason == "MoveInterrupted")
+    );
+    scene.kubernetes.put_cluster(owner("{paused: true}"));
+    assert_eq!(scene.pass(&marked).await.says(ConditionType::Paused), "True/Paused");
 }
 
 #[tokio::test]

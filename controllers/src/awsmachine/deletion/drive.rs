@@ -1,18 +1,22 @@
 //! Ends an instance step by step, and releases the AWSMachine.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_cloud::Observation;
-use capa_runtime::reconcile::{EventDraft, Next};
+use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 
-use super::plan::{self, DeletionStep, plan_deletion};
+use super::plan::{DeletionStep, plan_deletion};
 use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::ownership::Ids;
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{self, MachineScope};
+use crate::awsmachine::spec;
+use crate::identity;
 use crate::kubernetes_api::KubernetesError;
 
 /// The most submitted terminations that the status has room for. An event tells of no further one.
@@ -29,7 +33,7 @@ pub(in crate::awsmachine) async fn end_instance(
 ) -> bool {
     let InstanceToEnd { id, observation, .. } = instance;
     if let Observation::Seen(seen) = observation
-        && plan::has_ended(seen)
+        && seen.state.has_ended()
     {
         tell_termination(scope, id);
     }
@@ -95,7 +99,8 @@ async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &s
             scope.finish_with(terminating, Next::Requeue(context.timing.listing_interval));
         }
         Err(error) => {
-            let blocked = Blocked::by_call(ConditionType::InstanceReady, error.to_string(), &error);
+            let message = identity::described(&error, &location.identity_ref);
+            let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
             refusal::finish_blocked(scope, blocked, context);
         }
     }
@@ -127,13 +132,51 @@ pub(in crate::awsmachine) async fn abandoned(
     release(scope, context).await
 }
 
+/// Releases an AWSMachine that is deleted because it has moved, without a call to AWS. `clusterctl move` removes the
+/// finalizers before it deletes, so that the provider's finalizer is only here if another client deleted the object.
+pub(in crate::awsmachine) async fn moved(
+    machine: AWSMachine,
+    context: &MachineContext,
+) -> Result<Outcome<AWSMachine>, KubernetesError> {
+    let left = spec::instance_id(&machine).map(|id| {
+        let message = format!(
+            "annotation {} says that this AWSMachine has moved to another management cluster: instance {id} is left to \
+             the AWSMachine there; if there is none, nobody but you will terminate it",
+            meta::DELETE_FOR_MOVE_ANNOTATION
+        );
+        EventDraft::warning("InstanceAbandoned", message)
+    });
+    release_object(&machine, context).await?;
+    Ok(Outcome::done(machine).with_events(left))
+}
+
+/// Tells by an event of the instances that a release leaves behind.
+pub(in crate::awsmachine) fn tell_left_alone(scope: &mut MachineScope, ids: &[String]) {
+    if !ids.is_empty() {
+        let message = format!(
+            "the AWSMachine is released, and these instances are left alone, which carry its tags or are named by its \
+             spec: {}; nothing proves that they are its own, so nobody terminates them unless another machine has them",
+            Ids(ids)
+        );
+        scope
+            .events
+            .push(EventDraft::warning(Reason::NotOwned.as_str(), message));
+    }
+}
+
 /// Takes our finalizer off and forgets the machine.
 pub(in crate::awsmachine) async fn release(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<(), KubernetesError> {
-    context.kubernetes.remove_finalizer(&scope.machine).await?;
-    context.memory.forget(scope.uid());
-    context.clouds.forget(&scope.key());
+    release_object(&scope.machine, context).await
+}
+
+async fn release_object(machine: &AWSMachine, context: &MachineContext) -> Result<(), KubernetesError> {
+    context.kubernetes.remove_finalizer(machine).await?;
+    context
+        .memory
+        .forget(machine.metadata.uid.as_deref().unwrap_or_default());
+    context.clouds.forget(&scope::key(machine));
     Ok(())
 }

@@ -3,7 +3,8 @@
 pub(super) mod abandon;
 mod drive;
 mod plan;
+mod planned;
 mod search;
 
-pub(super) use drive::{abandoned, end_instance, release};
+pub(super) use drive::{abandoned, end_instance, moved, release, tell_left_alone};
 pub(super) use search::{Found, find};

@@ -35,11 +35,6 @@ pub(super) fn plan_deletion(observation: &Observation, old_enough: bool, has_lef
     }
 }
 
-/// Whether an instance has ended, or is about to.
-pub(super) fn has_ended(instance: &Instance) -> bool {
-    matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated)
-}
-
 fn delete_seen(instance: &Instance) -> DeletionStep {
     match instance.state {
         InstanceState::Terminated => DeletionStep::Release,

@@ -4,28 +4,35 @@ use std::sync::Arc;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
+use capa_api::meta;
 use capa_cloud::{ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
+use super::planned::{self, Worth};
 use crate::awsmachine::absence;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
+use crate::awsmachine::ownership::{Ownership, Reason as NotOurs};
+use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 
 /// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
-    /// It is proven that no instance of the machine is left.
-    Nothing,
+    /// No instance is left that is proven to be the machine's.
+    Nothing {
+        /// The instances that carry its tags or are named by its spec, and are not proven to be its own.
+        left_alone: Vec<String>,
+    },
     /// Instances that may be left.
     Instances {
         /// Where they are.
         location: Box<InstanceLocation>,
-        /// The one whose id is known, else those with the tags of the machine.
+        /// The one whose id is known, else those that were found and are the machine's.
         instances: Vec<InstanceToEnd>,
     },
 }
@@ -52,16 +59,22 @@ pub(in crate::awsmachine) async fn find(
     let location = match locate::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
-            return Ok(Found::Nothing);
+            return Ok(Found::Nothing { left_alone: vec![] });
         }
-        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked).into()),
+        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked, proof).into()),
         Err(failed) => return Err(failed),
     };
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    match known {
-        Some(id) => find_known(scope, id, location),
-        None => find_by_tags(scope, proof, location, context).await,
+    let mut foreign = None;
+    if let Some(id) = known {
+        let observation = location.cloud.observe_instance(&scope.key(), &id);
+        if is_ours(scope, &id, &observation, &location, context)? {
+            return find_known(scope, id, observation, location);
+        }
+        let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
+        foreign = Some(id).filter(|_| !has_ended);
     }
+    find_by_tags(scope, proof, foreign, location, context).await
 }
 
 /// What the launch record proves about a machine without a known instance.
@@ -71,7 +84,8 @@ enum Proof {
     /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
     /// that says so, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, and nothing was launched unless an older state of the AWSMachine was restored.
+    /// EC2 has refused the attempt, or was never asked long ago: nothing was launched unless an older state of the
+    /// AWSMachine was restored.
     Refusal,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
@@ -80,7 +94,11 @@ enum Proof {
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
     match &scope.status.launch {
-        Some(LaunchRecord::Planned) => Proof::Whole,
+        Some(LaunchRecord::Planned) => match worth_of_planned(scope, context) {
+            Worth::Proof => Proof::Whole,
+            Worth::ProofLater => Proof::Refusal,
+            Worth::Nothing => Proof::None,
+        },
         Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
             if is_proven(&attempt.request.client_token) =>
         {
@@ -93,28 +111,58 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     }
 }
 
-/// The instance whose id is known, as the informer shows it.
-fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> Result<Found, FlowError> {
-    let observation = location.cloud.observe_instance(&scope.key(), &id);
-    // An instance that only the spec names is believed by its tags. A record, and an answer that is not recorded yet,
-    // are our own.
-    let launch = scope.status.launch.as_ref();
-    let is_believed = launch.is_some_and(|record| *record != LaunchRecord::Planned);
-    let owner_name = spec::machine_name(&scope.machine);
-    let is_foreign = match &observation {
-        Observation::Seen(instance) => {
-            !lookup::has_tags_of_machine(instance, &location.cluster_tag, scope.namespace(), owner_name)
-        }
-        Observation::Unknown | Observation::Absent => false,
+/// What the launch record proves for a machine whose launch EC2 was never asked for.
+fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
+    let owner = scope.owners.machine.as_deref().ok();
+    let (now, tried_for) = (context.kubernetes.now(), context.timing.launch_lookup_age);
+    planned::worth(&scope.machine, owner, now, tried_for)
+}
+
+/// Whether the instance whose id is known is the machine's, as far as AWS shows it.
+fn is_ours(
+    scope: &MachineScope,
+    id: &str,
+    observation: &Observation,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<bool, Blocked> {
+    let Observation::Seen(instance) = observation else {
+        return Ok(true);
     };
-    if is_foreign && !is_believed {
-        let message = format!(
-            "instance {id}, which the spec names, does not carry the tags of this machine: it is not terminated; \
-             correct its tags if it is this machine's"
-        );
-        let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
-        return Err(Blocked::new(not_owned, Next::Retry).into());
+    let is_recorded = scope
+        .status
+        .launch
+        .as_ref()
+        .is_some_and(|record| *record != LaunchRecord::Planned);
+    match read::ownership(scope, instance, &location.cluster_tag, context) {
+        Ownership::Ours(_) => Ok(true),
+        // What has ended loses its tags by itself.
+        Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
+        // Everything but the tags says that it is this machine's: nobody else would end it.
+        Ownership::Foreign(NotOurs::Untagged(_)) => Err(untagged(scope, id, id, location)),
+        Ownership::Foreign(_) => Ok(false),
     }
+}
+
+/// The deletion waits for the tags of an instance. `value` is what the annotation that gives it up has to say.
+fn untagged(scope: &MachineScope, id: &str, value: &str, location: &InstanceLocation) -> Blocked {
+    let message = format!(
+        "instance {id} does not carry the tags of this machine: it is not terminated; restore them if it is this \
+         machine's ({}), else annotation {}: {value} lets the deletion end without it",
+        scope.tags(&location.cluster_tag).described(),
+        meta::ABANDON_INSTANCE_ANNOTATION
+    );
+    let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
+    Blocked::new(not_owned, Next::Retry)
+}
+
+/// The instance whose id is known, as the informer shows it.
+fn find_known(
+    scope: &MachineScope,
+    id: String,
+    observation: Observation,
+    location: InstanceLocation,
+) -> Result<Found, FlowError> {
     if observation == Observation::Absent && !absence::account_is_recorded(scope) {
         let message = absence::unproven(&id, &location);
         let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
@@ -131,15 +179,15 @@ fn find_known(scope: &MachineScope, id: String, location: InstanceLocation) -> R
     })
 }
 
-/// No id is known: all instances with the tags of this machine are its instances.
+/// No id is known, or only that of an instance that is not the machine's: of the instances with its tags those are ended
+/// that are its own. `foreign` is the one that the spec names.
 async fn find_by_tags(
     scope: &mut MachineScope,
     proof: Proof,
+    foreign: Option<String>,
     location: InstanceLocation,
     context: &MachineContext,
 ) -> Result<Found, FlowError> {
-    let owner_name = spec::machine_name(&scope.machine);
-    let query = lookup::tagged(&location.cluster_tag, scope.namespace(), owner_name);
     let open_token = attempt::open_token(scope).map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
     let made_from = refusal::of_deletion(None, &location);
@@ -148,27 +196,42 @@ async fn find_by_tags(
     {
         return Err(blocked.into());
     }
-    let mut found = match lookup::find(location.cloud.as_ref(), &query, token).await {
+    let tags = scope.tags(&location.cluster_tag);
+    let found = match lookup::find(location.cloud.as_ref(), &tags, token).await {
         Ok(found) => found,
         // A lookup that waits for its turn, or comes too soon for AWS, can be made.
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
-            return Ok(Found::Nothing);
+            let left_alone = foreign.into_iter().collect();
+            return Ok(Found::Nothing { left_alone });
         }
-        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error)).into()),
+        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), proof).into()),
     };
-    let has_ended = |instance: &Instance| instance.state == InstanceState::Terminated;
+    let (ended, found): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|instance| instance.state == InstanceState::Terminated);
     let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
     // The end of the attempt's own instance is all there is to wait for.
-    let is_proven = proof != Proof::None
-        || found
-            .iter()
-            .any(|instance| has_ended(instance) && is_of_attempt(instance));
-    found.retain(|instance| !has_ended(instance));
-    if found.is_empty() && is_proven {
-        return Ok(Found::Nothing);
+    let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
+    let mut ours = Vec::new();
+    let mut left_alone: Vec<String> = foreign.into_iter().collect();
+    for instance in found {
+        match read::ownership(scope, &instance, &location.cluster_tag, context) {
+            Ownership::Ours(_) => ours.push(instance),
+            // Found by the token of the open attempt, which is what can be given up.
+            Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
+            Ownership::Foreign(NotOurs::Untagged(_)) => {
+                let value = open_token.as_deref().unwrap_or(&instance.id);
+                return Err(untagged(scope, &instance.id, value, &location).into());
+            }
+            Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
+            Ownership::Foreign(_) => left_alone.push(instance.id),
+        }
     }
-    if found.is_empty() {
-        return unconfirmed(scope, open_token, context);
+    if ours.is_empty() {
+        if !is_proven {
+            await_absence(scope, open_token, context)?;
+        }
+        return Ok(Found::Nothing { left_alone });
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
@@ -179,33 +242,38 @@ async fn find_by_tags(
     };
     Ok(Found::Instances {
         location: Box::new(location),
-        instances: found.into_iter().map(to_end).collect(),
+        instances: ours.into_iter().map(to_end).collect(),
     })
 }
 
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
-fn unconfirmed(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<Found, FlowError> {
+fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     let remaining = || {
         let proof = context.memory.attempt(scope.uid(), &token).absence;
         proof.map(|proof| proof.remaining(now, &context.timing))
     };
     if remaining().is_some_and(|remaining| remaining.is_zero()) {
-        return Ok(Found::Nothing);
+        return Ok(());
     }
     context.memory.found_nothing(scope.uid(), &token, now);
     let interval = attempt::lookup_interval(&context.timing);
     let next = remaining().map_or(interval, |remaining| remaining.min(interval));
     let message = attempt::unconfirmed(scope);
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    Err(Blocked::new(update, Next::Requeue(next)).into())
+    Err(Blocked::new(update, Next::Requeue(next)))
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
-fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked) -> Blocked {
+fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, proof: Proof) -> Blocked {
     let why = &blocked.condition.message;
-    let message = format!("the instance of this machine cannot be terminated: {why}");
+    let mut message = format!("the instance of this machine cannot be terminated: {why}");
+    if scope.status.launch == Some(LaunchRecord::Planned) && proof == Proof::Refusal {
+        message
+            .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
+        message.push_str("after the deletion");
+    }
     let of_deletion = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     scope.set_condition(std::mem::replace(&mut blocked.condition, of_deletion));
     blocked

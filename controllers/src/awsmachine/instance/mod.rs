@@ -13,6 +13,7 @@ use std::time::Duration;
 use capa_api::common::Initialization;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::InstanceState;
+use capa_api::meta;
 use capa_cloud::{Instance, Observation};
 use capa_runtime::reconcile::Next;
 
@@ -22,8 +23,9 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
-use super::lookup;
 use super::memory::{Place, Pool};
+use super::ownership::Ownership;
+use super::read;
 use super::scope::MachineScope;
 use super::spec;
 
@@ -32,7 +34,12 @@ pub(super) enum Observed {
     /// Nothing yet: the informer wakes the machine with its first listing.
     Nothing,
     /// The instance, which has run or may run yet.
-    Instance(Arc<Instance>),
+    Instance {
+        /// The instance.
+        instance: Arc<Instance>,
+        /// Whether it may be registered in load balancers and deregistered: not one that lost its tags while it lives.
+        is_ours: bool,
+    },
     /// The instance with this id is gone.
     Gone(String),
 }
@@ -52,7 +59,8 @@ pub(super) async fn observe(
         Observation::Unknown => unseen(scope, &id, location),
         Observation::Absent => absent(scope, id, location, context),
         Observation::Seen(instance) => {
-            validate_ownership(scope, &instance, location)?;
+            let ownership = read::ownership(scope, &instance, &location.cluster_tag, context);
+            let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
             if let Some(problem) = &location.pending_targets {
                 // What is recovered is for life.
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
@@ -60,24 +68,37 @@ pub(super) async fn observe(
             }
             recover::recover(scope, &instance, location, context).await?;
             drift::report_drift(scope, context).await;
-            seen(scope, instance, location, context).await
+            seen(scope, &instance, location, context).await?;
+            Ok(Observed::Instance { instance, is_ours })
         }
     }
 }
 
-/// An instance that only the spec names is believed by its tags.
-fn validate_ownership(scope: &MachineScope, instance: &Instance, location: &InstanceLocation) -> Result<(), Blocked> {
-    let is_recorded = spec::recorded_instance_id(&scope.machine).is_some();
-    let owner_name = spec::machine_name(&scope.machine);
-    if is_recorded || lookup::has_tags_of_machine(instance, &location.cluster_tag, scope.namespace(), owner_name) {
-        return Ok(());
-    }
+/// An instance that only the spec names must be the machine's by proof. The one on record is followed even without its
+/// tags. Answers whether it may be touched as well: what has ended loses its tags by itself.
+fn validate_ownership(
+    scope: &MachineScope,
+    instance: &Instance,
+    ownership: &Ownership,
+    location: &InstanceLocation,
+) -> Result<bool, Blocked> {
+    let id = &instance.id;
+    let reason = match ownership {
+        Ownership::Ours(_) => return Ok(true),
+        Ownership::Foreign(_) if spec::recorded_instance_id(&scope.machine) == Some(id) => {
+            return Ok(instance.state.has_ended());
+        }
+        Ownership::Foreign(reason) => reason,
+    };
     let message = format!(
-        "instance {}, which the spec names, does not carry the tags of this machine: it is left alone",
-        instance.id
+        "instance {id}, which the spec names, is not this machine's, and is left alone: {reason}; if it is, correct \
+         that (its tags are {}); annotation {}: {id} lets a deletion end without it",
+        scope.tags(&location.cluster_tag).described(),
+        meta::ABANDON_INSTANCE_ANNOTATION
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
-    Err(Blocked::new(not_owned, Next::AwaitChange))
+    // Machines of other names are not watched for this one.
+    Err(Blocked::new(not_owned, Next::Retry))
 }
 
 /// Whether the instance has ever run, as far as the status shows it: then nothing is ever launched in its place. An id
@@ -89,10 +110,10 @@ fn has_run(scope: &MachineScope) -> bool {
 
 async fn seen(
     scope: &mut MachineScope,
-    instance: Arc<Instance>,
+    instance: &Instance,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<Observed, FlowError> {
+) -> Result<(), FlowError> {
     let running = instance.state == InstanceState::Running;
     if let Some((field, named)) = spec::names_another(&scope.machine.spec, &instance.id) {
         let message = format!(
@@ -112,18 +133,18 @@ async fn seen(
             .await?;
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    show_instance(scope, &instance, ended);
+    show_instance(scope, instance, ended);
     if ended && !has_run(scope) {
-        return Err(ended_early(scope, &instance, &location.cluster_name, context)?.into());
+        return Err(ended_early(scope, instance, &location.cluster_name, context)?.into());
     }
-    let mut update = instance_ready(&instance);
+    let mut update = instance_ready(instance);
     if instance.state == InstanceState::Pending
         && let Some(error) = location.cloud.reading_failure()
     {
         update.message = format!("{}, and AWS does not show its state: {error}", update.message);
     }
     scope.set_condition(update);
-    Ok(Observed::Instance(instance))
+    Ok(())
 }
 
 /// Shows the instance in the status.
@@ -189,7 +210,9 @@ fn ended_early(
                     instance_type: scope.machine.spec.instance_type.clone(),
                 };
                 let zone = Place::Zone(instance.availability_zone.clone());
-                context.memory.refused_capacity(&pool, zone, now);
+                context
+                    .memory
+                    .refused_capacity(&pool, zone, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.clouds.forget(&scope.key());

@@ -7,11 +7,11 @@ use capa_cloud::Instance;
 use capa_network::Merged;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::FlowError;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::kubernetes_api::BeingRead;
@@ -85,7 +85,7 @@ fn launch_in(
         parameters_hash: "recovered".to_owned(),
         requested_at: Time(instance.launch_time?),
     };
-    let number = attempt::number_of(&request.client_token, scope.uid());
+    let number = attempt_number(&request.client_token, scope.uid());
     (!request.security_group_ids.is_empty()).then(|| LaunchEvent::Adopted {
         number: number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
         request,

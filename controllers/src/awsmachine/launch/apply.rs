@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::adoption::{Adoption, adopt};
+use super::conflict;
 use super::plan::{LaunchStep, LookUp, is_fresh};
 use super::prepare::{Planned, pool};
 use super::progress::Progress;
@@ -20,9 +21,11 @@ use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::lookup;
 use crate::awsmachine::memory::Place;
+use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
+use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::write;
-use crate::retry;
+use crate::{identity, retry};
 
 /// Looks for an instance where the plan says so, else launches one.
 pub(super) async fn apply(
@@ -43,17 +46,10 @@ pub(super) async fn apply(
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
         return Err(Blocked::new(waiting, retry::after(&error)).into());
     }
-    if plan.look_up != LookUp::No {
-        let tags = lookup::tagged(&prepared.location.cluster_tag, scope.namespace(), prepared.owner_name());
-        let open_token = attempt::open_token(scope).map(str::to_owned);
-        let token = open_token.as_deref().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
-        let found = lookup::find(cloud, &tags, token).await;
-        let found = found.map_err(|error| lookup::failed(&error))?;
-        match adopt(&found, open_token.as_deref()) {
-            Adoption::Nothing => {}
-            Adoption::One(instance) => return Box::pin(record_found(scope, &instance, planned, context)).await,
-            Adoption::Several(ids) => return Err(conflict(&ids).into()),
-        }
+    if plan.look_up != LookUp::No
+        && let Some(instance) = look_up(scope, planned, context).await?
+    {
+        return Box::pin(record_found(scope, &instance, planned, context)).await;
     }
     if plan.step == LaunchStep::LookOnly {
         return Err(unconfirmed(scope, request, context).into());
@@ -64,8 +60,60 @@ pub(super) async fn apply(
     call(scope, planned, context).await
 }
 
+/// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
+/// unless the annotation `adopt-instance` says what to do.
+async fn look_up(
+    scope: &MachineScope,
+    planned: &Planned,
+    context: &MachineContext,
+) -> Result<Option<Box<Instance>>, FlowError> {
+    let Planned {
+        prepared,
+        plan,
+        request,
+    } = planned;
+    let wish = AdoptionWish::of(&scope.machine);
+    if let AdoptionWish::Unreadable(value) = wish {
+        return Err(conflict::unreadable(value).into());
+    }
+    let (cloud, cluster_tag) = (prepared.location.cloud.as_ref(), prepared.location.cluster_tag.as_str());
+    let open_token = attempt::open_token(scope);
+    let token = open_token.filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+    let failed = |error: CloudError| lookup::failed(&error);
+    let found = lookup::find(cloud, &scope.tags(cluster_tag), token)
+        .await
+        .map_err(failed)?;
+    let judged: Vec<_> = found
+        .into_iter()
+        .map(|instance| {
+            let ownership = read::ownership(scope, &instance, cluster_tag, context);
+            (instance, ownership)
+        })
+        .collect();
+    match (adopt(&judged, open_token), wish) {
+        (Adoption::One(instance), _) => return Ok(Some(instance)),
+        (Adoption::Several(ids), _) => return Err(conflict::several(&ids).into()),
+        (Adoption::Foreign(ids), AdoptionWish::Unsaid | AdoptionWish::Instance(_) | AdoptionWish::Unreadable(_)) => {
+            if plan.step == LaunchStep::LookOnly {
+                let now = context.kubernetes.uptime();
+                context.memory.found_nothing(scope.uid(), &request.client_token, now);
+            }
+            return Err(conflict::foreign(&ids, conflict::refused_wish(&judged, wish)).into());
+        }
+        (Adoption::Nothing, AdoptionWish::Instance(id)) => {
+            // What the annotation asked for may have been adopted once, and be gone since.
+            let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
+            if wanted.is_some_and(|instance| !instance.state.has_ended()) {
+                return Err(conflict::untagged(id, &scope.tags(cluster_tag)).into());
+            }
+        }
+        (Adoption::Foreign(_), AdoptionWish::LaunchNew) | (Adoption::Nothing, _) => {}
+    }
+    Ok(None)
+}
+
 fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineContext) -> Blocked {
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     context.memory.found_nothing(scope.uid(), &request.client_token, now);
     let message = attempt::unconfirmed(scope);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
@@ -76,11 +124,11 @@ fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineC
 /// that counts is the one before the server is asked.
 async fn write_record(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
     let Planned { prepared, request, .. } = planned;
-    let (asked_at, token) = (context.kubernetes.now(), &request.client_token);
+    let (asked_at, token) = (context.now(), &request.client_token);
     let holder = context.memory.holder().to_owned();
     match planned.plan.step {
         LaunchStep::Record(number) => {
-            let request_record = recorded(request, asked_at);
+            let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested {
                 number,
                 request: request_record,
@@ -124,14 +172,14 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
     let Planned { prepared, request, .. } = planned;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
     let before = context.memory.attempt(&uid, token);
-    let now = context.kubernetes.now();
+    let now = context.now();
     if !is_fresh(before.confirmed_at, now, &context.timing) {
         // The process stood still since: another one may have taken over and have decided that nothing was launched.
         let message = "EC2 is asked once the API server has confirmed the launch record";
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
     }
-    context.memory.called(&uid, token, Progress::Unanswered, now);
+    context.memory.called(&uid, token, Progress::Unanswered, now.uptime);
     match prepared.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
@@ -141,7 +189,7 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
-            let now = context.kubernetes.now();
+            let now = context.kubernetes.uptime();
             context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(planned));
@@ -217,7 +265,7 @@ async fn record_found(
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
     request.client_token = token.unwrap_or(request.client_token);
     let of_record = scope.status.launch.as_ref().map_or(0, LaunchRecord::attempt_number);
-    let number = attempt::number_of(&request.client_token, scope.uid()).unwrap_or(of_record);
+    let number = attempt_number(&request.client_token, scope.uid()).unwrap_or(of_record);
     let since = instance.launch_time.unwrap_or_else(|| context.kubernetes.now());
     scope.record_launch(LaunchEvent::Adopted {
         number: NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN),
@@ -231,15 +279,6 @@ async fn record_found(
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
     store_instance(scope, context).await
-}
-
-fn conflict(ids: &[String]) -> Blocked {
-    let message = format!(
-        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
-        ids.join(", ")
-    );
-    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
-    Blocked::new(conflict, Next::Retry)
 }
 
 /// Says why the call has launched nothing, as far as this process knows.
@@ -257,7 +296,10 @@ fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
             );
             (Reason::InsufficientCapacity, message)
         }
-        class => (class.reason(), error.to_string()),
+        class => {
+            let identity = &planned.prepared.location.identity_ref;
+            (class.reason(), identity::described(error, identity))
+        }
     };
     Blocked {
         condition: ConditionType::InstanceReady.is_false(reason, message),

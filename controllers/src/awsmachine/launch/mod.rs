@@ -2,6 +2,7 @@
 
 mod adoption;
 mod apply;
+mod conflict;
 mod plan;
 mod prepare;
 pub(in crate::awsmachine) mod progress;
@@ -19,10 +20,18 @@ use super::scope::MachineScope;
 
 /// Launches the instance of a machine, or finds it: it is on record when the flow ends without an error.
 pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
-    let (Some(machine), Some(cluster)) = (scope.owners.machine.clone(), scope.owners.cluster.clone()) else {
-        let message = "no Machine of an existing Cluster owns this object: nothing is launched";
+    let waiting = |message: String| {
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message);
-        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+        Blocked::new(waiting, Next::AwaitChange)
+    };
+    let owner = scope.owners.machine.clone();
+    let machine = owner.map_err(|problem| waiting(format!("{problem}: nothing is launched")))?;
+    let Some(cluster) = scope.owners.cluster.clone() else {
+        let message = format!(
+            "Cluster {} does not exist: nothing is launched",
+            machine.spec.cluster_name
+        );
+        return Err(waiting(message).into());
     };
     if let Some(instance) = attempt::unrecorded_answer(scope, context) {
         // The pass that got the answer could not record it: that comes before every wait.

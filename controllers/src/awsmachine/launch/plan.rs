@@ -4,10 +4,9 @@ use std::num::NonZeroU32;
 
 use capa_api::machine::LaunchRecord;
 use capa_cloud::Timing;
-use jiff::Timestamp;
 
 use super::progress::{AbsenceProof, Progress};
-use crate::awsmachine::time::age;
+use crate::awsmachine::time::{Moment, age};
 
 /// What to do for a machine without a known instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ pub(in crate::awsmachine) struct Attempt {
     /// Whether the call would be the recorded one.
     pub(in crate::awsmachine) same_parameters: bool,
     /// When this process last knew from the API server that the record stands.
-    pub(in crate::awsmachine) confirmed_at: Option<Timestamp>,
+    pub(in crate::awsmachine) confirmed_at: Option<Moment>,
     /// How long its instance has been looked for.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
     /// Number of the first attempt where no readable record tells of an earlier one.
@@ -68,13 +67,13 @@ pub(in crate::awsmachine) struct Attempt {
 pub(in crate::awsmachine) fn plan_launch(
     record: Option<&LaunchRecord>,
     attempt: &Attempt,
-    now: Timestamp,
+    now: Moment,
     timing: &Timing,
 ) -> LaunchPlan {
     let next_attempt = LaunchStep::Record(next_number(record, attempt.first_number));
     let absence_proven = attempt
         .absence
-        .is_some_and(|proof| proof.remaining(now, timing).is_zero());
+        .is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
     let after_absence = |step| if absence_proven { step } else { LaunchStep::LookOnly };
     let request = match record {
         // New: the record was stored before our own finalizer was.
@@ -88,7 +87,7 @@ pub(in crate::awsmachine) fn plan_launch(
         Some(LaunchRecord::Answered { .. }) => return LaunchPlan::new(LookUp::ByTags, LaunchStep::LookOnly),
         Some(LaunchRecord::Requested(recorded)) => &recorded.request,
     };
-    let repeatable = attempt.same_parameters && age(request.requested_at.0, now) < timing.token_age;
+    let repeatable = attempt.same_parameters && age(request.requested_at.0, now.time) < timing.token_age;
     match attempt.progress {
         Progress::Refused => after_refusal(attempt, next_attempt),
         Progress::Unknown if repeatable => LaunchPlan::new(LookUp::ByTags, LaunchStep::Claim),
@@ -137,6 +136,6 @@ fn next_number(record: Option<&LaunchRecord>, first: NonZeroU32) -> NonZeroU32 {
 }
 
 /// Whether a call may follow what the API server said then.
-pub(in crate::awsmachine) fn is_fresh(confirmed_at: Option<Timestamp>, now: Timestamp, timing: &Timing) -> bool {
-    confirmed_at.is_some_and(|at| age(at, now) <= timing.confirmation_age)
+pub(in crate::awsmachine) fn is_fresh(confirmed_at: Option<Moment>, now: Moment, timing: &Timing) -> bool {
+    confirmed_at.is_some_and(|at| now.at_most_since(at) <= timing.confirmation_age)
 }

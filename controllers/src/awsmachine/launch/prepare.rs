@@ -23,6 +23,7 @@ use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
+use crate::awsmachine::target_access;
 use crate::awsmachine::time::age;
 use crate::launching::request::{RequestInputs, build_request};
 
@@ -33,6 +34,7 @@ pub(super) struct Prepared {
     merged: Merged,
     inputs: ResolvedInputs,
     user_data: UserData,
+    management_cluster: Option<String>,
 }
 
 /// A launch that is decided: what to do, and the call.
@@ -52,12 +54,13 @@ pub(super) async fn prepare(
     let user_data = user_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
-    if let Some(update) = spec::validate_support(spec).or_else(|| spec::validate(spec)) {
+    if let Some(update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
         return Err(Blocked::new(update, Next::AwaitChange).into());
     }
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    target_access::ensure_granted(scope, &location, context)?;
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
@@ -67,6 +70,7 @@ pub(super) async fn prepare(
         merged,
         inputs,
         user_data,
+        management_cluster: context.kubernetes.management_cluster(),
     })
 }
 
@@ -99,7 +103,7 @@ async fn network(
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
-    let problem = problem.or_else(|| spec::validate_network_size(&merged.network, cluster_name));
+    let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
         let message =
             "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";
@@ -127,7 +131,7 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
     });
     let attempt = known_of_attempt(scope, &prepared, repeated.as_ref(), context);
     let record = scope.status.launch.as_ref();
-    let plan = plan_launch(record, &attempt, context.kubernetes.now(), &context.timing);
+    let plan = plan_launch(record, &attempt, context.now(), &context.timing);
     let client_token = match plan.step {
         LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
         _ => attempt::search_token(scope),
@@ -193,7 +197,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         machines: &machines,
         pool: &pool(scope, prepared),
         subnets: &network.subnets,
-        now: context.kubernetes.now(),
+        now: context.kubernetes.uptime(),
         retry: context.timing.capacity_retry,
     };
     context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
@@ -227,7 +231,7 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
     let remaining = context.memory.capacity_remaining(
         &pool(scope, prepared),
-        context.kubernetes.now(),
+        context.kubernetes.uptime(),
         context.timing.capacity_retry,
     );
     Blocked::new(without_capacity(scope, problem), Next::Requeue(remaining))
@@ -248,17 +252,13 @@ impl Prepared {
         let inputs = RequestInputs {
             network: &self.inputs.network,
             cluster_tag: &self.location.cluster_tag,
-            owner_name: self.owner_name(),
+            owner_name: self.owner.metadata.name.as_deref().unwrap_or_default(),
+            management_cluster: self.management_cluster.as_deref(),
             role: self.location.role,
             user_data: &self.user_data,
             root_device: self.inputs.root_device.as_deref(),
         };
         build_request(machine, &inputs, placement, client_token)
-    }
-
-    /// Name of the Machine.
-    pub(super) fn owner_name(&self) -> &str {
-        self.owner.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// The zone of a subnet, where it is known.

@@ -3,9 +3,6 @@
 use std::time::Duration;
 
 use capa_cloud::{ErrorClass, Timing};
-use jiff::Timestamp;
-
-use crate::awsmachine::time::remaining;
 
 /// How far an attempt has come, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +37,22 @@ impl Progress {
     }
 }
 
-/// The proof, under way, that an attempt has launched nothing: this process looks for its instance in vain.
+/// The proof, under way, that an attempt has launched nothing: this process looks for its instance in vain. Moments are
+/// counted from the beginning of the process: a clock that somebody sets proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) struct AbsenceProof {
     /// The last call of the attempt that this process knows of, else its first lookup.
-    pub(in crate::awsmachine) since: Timestamp,
+    pub(in crate::awsmachine) since: Duration,
     /// The first lookup since then that showed nothing.
-    pub(in crate::awsmachine) first_empty: Option<Timestamp>,
+    pub(in crate::awsmachine) first_empty: Option<Duration>,
 }
 
 impl AbsenceProof {
     /// How long until another empty lookup proves that the attempt launched nothing. Two lookups are needed, well
     /// apart, and the second one at an age at which an instance would long have shown.
-    pub(in crate::awsmachine) fn remaining(&self, now: Timestamp, timing: &Timing) -> Duration {
-        let quiet = remaining(timing.launch_lookup_age, self.since, now);
-        let spacing = self
-            .first_empty
-            .map_or(timing.lookup_spacing, |at| remaining(timing.lookup_spacing, at, now));
-        quiet.max(spacing)
+    pub(in crate::awsmachine) fn remaining(&self, now: Duration, timing: &Timing) -> Duration {
+        let quiet = (self.since + timing.launch_lookup_age).saturating_sub(now);
+        let second_look = self.first_empty.unwrap_or(now) + timing.lookup_spacing;
+        quiet.max(second_look.saturating_sub(now))
     }
 }

@@ -12,6 +12,8 @@ use serde_json::json;
 use super::adoption::{Adoption, adopt};
 use super::plan::{Attempt, LaunchStep, LookUp, plan_launch};
 use super::progress::{AbsenceProof, Progress};
+use crate::awsmachine::ownership::{Ownership, Proof, Reason as NotOurs};
+use crate::awsmachine::time::Moment;
 use crate::testing::instance;
 
 fn number(number: u32) -> NonZeroU32 {
@@ -50,18 +52,25 @@ fn attempt(progress: Progress) -> Attempt {
         progress,
         same_account: true,
         same_parameters: true,
-        confirmed_at: Some(Timestamp::UNIX_EPOCH),
+        confirmed_at: Some(moment(0)),
         absence: None,
         first_number: number(1),
     }
 }
 
-fn at(seconds: u64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn moment(seconds: u64) -> Moment {
+    Moment {
+        time: Timestamp::UNIX_EPOCH + at(seconds),
+        uptime: at(seconds),
+    }
 }
 
 fn plan_at(seconds: u64, record: Option<&LaunchRecord>, attempt: &Attempt) -> (LookUp, LaunchStep) {
-    let plan = plan_launch(record, attempt, at(seconds), &Timing::default());
+    let plan = plan_launch(record, attempt, moment(seconds), &Timing::default());
     (plan.look_up, plan.step)
 }
 
@@ -222,31 +231,63 @@ fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
     );
 }
 
+fn ours(instance: &Instance) -> (Instance, Ownership) {
+    (instance.clone(), Ownership::Ours(Proof::Launched))
+}
+
+fn foreign(instance: &Instance) -> (Instance, Ownership) {
+    (instance.clone(), Ownership::Foreign(NotOurs::Unnamed))
+}
+
 #[test]
 fn one_living_instance_is_adopted_and_several_are_a_conflict() {
     let seen = |id, state| instance(id, state, "dev", "team-a/m");
     let gone = seen("i-a", InstanceState::Terminated);
     let stopped = seen("i-c", InstanceState::Stopped);
     let running = seen("i-b", InstanceState::Running);
-    assert_eq!(adopt(std::slice::from_ref(&gone), Some("uid-1")), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&gone)], Some("uid-1")), Adoption::Nothing);
     assert_eq!(
-        adopt(&[gone, stopped.clone()], None),
+        adopt(&[ours(&gone), ours(&stopped)], None),
         Adoption::One(Box::new(stopped.clone()))
     );
     assert_eq!(
-        adopt(&[stopped, running], None),
+        adopt(&[ours(&stopped), ours(&running)], None),
         Adoption::Several(vec!["i-b".into(), "i-c".into()])
     );
 }
 
 #[test]
-fn an_ended_instance_of_the_open_attempt_counts() {
-    let ended = Instance {
+fn foreign_instances_are_never_adopted() {
+    let seen = |id, state| instance(id, state, "dev", "team-a/m");
+    let (own, theirs) = (seen("i-a", InstanceState::Running), seen("i-b", InstanceState::Running));
+    let ended = seen("i-c", InstanceState::ShuttingDown);
+    assert_eq!(
+        adopt(&[foreign(&theirs), foreign(&own), foreign(&ended)], None),
+        Adoption::Foreign(vec!["i-a".into(), "i-b".into()])
+    );
+    assert_eq!(
+        adopt(&[foreign(&theirs), ours(&own)], None),
+        Adoption::One(Box::new(own))
+    );
+    assert_eq!(adopt(&[foreign(&ended)], None), Adoption::Nothing);
+}
+
+#[test]
+fn an_instance_of_the_open_attempt_counts_whatever_became_of_it() {
+    let of_attempt = |state| Instance {
         client_token: Some("uid-1".into()),
-        ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
+        ..instance("i-a", state, "dev", "team-a/m")
     };
-    let found = std::slice::from_ref(&ended);
-    assert_eq!(adopt(found, Some("uid-1")), Adoption::One(Box::new(ended.clone())));
-    assert_eq!(adopt(found, Some("uid-2")), Adoption::Nothing);
-    assert_eq!(adopt(found, None), Adoption::Nothing);
+    for state in [InstanceState::Terminated, InstanceState::Running] {
+        let found = of_attempt(state);
+        let untagged = [(found.clone(), Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))];
+        assert_eq!(
+            adopt(&untagged, Some("uid-1")),
+            Adoption::One(Box::new(found)),
+            "{state}"
+        );
+    }
+    let ended = of_attempt(InstanceState::Terminated);
+    assert_eq!(adopt(&[ours(&ended)], Some("uid-2")), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&ended)], None), Adoption::Nothing);
 }

@@ -1,11 +1,12 @@
 //! The attempts to launch that this process has made, and the answers that are not recorded yet.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use capa_cloud::Instance;
-use jiff::Timestamp;
 
 use crate::awsmachine::launch::progress::{AbsenceProof, Progress};
+use crate::awsmachine::time::Moment;
 
 /// Attempts and unrecorded answers, by UID of the machine.
 #[derive(Default)]
@@ -23,7 +24,7 @@ pub(in crate::awsmachine) struct RememberedAttempt {
     /// How far the attempt has come.
     pub(in crate::awsmachine) progress: Progress,
     /// When the API server last said that the record stands.
-    pub(in crate::awsmachine) confirmed_at: Option<Timestamp>,
+    pub(in crate::awsmachine) confirmed_at: Option<Moment>,
     /// How long the instance of the attempt has been looked for.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
 }
@@ -48,7 +49,7 @@ impl Attempts {
             .unwrap_or_else(|| RememberedAttempt::unknown(client_token))
     }
 
-    pub(super) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Timestamp) {
+    pub(super) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
         *self.entry(uid, client_token) = RememberedAttempt {
             account_id: Some(account_id.to_owned()),
             progress: Progress::Recorded,
@@ -57,17 +58,17 @@ impl Attempts {
         };
     }
 
-    pub(super) fn claimed(&mut self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn claimed(&mut self, uid: &str, client_token: &str, at: Moment) {
         let attempt = self.entry(uid, client_token);
         attempt.progress = Progress::Unanswered;
         attempt.confirmed_at = Some(at);
     }
 
-    pub(super) fn confirmed(&mut self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn confirmed(&mut self, uid: &str, client_token: &str, at: Moment) {
         self.entry(uid, client_token).confirmed_at = Some(at);
     }
 
-    pub(super) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Timestamp) {
+    pub(super) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
         let attempt = self.entry(uid, client_token);
         attempt.progress = progress;
         attempt.absence = Some(AbsenceProof {
@@ -76,7 +77,7 @@ impl Attempts {
         });
     }
 
-    pub(super) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
         let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof {
             since: at,
             first_empty: None,
@@ -95,6 +96,10 @@ impl Attempts {
     pub(super) fn forget(&mut self, uid: &str) {
         self.attempts.remove(uid);
         self.answers.remove(uid);
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.attempts.len() + self.answers.len()
     }
 
     /// The entry of the attempt with this token. An attempt with another token is forgotten.

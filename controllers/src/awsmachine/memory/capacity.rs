@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::network::NetworkSubnet;
-use jiff::Timestamp;
-
-use crate::awsmachine::time::{age, remaining};
 
 /// A shortage that nobody has asked about for this long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -43,15 +40,15 @@ impl Place {
 /// A place without capacity.
 #[derive(Clone, Debug)]
 struct Shortage {
-    /// When EC2 last refused, or when the try that is under way began.
-    at: Timestamp,
+    /// When EC2 last refused, or when the try that is under way began, counted from the beginning of the process.
+    at: Duration,
     /// UID of the machine that tries again. It may take several passes until it asks EC2.
     tried_by: Option<String>,
 }
 
 impl Shortage {
-    fn remaining(&self, now: Timestamp, retry: Duration) -> Duration {
-        remaining(retry, self.at, now)
+    fn remaining(&self, now: Duration, retry: Duration) -> Duration {
+        (self.at + retry).saturating_sub(now)
     }
 }
 
@@ -61,13 +58,22 @@ pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Shortage>>);
 
 impl Shortages {
     /// EC2 had no capacity there.
-    pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Timestamp) {
-        self.0.retain(|_, places| {
-            places.retain(|_, last| age(last.at, at) < FORGOTTEN_AFTER);
-            !places.is_empty()
-        });
+    pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Duration) {
+        self.forget_old(at);
         let shortage = Shortage { at, tried_by: None };
         self.0.entry(pool.clone()).or_default().insert(place, shortage);
+    }
+
+    fn forget_old(&mut self, now: Duration) {
+        self.0.retain(|_, places| {
+            places.retain(|_, last| now < last.at + FORGOTTEN_AFTER);
+            !places.is_empty()
+        });
+    }
+
+    /// How many places are kept.
+    pub(super) fn entries(&self) -> usize {
+        self.0.values().map(BTreeMap::len).sum()
     }
 
     /// The subnets that this machine avoids for now.
@@ -76,7 +82,7 @@ impl Shortages {
         uid: &str,
         pool: &Pool,
         subnets: &[NetworkSubnet],
-        now: Timestamp,
+        now: Duration,
         retry: Duration,
     ) -> BTreeSet<String> {
         let Some(places) = self.0.get(pool) else {
@@ -94,14 +100,15 @@ impl Shortages {
     }
 
     /// How long until one of the places is tried again.
-    pub(super) fn remaining(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
+    pub(super) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         let places = self.0.get(pool).into_iter().flatten();
         let remaining = places.map(|(_, short)| short.remaining(now, retry));
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
     /// This machine is about to try this subnet: where it lacked capacity, the other machines wait for the result.
-    pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Timestamp) {
+    pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
+        self.forget_old(now);
         let places = self.0.get_mut(pool).into_iter().flatten();
         for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {
             if short.tried_by.as_deref() != Some(uid) {
@@ -146,8 +153,8 @@ mod tests {
         }
     }
 
-    fn at(seconds: u64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     fn avoided(shortages: &Shortages, instance_type: &str, now: u64) -> Vec<String> {
@@ -201,7 +208,9 @@ mod tests {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("m5.large"), Place::Zone("a".into()), at(0));
         shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(3600));
-        assert_eq!(shortages.0.len(), 1);
+        assert_eq!(shortages.entries(), 1);
+        shortages.tried("m", &pool("c5.large"), &subnet("b1", "b"), at(7200));
+        assert_eq!(shortages.entries(), 0, "whichever machine is placed next");
     }
 
     #[test]

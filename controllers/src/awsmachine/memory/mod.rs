@@ -14,10 +14,10 @@ use capa_api::machine::AWSMachine;
 use capa_api::network::NetworkSubnet;
 use capa_cloud::Instance;
 use capa_network::Placement;
-use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
+use super::time::Moment;
 use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
@@ -50,8 +50,8 @@ pub(super) struct SubnetQuery<'a> {
     pub(super) pool: &'a Pool,
     /// The subnets there are.
     pub(super) subnets: &'a [NetworkSubnet],
-    /// The time.
-    pub(super) now: Timestamp,
+    /// The time, counted from the beginning of the process.
+    pub(super) now: Duration,
     /// How long a place without capacity is left aside.
     pub(super) retry: Duration,
 }
@@ -67,6 +67,18 @@ impl LaunchMemory {
         }
     }
 
+    /// How many attempts, answers and promised subnets are remembered of machines.
+    pub fn entries(&self) -> usize {
+        let state = self.state();
+        state.attempts.entries() + state.promised.len()
+    }
+
+    /// How many places without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
+    /// the next machine is placed.
+    pub fn shortages(&self) -> usize {
+        self.state().shortages.entries()
+    }
+
     /// The id of this process in launch records.
     pub(super) fn holder(&self) -> &str {
         &self.holder
@@ -78,27 +90,27 @@ impl LaunchMemory {
     }
 
     /// This process has written the record of a new attempt in this account; `at` is when it began to.
-    pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Timestamp) {
+    pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
         self.state().attempts.recorded(uid, client_token, account_id, at);
     }
 
     /// This process has claimed the record of another one, whose call may still be under way.
-    pub(super) fn claimed(&self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn claimed(&self, uid: &str, client_token: &str, at: Moment) {
         self.state().attempts.claimed(uid, client_token, at);
     }
 
     /// The API server has said that the record stands; `at` is when it was asked.
-    pub(super) fn confirmed(&self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn confirmed(&self, uid: &str, client_token: &str, at: Moment) {
         self.state().attempts.confirmed(uid, client_token, at);
     }
 
     /// How far the attempt has come, known at this moment because its call is made or has failed.
-    pub(super) fn called(&self, uid: &str, client_token: &str, progress: Progress, at: Timestamp) {
+    pub(super) fn called(&self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
         self.state().attempts.called(uid, client_token, progress, at);
     }
 
     /// A lookup has not shown the instance of the attempt.
-    pub(super) fn found_nothing(&self, uid: &str, client_token: &str, at: Timestamp) {
+    pub(super) fn found_nothing(&self, uid: &str, client_token: &str, at: Duration) {
         self.state().attempts.found_nothing(uid, client_token, at);
     }
 
@@ -133,7 +145,7 @@ impl LaunchMemory {
     }
 
     /// EC2 had no capacity there.
-    pub(super) fn refused_capacity(&self, pool: &Pool, place: Place, at: Timestamp) {
+    pub(super) fn refused_capacity(&self, pool: &Pool, place: Place, at: Duration) {
         self.state().shortages.refused(pool, place, at);
     }
 
@@ -143,7 +155,7 @@ impl LaunchMemory {
     }
 
     /// How long until a place without capacity is tried again.
-    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Timestamp, retry: Duration) -> Duration {
+    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         self.state().shortages.remaining(pool, now, retry)
     }
 

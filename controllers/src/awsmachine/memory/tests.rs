@@ -1,6 +1,7 @@
 use capa_api::common::MachineRole;
 use capa_api::network::MachineNetwork;
 use capa_network::{PlacementRequest, Problem};
+use jiff::Timestamp;
 
 use super::*;
 use crate::testing::read;
@@ -30,7 +31,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
         machines,
         pool: &pool(),
         subnets: &network.subnets,
-        now: Timestamp::UNIX_EPOCH + Duration::from_secs(at),
+        now: Duration::from_secs(at),
         retry: Duration::from_secs(60),
     };
     let placed = memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
@@ -85,7 +86,7 @@ fn machines_that_go_do_not_count() {
 fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
-        memory.refused_capacity(&pool(), Place::Zone(zone.into()), Timestamp::UNIX_EPOCH);
+        memory.refused_capacity(&pool(), Place::Zone(zone.into()), Duration::ZERO);
     }
     assert!(try_place(&memory, "m", &[], 59).is_err());
     assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");
@@ -99,9 +100,12 @@ fn one_machine_of_many_tries_a_short_zone_again() {
 #[test]
 fn another_token_is_another_attempt() {
     let memory = LaunchMemory::new("one");
-    let now = Timestamp::UNIX_EPOCH;
-    memory.called("m", "m-1", Progress::Doubtful, now);
-    memory.found_nothing("m", "m-1", now);
+    let now = Moment {
+        time: Timestamp::UNIX_EPOCH,
+        uptime: Duration::ZERO,
+    };
+    memory.called("m", "m-1", Progress::Doubtful, now.uptime);
+    memory.found_nothing("m", "m-1", now.uptime);
     memory.recorded("m", "m-2", "111122223333", now);
     let next = memory.attempt("m", "m-2");
     assert_eq!((next.progress, next.absence), (Progress::Recorded, None));
@@ -111,8 +115,8 @@ fn another_token_is_another_attempt() {
 #[test]
 fn a_call_begins_the_proof_of_absence_anew() {
     let memory = LaunchMemory::new("one");
-    let later = Timestamp::UNIX_EPOCH + Duration::from_secs(100);
-    memory.found_nothing("m", "m-1", Timestamp::UNIX_EPOCH);
+    let later = Duration::from_secs(100);
+    memory.found_nothing("m", "m-1", Duration::ZERO);
     memory.called("m", "m-1", Progress::Unanswered, later);
     let proof = memory.attempt("m", "m-1").absence.unwrap();
     assert_eq!((proof.since, proof.first_empty), (later, None));

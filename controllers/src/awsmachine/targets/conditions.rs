@@ -4,6 +4,7 @@ use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reas
 use capa_cloud::targets::{Group, Health, RegistrationState, TargetState};
 
 use super::plan::TargetView;
+use crate::awsmachine::target_access::refused;
 
 /// The condition of an instance that runs; `None` where the one before stands. A process that has just begun to follow
 /// the instance has read nothing yet: the condition before stands until it has, unless a group that was read
@@ -45,6 +46,7 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
             Reason::InvalidSpec,
             format!("{group} takes targets of type {kind}, not instances: name one of type instance or ip"),
         )),
+        RegistrationState::Refused(refusal) => Some((Reason::Conflict, refused(group, &view.cluster, refusal))),
         RegistrationState::Failed(error) => Some((
             error.class.reason(),
             format!("instance {id} is not registered in {group}, and the provider retries the registration: {error}"),
@@ -107,7 +109,7 @@ fn departure(id: &str, views: &[TargetView]) -> ConditionUpdate {
 fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
     let group = &view.group;
     match &view.shown {
-        RegistrationState::Out | RegistrationState::Unsuitable(_) => None,
+        RegistrationState::Out | RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => None,
         RegistrationState::Overdue => Some((
             Reason::Failed,
             format!(
@@ -148,6 +150,7 @@ fn unread(id: &str, group: &Group) -> String {
 mod tests {
     use capa_api::machine::MachineTargetState;
     use capa_cloud::CloudError;
+    use capa_cloud::targets::Refusal;
 
     use super::*;
 
@@ -168,6 +171,7 @@ mod tests {
     fn view(name: &str, was_in_service: bool, shown: RegistrationState) -> TargetView {
         TargetView {
             group: group(name),
+            cluster: "team-a/dev".to_owned(),
             stored: was_in_service.then_some(MachineTargetState::InService),
             shown,
         }
@@ -228,10 +232,16 @@ mod tests {
                 "of type lambda",
             ),
             (
+                RegistrationState::Refused(Refusal::UsedBy("team-b/prod".into())),
+                false,
+                "False/Conflict",
+                "is used by the control plane of Cluster team-b/prod",
+            ),
+            (
                 RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
-                "AccessDenied: no",
+                "AccessDenied",
             ),
             (healthy.clone(), false, "True/Ready", ""),
         ];
@@ -276,7 +286,7 @@ mod tests {
                 RegistrationState::Failed(refused),
                 false,
                 "False/Unauthorized",
-                "AccessDenied: no",
+                "AccessDenied",
             ),
             (RegistrationState::Overdue, true, "False/Failed", "in time"),
             (RegistrationState::Out, true, "False/Deregistering", "has left"),
@@ -295,6 +305,7 @@ mod tests {
         let healthy = shows(TargetState::Healthy, None);
         let unread = |stored: Option<MachineTargetState>| TargetView {
             group: group("api"),
+            cluster: "team-a/dev".to_owned(),
             stored,
             shown: RegistrationState::Unknown,
         };

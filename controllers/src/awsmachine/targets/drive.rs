@@ -3,17 +3,16 @@
 use capa_api::common::MachineAddressType;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::MachineTargetState;
-use capa_cloud::targets::{Desired, RegistrationState, TargetInstance};
+use capa_cloud::targets::{Desired, RegistrationState, TargetInstance, TargetRequest};
 use capa_cloud::{Instance, InstanceState, MachineAddress};
+use capa_runtime::reconcile::Next;
 
 use super::conditions::{departure_or_kept, registration_or_kept};
-use super::plan::{self, NamedTarget, TargetView, after_deregistering, after_registering};
+use super::plan::{self, TargetView, after_deregistering, after_registering};
+use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
-
-fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
-    plan::usable_targets(&location.targets, location.role, &location.region, &location.account_id)
-}
+use crate::awsmachine::target_access::{self, NamedTarget, usable_targets};
 
 fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) -> TargetInstance {
     let private = |addresses: &[MachineAddress]| {
@@ -49,24 +48,47 @@ fn desire(
     scope: &MachineScope,
     location: &InstanceLocation,
     instance: &TargetInstance,
-    named: Vec<NamedTarget>,
+    named: &[NamedTarget],
     desired: Desired,
+    context: &MachineContext,
 ) -> Vec<TargetView> {
-    let targets: Vec<_> = named.iter().map(|(_, target)| target.clone()).collect();
+    let request = |target: &NamedTarget| {
+        let on_record = stored_state(scope, &instance.id, target).is_some_and(target_access::is_in);
+        target_access::request(scope, location, target, on_record, context)
+    };
+    let requests: Vec<TargetRequest> = named.iter().map(request).collect();
     let shown = location
         .cloud
-        .reconcile_targets(&scope.key(), instance, &targets, desired);
-    let view = |(target, shown): (NamedTarget, RegistrationState)| TargetView {
-        stored: stored_state(scope, &instance.id, &target),
-        group: target.0,
+        .reconcile_targets(&scope.key(), instance, &requests, desired);
+    let shown = named.iter().zip(shown);
+    shown
+        .map(|(target, shown)| view(scope, location, &instance.id, target, shown))
+        .collect()
+}
+
+fn view(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    id: &str,
+    target: &NamedTarget,
+    shown: RegistrationState,
+) -> TargetView {
+    TargetView {
+        stored: stored_state(scope, id, target),
+        group: target.0.clone(),
+        cluster: format!("{}/{}", scope.namespace(), location.cluster_name),
         shown,
-    };
-    named.into_iter().zip(shown).map(view).collect()
+    }
 }
 
 /// Has the instance of a machine registered while it runs, deregistered once it has ended, and sets
 /// `ControlPlaneTargetsReady`.
-pub(in crate::awsmachine) fn follow(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
+pub(in crate::awsmachine) fn follow(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) {
     let (named, problems) = usable_targets(location);
     if named.is_empty() && problems.is_empty() {
         location.cloud.forget_targets(&scope.key());
@@ -74,7 +96,7 @@ pub(in crate::awsmachine) fn follow(scope: &mut MachineScope, instance: &Instanc
         return;
     }
     match instance.state {
-        InstanceState::Running => ensure_registered(scope, instance, named, &problems, location),
+        InstanceState::Running => ensure_registered(scope, instance, &named, &problems, location, context),
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
             location.cloud.forget_targets(&scope.key());
             scope.status.targets.clear();
@@ -82,30 +104,50 @@ pub(in crate::awsmachine) fn follow(scope: &mut MachineScope, instance: &Instanc
             scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message));
         }
         InstanceState::ShuttingDown | InstanceState::Terminated => {
-            ensure_deregistered(scope, &instance.id, Some(instance), location);
+            ensure_deregistered(scope, &instance.id, Some(instance), location, context);
         }
     }
+}
+
+/// Leaves a living instance where it is that does not carry the tags of the machine: without them it is not known to be
+/// the machine's.
+pub(in crate::awsmachine) fn leave_alone(scope: &mut MachineScope, id: &str, location: &InstanceLocation) {
+    let (named, _) = usable_targets(location);
+    if named.is_empty() {
+        return;
+    }
+    location.cloud.forget_targets(&scope.key());
+    let message = format!(
+        "instance {id} does not carry the tags of this machine ({}): it is neither registered nor deregistered until it \
+         does",
+        scope.tags(&location.cluster_tag).described()
+    );
+    scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::NotOwned, message));
 }
 
 fn ensure_registered(
     scope: &mut MachineScope,
     instance: &Instance,
-    named: Vec<NamedTarget>,
+    named: &[NamedTarget],
     problems: &[String],
     location: &InstanceLocation,
+    context: &MachineContext,
 ) {
     let id = &instance.id;
     let target = target_instance(scope, id, Some(instance));
     let views = if is_on_record(scope, &target) {
-        desire(scope, location, &target, named, Desired::Registered)
+        desire(scope, location, &target, named, Desired::Registered, context)
     } else {
-        let unread = |target: NamedTarget| TargetView {
-            stored: stored_state(scope, id, &target),
-            group: target.0,
-            shown: RegistrationState::Unknown,
-        };
-        named.into_iter().map(unread).collect()
+        let unread = |target| view(scope, location, id, target, RegistrationState::Unknown);
+        named.iter().map(unread).collect()
     };
+    if views
+        .iter()
+        .any(|view| matches!(view.shown, RegistrationState::Refused(_)))
+    {
+        // Nothing tells when another Cluster has left a group.
+        scope.next = Next::Requeue(context.timing.resolve_retry_cap);
+    }
     let (targets, events) = after_registering(id, &views);
     let before = scope.stored_status().map(|status| status.conditions.as_slice());
     let before = find(before.unwrap_or_default(), ConditionType::ControlPlaneTargetsReady);
@@ -124,6 +166,7 @@ pub(in crate::awsmachine) fn ensure_deregistered(
     id: &str,
     instance: Option<&Instance>,
     location: &InstanceLocation,
+    context: &MachineContext,
 ) -> bool {
     let (mut named, _) = usable_targets(location);
     if named.is_empty() {
@@ -143,7 +186,7 @@ pub(in crate::awsmachine) fn ensure_deregistered(
         return true;
     }
     let target = target_instance(scope, id, instance);
-    let views = desire(scope, location, &target, named, desired);
+    let views = desire(scope, location, &target, &named, desired, context);
     let (targets, events) = after_deregistering(id, &views);
     scope.status.targets.retain(|status| {
         let is_asked = targets.iter().any(|asked| asked.target == status.target);

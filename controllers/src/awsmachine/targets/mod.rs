@@ -5,4 +5,4 @@ mod conditions;
 mod drive;
 mod plan;
 
-pub(super) use drive::{ensure_deregistered, follow};
+pub(super) use drive::{ensure_deregistered, follow, leave_alone};

@@ -1,76 +1,26 @@
-//! Which targets a machine has, and how the state of each goes on. Pure.
+//! How the state of each target of a machine goes on. Pure.
 
 use std::collections::BTreeMap;
 
-use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::machine::{MachineTargetState, MachineTargetStatus};
 use capa_cloud::targets::{Group, RegistrationState};
 use capa_runtime::reconcile::EventDraft;
-
-/// A target of a machine, with the group that it names.
-pub(super) type NamedTarget = (Group, ControlPlaneTarget);
 
 /// How an instance stands with a group: what is stored, and what AWS shows.
 #[derive(Clone, Debug)]
 pub(super) struct TargetView {
     pub(super) group: Group,
+    /// `<namespace>/<name>` of the Cluster whose control plane the instance belongs to.
+    pub(super) cluster: String,
     /// What is stored about this instance and the group.
     pub(super) stored: Option<MachineTargetState>,
     /// What AWS shows now.
     pub(super) shown: RegistrationState,
 }
 
-/// The targets that the machine can be registered in, and the problems of the others. Workers have none.
-pub(super) fn usable_targets(
-    targets: &[ControlPlaneTarget],
-    role: MachineRole,
-    region: &str,
-    account_id: &str,
-) -> (Vec<NamedTarget>, Vec<String>) {
-    let (mut usable, mut problems) = (Vec::new(), Vec::new());
-    if role != MachineRole::ControlPlane {
-        return (usable, problems);
-    }
-    for target in targets {
-        let Some(group) = Group::of(target) else { continue };
-        match validate_group(&group, region, account_id) {
-            Some(problem) => problems.push(problem),
-            None => usable.push((group, target.clone())),
-        }
-    }
-    (usable, problems)
-}
-
-/// Refuses a target group that cannot have the instance, as far as its ARN tells.
-fn validate_group(group: &Group, region: &str, account_id: &str) -> Option<String> {
-    let Group::TargetGroup(arn) = group else {
-        return None;
-    };
-    let mut parts = arn.split(':').skip(2);
-    let (service, group_region, group_account) = (parts.next(), parts.next(), parts.next());
-    if service != Some("elasticloadbalancing") || !arn.contains(":targetgroup/") {
-        return Some(format!(
-            "{arn} is no ARN of a target group: correct controlPlaneTargets"
-        ));
-    }
-    if group_region != Some(region) {
-        return Some(format!("{group} lies in another region than the machine, {region}"));
-    }
-    (group_account != Some(account_id))
-        .then(|| format!("{group} belongs to another account than the machine's identity, {account_id}"))
-}
-
-/// The key of a group in the status.
-fn key(group: &Group) -> &str {
-    match group {
-        Group::TargetGroup(arn) => arn,
-        Group::Classic(name) => name,
-    }
-}
-
 /// What is stored about an instance and a group.
 pub(super) fn stored_state(stored: &[MachineTargetStatus], id: &str, group: &Group) -> Option<MachineTargetState> {
-    let mut of_group = stored.iter().filter(|status| status.target == key(group));
+    let mut of_group = stored.iter().filter(|status| status.target == group.id());
     of_group
         .find(|status| status.instance_id == id)
         .map(|status| status.state)
@@ -80,7 +30,7 @@ impl TargetView {
     /// The state to store for an instance that is to be registered.
     fn registering(&self) -> Option<MachineTargetState> {
         match &self.shown {
-            RegistrationState::Unsuitable(_) => None,
+            RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => None,
             shown if shown.is_healthy() => Some(MachineTargetState::InService),
             RegistrationState::Registered { .. } if self.stored == Some(MachineTargetState::InService) => self.stored,
             RegistrationState::Registered { .. } => Some(MachineTargetState::Registered),
@@ -98,7 +48,9 @@ impl TargetView {
     /// The state to store for an instance that is to be deregistered.
     fn deregistering(&self) -> Option<MachineTargetState> {
         match &self.shown {
-            RegistrationState::Out | RegistrationState::Unsuitable(_) => Some(MachineTargetState::Deregistered),
+            RegistrationState::Out | RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => {
+                Some(MachineTargetState::Deregistered)
+            }
             RegistrationState::Registering
             | RegistrationState::Registered { .. }
             | RegistrationState::Leaving
@@ -186,7 +138,7 @@ fn to_store(
     let mut states = BTreeMap::new();
     for view in views {
         if let Some(state) = next(view) {
-            let least = states.entry(key(&view.group)).or_insert(state);
+            let least = states.entry(view.group.id()).or_insert(state);
             *least = state.min(*least);
         }
     }
@@ -201,7 +153,7 @@ fn to_store(
 #[cfg(test)]
 mod tests {
     use capa_cloud::CloudError;
-    use capa_cloud::targets::{Health, TargetState};
+    use capa_cloud::targets::{Health, Refusal, TargetState};
 
     use super::MachineTargetState::{Deregistered, Deregistering, InService, Registered, Registering};
     use super::*;
@@ -209,6 +161,7 @@ mod tests {
     fn view(stored: Option<MachineTargetState>, shown: RegistrationState) -> TargetView {
         TargetView {
             group: Group::Classic("api".into()),
+            cluster: "team-a/dev".into(),
             stored,
             shown,
         }
@@ -250,6 +203,7 @@ mod tests {
                 Some(InService),
             ),
             (Some(Registering), RegistrationState::Unsuitable("alb".into()), None),
+            (Some(InService), RegistrationState::Refused(Refusal::Untagged), None),
         ];
         for (before, shown, expected) in table {
             let (statuses, _) = after_registering("i-1", &[view(before, shown.clone())]);
@@ -329,27 +283,5 @@ mod tests {
         ];
         let (statuses, _) = after_registering("i-1", &views);
         assert_eq!((statuses.len(), stored(&statuses)), (1, Some(Registering)));
-    }
-
-    #[test]
-    fn a_group_of_another_region_or_account_is_refused() {
-        let arn = |region, account| {
-            Group::TargetGroup(format!(
-                "arn:aws:elasticloadbalancing:{region}:{account}:targetgroup/api/1"
-            ))
-        };
-        let problem = |group: &Group| validate_group(group, "eu-west-1", "111122223333");
-        assert_eq!(problem(&arn("eu-west-1", "111122223333")), None);
-        assert_eq!(problem(&Group::Classic("api".into())), None);
-        assert!(
-            problem(&arn("us-east-1", "111122223333"))
-                .unwrap()
-                .contains("another region")
-        );
-        assert!(
-            problem(&arn("eu-west-1", "444455556666"))
-                .unwrap()
-                .contains("another account")
-        );
     }
 }

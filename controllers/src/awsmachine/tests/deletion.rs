@@ -17,7 +17,7 @@ use crate::testing::{refused, unanswered, unreadable};
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 /// A machine that waits for its network: attempt 0 is recorded.
-async fn never_launched() -> Scene {
+pub(super) async fn never_launched() -> Scene {
     let scene = Scene::new();
     scene
         .kubernetes
@@ -37,13 +37,13 @@ async fn unanswered_launch() -> Scene {
     scene
 }
 
-fn assert_released(scene: &Scene, pass: &Pass) {
+pub(super) fn assert_released(scene: &Scene, pass: &Pass) {
     assert!(pass.machine.is_none(), "still there: {:?}", pass.machine);
     let forgotten = scene.aws.forgotten();
     assert_eq!(forgotten.last().map(|machine| machine.name.as_str()), Some("m"));
 }
 
-fn terminated(pass: &Pass) -> bool {
+pub(super) fn terminated(pass: &Pass) -> bool {
     pass.calls.iter().any(|call| call == "TerminateInstances")
 }
 
@@ -162,11 +162,11 @@ async fn a_termination_whose_end_aws_does_not_show_says_why() {
 }
 
 #[tokio::test]
-async fn an_unrecorded_instance_with_our_tags_is_terminated() {
+async fn an_unrecorded_instance_of_our_own_is_terminated() {
     let scene = never_launched().await;
     scene
         .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
     scene
         .aws
         .instance("i-0000000000000000b", InstanceState::Running, "team-a/other");
@@ -266,7 +266,7 @@ async fn the_instance_of_a_namesake_is_not_terminated() {
     });
     scene
         .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
     // The cache of a process that was frozen still shows the former object.
     assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));

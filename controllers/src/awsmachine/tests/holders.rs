@@ -29,7 +29,7 @@ async fn a_foreign_record_is_claimed_before_its_call() {
             "write_status",
             "RunInstances",
             "write_status",
-            "unblock_move",
+            "allow_move",
             "write_status"
         ]
     );

@@ -57,7 +57,7 @@ async fn an_unstored_answer_is_stored_by_the_next_pass() {
         .kubernetes
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
-    assert_eq!(again.calls, ["write_status", "unblock_move", "write_status"]);
+    assert_eq!(again.calls, ["write_status", "allow_move", "write_status"]);
     assert_eq!(again.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(
@@ -91,7 +91,7 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_token() {
     let found = scene.pass().await;
     assert_eq!(
         found.calls,
-        ["RunInstances", "write_status", "unblock_move", "write_status"]
+        ["RunInstances", "write_status", "allow_move", "write_status"]
     );
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
@@ -180,7 +180,7 @@ async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
             "write_status",
             "RunInstances",
             "write_status",
-            "unblock_move",
+            "allow_move",
         ];
         assert_eq!(again.calls, expected);
         assert_eq!((again.next, again.events), (Next::Requeue(2 * wait), vec![]));
@@ -328,11 +328,11 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
 }
 
 #[tokio::test]
-async fn an_instance_with_our_tags_is_adopted_before_any_attempt() {
+async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
     let scene = Scene::new();
     scene
         .aws
-        .instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m");
+        .launched_instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m", "uid-m-1");
     for (id, state, owner) in [
         ("i-0000000000000000b", InstanceState::Terminated, "team-a/m"),
         ("i-0000000000000000c", InstanceState::Running, "team-b/m"),
@@ -351,8 +351,9 @@ async fn a_restored_object_without_a_record_is_looked_up_as_well() {
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     scene
         .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
-    scene.pass().await;
+        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    let pass = scene.pass().await;
+    assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert!(scene.aws.launches().is_empty());
 }
 
@@ -370,8 +371,9 @@ async fn a_restored_machine_waits_until_its_instance_would_show() {
     assert!(scene.aws.launches().is_empty());
     scene
         .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
-    scene.after(Duration::from_secs(1)).await;
+        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    let adopted = scene.after(Duration::from_secs(1)).await;
+    assert_eq!(adopted.launch().instance_id(), Some("i-0000000000000000a"));
     assert!(scene.aws.launches().is_empty(), "adopted");
 }
 
@@ -388,10 +390,12 @@ async fn a_machine_without_its_record_never_reuses_a_token() {
 }
 
 #[tokio::test]
-async fn several_instances_with_our_tags_stop_the_launch() {
+async fn several_instances_of_our_own_stop_the_launch() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
-        scene.aws.instance(id, InstanceState::Running, "team-a/m");
+        scene
+            .aws
+            .launched_instance(id, InstanceState::Running, "team-a/m", "uid-m-1");
     }
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");

@@ -2,15 +2,20 @@
 
 mod abandonment;
 mod capacity;
+mod clocks;
 mod deletion;
 mod fields;
 mod holders;
+mod input;
 mod launches;
 mod moves;
 mod observation;
+mod ownership;
 mod pending_deaths;
 mod recovery;
 mod refusals;
+mod restored_records;
+mod target_access;
 mod targets;
 mod waits;
 
@@ -20,6 +25,7 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, find};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
+use capa_cloud::targets::TargetPolicy;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -46,7 +52,7 @@ const LAUNCH: [&str; 10] = [
     "write_status",
     "RunInstances",
     "write_status",
-    "unblock_move",
+    "allow_move",
     "write_status",
 ];
 /// How long after its first refusal a call is repeated.
@@ -89,6 +95,7 @@ impl Scene {
             memory: LaunchMemory::new("one"),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
+            target_policy: TargetPolicy::Any,
         };
         let scene = Self {
             journal,
@@ -131,8 +138,9 @@ impl Scene {
     /// Adds a Machine and its AWSMachine.
     fn add(&self, name: &str, machine_spec: &str, spec: &str) {
         self.kubernetes.put_machine(read(&format!(
-            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: {name}, namespace: team-a}}, \
-              spec: {{clusterName: dev, {machine_spec}}}}}"
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
+              metadata: {{name: {name}, namespace: team-a, uid: o}}, spec: {{clusterName: dev, {machine_spec}, \
+              infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: '{name}'}}}}}}"
         )));
         self.kubernetes.put_aws_machine(read(&format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \

@@ -60,7 +60,7 @@ async fn a_block_that_a_crash_left_behind_is_lifted() {
     let scene = Scene::running().await;
     scene.edit(block);
     let healed = scene.pass().await;
-    assert_eq!(healed.calls, ["unblock_move"]);
+    assert_eq!(healed.calls, ["allow_move"]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
 }
 
@@ -74,7 +74,7 @@ async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
     let scene = Scene::running().await;
     pause(&scene);
     scene.edit(block);
-    assert_eq!(scene.pass().await.calls, ["unblock_move", "write_status"]);
+    assert_eq!(scene.pass().await.calls, ["allow_move", "write_status"]);
     let open = Scene::new();
     open.aws.fail_next("RunInstances", unanswered("RunInstances"));
     open.pass().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capa_api::common::MachineAddress;
+use capa_api::common::{IdentityReference, MachineAddress};
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
@@ -136,6 +136,27 @@ async fn an_instance_that_was_seen_stopped_only_has_run() {
         assert_eq!(pass.status().has_run, Some(true));
     }
     assert_eq!(scene.tokens().len(), 1);
+}
+
+/// The process may still hold credentials of the identity.
+#[tokio::test]
+async fn an_identity_that_may_not_be_used_follows_no_instance() {
+    let scene = Scene::running().await;
+    let kubernetes = &scene.kubernetes;
+    kubernetes.remove_identity(&IdentityReference::controller_default());
+    let gone = scene.pass().await;
+    assert_eq!(gone.says(ConditionType::IdentityReady), "False/NotFound");
+    assert_eq!(scene.aws.forgotten().len(), 1);
+    let elsewhere = "allowedNamespaces: {list: [team-b]}";
+    kubernetes.identity_object("AWSClusterControllerIdentity", "default", elsewhere);
+    let refused = scene.pass().await;
+    assert_eq!(refused.says(ConditionType::IdentityReady), "False/NotAllowed");
+    assert_eq!(scene.aws.forgotten().len(), 2);
+    kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+    scene.pass().await;
+    let followed = scene.pass().await;
+    assert_eq!(followed.says(READY), "True/Ready");
+    assert_eq!(scene.aws.forgotten().len(), 2);
 }
 
 #[tokio::test]

@@ -8,25 +8,27 @@ use capa_cloud::targets::{Group, TargetKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
+use crate::awsmachine::ownership::OwnerProblem;
 use crate::awsmachine::scope::Owners;
 
 /// How long a new target is not checked yet.
 const CHECKED_AFTER: Duration = Duration::from_secs(20);
 
-const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+pub(super) const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 
 /// The Machine of a control plane.
 fn control_plane_machine() -> Machine {
     read(&format!(
         "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
-          metadata: {{name: m, namespace: team-a, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}, \
-          spec: {{clusterName: dev, bootstrap: {{dataSecretName: boot}}}}}}"
+          metadata: {{name: m, namespace: team-a, uid: o, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}, \
+          spec: {{clusterName: dev, bootstrap: {{dataSecretName: boot}}, infrastructureRef: \
+          {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}}}}"
     ))
 }
 
 /// A control plane machine whose own spec names these targets. Its AWSMachine is not marked. AWS has a target group and
 /// a classic load balancer, both by instance.
-fn scene(targets: &str) -> Scene {
+pub(super) fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
     scene.kubernetes.put_machine(control_plane_machine());
     for group in [group(), classic()] {
@@ -35,11 +37,11 @@ fn scene(targets: &str) -> Scene {
     scene
 }
 
-fn group() -> Group {
+pub(super) fn group() -> Group {
     Group::TargetGroup(GROUP.to_owned())
 }
 
-fn classic() -> Group {
+pub(super) fn classic() -> Group {
     Group::Classic("api".to_owned())
 }
 
@@ -50,7 +52,7 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
     labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
     let unmarked = Scene::new().machine("m").expect("an AWSMachine");
     let owned_by = |machine: Option<Machine>| Owners {
-        machine: machine.map(Arc::new),
+        machine: machine.map(Arc::new).ok_or(OwnerProblem::Missing),
         cluster: None,
     };
     let worker = Machine {
@@ -68,6 +70,12 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
     }
 }
 
+/// Two passes: in between the tags of the targets are read.
+pub(super) async fn launch(scene: &Scene) -> Pass {
+    scene.pass().await;
+    scene.pass().await
+}
+
 async fn running(targets: &str) -> Scene {
     run(scene(targets)).await
 }
@@ -79,15 +87,15 @@ async fn running_by_address() -> Scene {
     run(scene).await
 }
 
-async fn run(scene: Scene) -> Scene {
-    scene.pass().await;
+pub(super) async fn run(scene: Scene) -> Scene {
+    launch(&scene).await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.pass().await;
     scene.after(CHECKED_AFTER).await;
     scene
 }
 
-fn target_group() -> String {
+pub(super) fn target_group() -> String {
     format!("[{{targetGroupARN: '{GROUP}', port: 6443}}]")
 }
 
@@ -98,7 +106,7 @@ fn terminated(pass: &Pass) -> bool {
 #[tokio::test]
 async fn an_instance_is_registered_once_it_runs_and_not_before() {
     let scene = scene(&target_group());
-    scene.pass().await;
+    launch(&scene).await;
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     assert_eq!(pass.says(targets), "False/WaitingForRunning");
@@ -122,7 +130,7 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
 #[tokio::test]
 async fn nothing_is_registered_before_its_address_is_on_record() {
     let scene = scene(&target_group());
-    scene.pass().await;
+    launch(&scene).await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.edit(|machine| machine.status.get_or_insert_default().addresses.clear());
     let pass = scene.pass().await;
@@ -248,7 +256,7 @@ fn stored_state(pass: &Pass) -> MachineTargetState {
 #[tokio::test]
 async fn the_status_says_where_the_instance_stands_with_each_target() {
     let scene = scene("[{classicLoadBalancerName: api}]");
-    scene.pass().await;
+    launch(&scene).await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registering);
     assert_eq!(stored_state(&scene.pass().await), MachineTargetState::Registered);
@@ -327,7 +335,7 @@ async fn a_condition_of_targets_stands_until_they_are_read() {
 #[tokio::test]
 async fn an_instance_that_somebody_else_has_registered_is_no_news() {
     let scene = scene(&target_group());
-    scene.pass().await;
+    launch(&scene).await;
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     scene.aws.register(FIRST, &group());

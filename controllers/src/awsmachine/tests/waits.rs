@@ -411,5 +411,9 @@ async fn a_machine_that_is_being_moved_is_left_alone() {
         annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
     });
     scene.delete();
-    assert_eq!(scene.pass().await.calls, [""; 0]);
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls, ["remove_finalizer"], "AWS is not even asked");
+    assert!(pass.machine.is_none(), "nothing waits for ever");
+    assert_eq!(pass.reasons_of_events(), ["InstanceAbandoned"]);
+    assert!(pass.events[0].message.contains(FIRST), "{:?}", pass.events);
 }

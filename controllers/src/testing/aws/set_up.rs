@@ -93,6 +93,20 @@ impl FakeAws {
         });
     }
 
+    /// Tags a group.
+    pub(crate) fn tag_group(&self, group: &Group, key: &str, value: &str) {
+        self.change(|region| {
+            region.tag_group(group, key, value);
+        });
+    }
+
+    /// Takes a tag off a group.
+    pub(crate) fn untag_group(&self, group: &Group, key: &str) {
+        self.change(|region| {
+            region.untag_group(group, key);
+        });
+    }
+
     /// The ids of the targets of a group.
     pub(crate) fn targets_of(&self, group: &Group) -> Vec<String> {
         let now = self.now();
@@ -133,6 +147,11 @@ impl FakeAws {
     /// Adds an instance in this state with the tags of a machine of the Cluster `dev`. No call of the provider launched
     /// the instance.
     pub(crate) fn instance(&self, id: &str, state: InstanceState, machine_name_tag: &str) {
+        self.launched_instance(id, state, machine_name_tag, "");
+    }
+
+    /// The same, launched with this client token.
+    pub(crate) fn launched_instance(&self, id: &str, state: InstanceState, machine_name_tag: &str, token: &str) {
         let now = self.now();
         let tags = [
             (meta::cluster_tag("dev"), meta::OWNED_TAG_VALUE),
@@ -140,7 +159,7 @@ impl FakeAws {
             (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag),
         ];
         let request = LaunchRequest {
-            client_token: String::new(),
+            client_token: token.to_owned(),
             image_id: "ami-00000001".to_owned(),
             instance_type: "t3.large".to_owned(),
             subnet_id: "subnet-0000000a".to_owned(),

@@ -14,8 +14,14 @@ given to a third one | {metadata: {annotations: {cluster.x-k8s.io/managed-by: an
 taken back | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another}}}
     | {metadata: {annotations: {cluster.x-k8s.io/managed-by: null}}}
     | the annotation cluster.x-k8s.io/managed-by cannot be removed
-deleted for a move, which takes all annotations away | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another}}}
+marked for a move, which takes all annotations away | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another}}}
     | {metadata: {annotations: {cluster.x-k8s.io/managed-by: null, clusterctl.cluster.x-k8s.io/delete-for-move: ""}}} |
+taken back beside the mark of a move | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another, a: b}}}
+    | {metadata: {annotations: {cluster.x-k8s.io/managed-by: null, clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+    | the annotation cluster.x-k8s.io/managed-by cannot be removed
+from unmanaged under the mark of a move
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {unmanaged: true}}
+    | {spec: {unmanaged: null}} | spec.unmanaged cannot be turned off
 an identity | {} | {spec: {identityRef: {kind: AWSClusterRoleIdentity, name: a}}} |
 another identity | {spec: {identityRef: {kind: AWSClusterRoleIdentity, name: a}}}
     | {spec: {identityRef: {kind: AWSClusterStaticIdentity, name: b}}} |

@@ -29,6 +29,10 @@ another source | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity,
     | {spec: {sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}}} |
 no source any more | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
     | {spec: {sourceIdentityRef: null}} | spec.sourceIdentityRef cannot be removed
+no source any more under the mark of a move
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}},
+      spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
+    | {spec: {sourceIdentityRef: null}} | spec.sourceIdentityRef cannot be removed
 everything else | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
     | {spec: {roleARN: "arn:aws:iam::111122223333:role/b", sessionName: s, allowedNamespaces: {}}} |
 "#,

@@ -22,7 +22,12 @@ the way of bootstrap data | {} | {spec: {cloudInit: {insecureSkipSecretsManager:
     | would change cloudInit.insecureSkipSecretsManager:
 the way of bootstrap data, by leaving the block out | {spec: {cloudInit: {insecureSkipSecretsManager: true}}}
     | {spec: {cloudInit: null}} | would change cloudInit.insecureSkipSecretsManager:
-records of the host name | {spec: {privateDnsName: {hostnameType: ip-name}}}
+records of an added block of the host name | {} | {spec: {privateDnsName: {enableResourceNameDnsARecord: true}}}
+    | would change privateDnsName:
+an added empty block of the host name | {} | {spec: {privateDnsName: {}}} | would change privateDnsName:
+a removed block of the host name | {spec: {privateDnsName: {enableResourceNameDnsARecord: true}}}
+    | {spec: {privateDnsName: null}} | would change privateDnsName:
+the host name | {spec: {privateDnsName: {hostnameType: ip-name}}}
     | {spec: {privateDnsName: {enableResourceNameDnsARecord: true, enableResourceNameDnsAAAARecord: false}}} |
 the host name | {spec: {privateDnsName: {hostnameType: ip-name}}}
     | {spec: {privateDnsName: {hostnameType: resource-name}}} | would change privateDnsName.hostnameType:
@@ -40,8 +45,14 @@ tags and security groups | {spec: {additionalTags: {a: b}}}
 tags that AWS does not take | {} | {spec: {additionalTags: {"aws:a": b}}} | choose another key
 a group by id and filters | {} | {spec: {additionalSecurityGroups: [{id: sg-1, filters: [{name: a, values: [b]}]}]}}
     | has an id or filters, not both
-deleted for a move | {spec: {instanceID: i-1}}
-    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {instanceID: i-2}} |
+marked for a move | {spec: {instanceID: i-1}}
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}} |
+marked for a move and changed | {spec: {instanceID: i-1}}
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {instanceID: i-2}}
+    | spec.instanceID is immutable once set
+marked for a move first and changed then
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+    | {spec: {instanceType: t3.small}} | would change instanceType:
 "#,
             )
             .await?;

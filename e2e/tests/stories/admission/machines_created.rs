@@ -12,6 +12,9 @@ no key | {sshKeyName: ""} |
 a key name with a tab | {sshKeyName: "key\t"} | sshKeyName is printable ASCII
 a key name after a space | {sshKeyName: " key"} | sshKeyName is printable ASCII
 a key name beyond ASCII | {sshKeyName: "schlüssel"} | sshKeyName is printable ASCII
+a region | {region: us-gov-west-1} |
+a path for a region | {region: ../x} | region
+a place for a region | {region: US EAST} | region
 # Volumes.
 io1 with iops | {rootVolume: {size: 8, type: io1, iops: 100}} |
 io1 without iops | {rootVolume: {size: 8, type: io1}} | type io1 or io2 needs iops
@@ -54,14 +57,32 @@ a proxy without a version | {ignition: {proxy: {}}} | without a version it is 2.
 a proxy, the version being in the data | {ignition: {storageType: UnencryptedUserData, proxy: {}}} |
 TLS with 3.0 | {ignition: {version: "3.0", tls: {}}} | need ignition.version 3.1 or newer
 no URL | {ignition: {version: "3.1", proxy: {httpProxy: "*:80"}}} | httpProxy and httpsProxy are URLs
+proxies as CAPA takes them
+    | {ignition: {version: "3.1", proxy: {httpProxy: "HTTP://Proxy_1.Example.org:3128", httpsProxy: "//proxy/"}}} |
+proxies without a scheme
+    | {ignition: {version: "3.1", proxy: {httpProxy: "proxy.example.org:3128", httpsProxy: my_proxy}}} |
+an empty proxy | {ignition: {version: "3.1", proxy: {httpProxy: ""}}} |
 no URL for HTTPS | {ignition: {version: "3.1", proxy: {httpsProxy: "*:80"}}} | httpProxy and httpsProxy are URLs
 hosts without a proxy
     | {ignition: {version: "3.1", proxy: {noProxy: ["*", 10.0.0.1, 10.0.0.0/8, "2001:db8::1", example.org, .example.org,
       "example.org:80", "[::1]:80"]}}} |
+hosts with a port, as CAPA takes them
+    | {ignition: {version: "3.1", proxy: {noProxy: ["Example.org:80", "a_b:80", "[fe80::1]:80"]}}} |
 no host | {ignition: {version: "3.1", proxy: {noProxy: ["a_b"]}}} | noProxy lists IP addresses
+no address with a port | {ignition: {version: "3.1", proxy: {noProxy: ["fe80::g:80"]}}} | noProxy lists IP addresses
 authorities
     | {ignition: {version: "3.1", tls: {certificateAuthorities: ["https://a", "s3://b/c", "arn:aws:s3:::d",
       "data:text/plain;base64,QUJD"]}}} |
+authorities as CAPA takes them
+    | {ignition: {version: "3.1", tls: {certificateAuthorities: ["HTTPS://A_b/c", "S3://b/c", "DATA:,QUI=", "data:,QQ=="]}}} |
+an authority without the padding of base64
+    | {ignition: {version: "3.1", tls: {certificateAuthorities: ["data:text/plain;base64,QUI"]}}}
+    | certificateAuthorities lists URLs
+an authority with too much padding
+    | {ignition: {version: "3.1", tls: {certificateAuthorities: ["data:text/plain;base64,QUJD="]}}}
+    | certificateAuthorities lists URLs
+an authority that is no URL | {ignition: {version: "3.1", tls: {certificateAuthorities: ["https://a b/"]}}}
+    | certificateAuthorities lists URLs
 an authority by FTP | {ignition: {version: "3.1", tls: {certificateAuthorities: ["ftp://a"]}}}
     | certificateAuthorities lists URLs
 an authority that is no base64 | {ignition: {version: "3.1", tls: {certificateAuthorities: ["data:text/plain,a b"]}}}
@@ -101,6 +122,12 @@ allocated for any tenancy | {hostAffinity: host, dynamicHostAllocation: {}} | ne
 allocated and not tied | {tenancy: host, dynamicHostAllocation: {}} | dynamicHostAllocation needs hostAffinity host
 "#;
 
+/// A domain name of the given length.
+fn host_of(length: usize) -> String {
+    let labels = "a".repeat(49) + ".";
+    labels.repeat(6).chars().take(length).collect()
+}
+
 /// The number of rules in the policy that apply to machines and their templates.
 const SHARED: usize = 20;
 
@@ -108,6 +135,14 @@ const SHARED: usize = 20;
 fn an_inconsistent_machine_is_not_created() -> anyhow::Result<()> {
     table("AWSMachine", "{instanceType: t3.large}", async |table| {
         table.created(MACHINES).await?;
+        for (length, refused) in [(253, ""), (254, "noProxy lists IP addresses")] {
+            for host in [host_of(length), format!(".{}", host_of(length))] {
+                let spec = format!("{{ignition: {{version: \"3.1\", proxy: {{noProxy: [\"{host}\"]}}}}}}");
+                table
+                    .creation(&format!("a host of {length} characters"), &spec, refused)
+                    .await?;
+            }
+        }
         table
             .created(
                 r#"

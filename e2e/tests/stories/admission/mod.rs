@@ -3,6 +3,7 @@
 //! The real API server evaluates the tables in dry runs. Most namespaces of these tests admit fields without effect, so
 //! that the rules about these fields are tested before the fields have their effect.
 
+mod arrivals;
 mod clusters_changed;
 mod clusters_created;
 mod every_field;

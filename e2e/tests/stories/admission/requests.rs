@@ -103,30 +103,6 @@ fn every_change_of_an_object_being_deleted_passes() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn clusterctl_moves_an_object_away_and_back() -> anyhow::Result<()> {
-    table("AWSMachine", MACHINE, async |table| {
-        let mut stored = launched(table).await?;
-        let name = stored.name_any();
-        let all = json!([{
-            "op": "add",
-            "path": "/metadata/annotations",
-            "value": {"clusterctl.cluster.x-k8s.io/delete-for-move": ""},
-        }]);
-        let all = Patch::<Value>::Json(serde_json::from_value(all)?);
-        table.api.patch(&name, &PatchParams::default(), &all).await?;
-        table.api.delete(&name, &DeleteParams::default()).await?;
-        stored.metadata.resource_version = None;
-        stored.metadata.uid = None;
-        table.api.create(&PostParams::default(), &stored).await?;
-        let status = Patch::Merge(json!({"status": {"ready": true}}));
-        let moved = table.api.patch_status(&name, &PatchParams::default(), &status).await?;
-        assert_eq!(moved.data["spec"], stored.data["spec"]);
-        assert_eq!(moved.data["status"], json!({"ready": true}));
-        Ok(())
-    })
-}
-
 /// A rule about a field that the API server does not find in a kind would pass or refuse every object.
 #[test]
 fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {

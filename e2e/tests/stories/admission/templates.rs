@@ -32,9 +32,10 @@ a removed field | {spec: {template: {spec: {publicIP: true}}}} | {spec: {templat
     | would change publicIP:
 what may change on a machine | {} | {spec: {template: {spec: {additionalTags: {a: b}}}}} | would change additionalTags:
 the annotation alone, for it is to be stored | {} | {metadata: {annotations: {topology.cluster.x-k8s.io/dry-run: ""}}} |
-deleted for a move | {}
-    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {template: {spec: {publicIP:
-      true}}}} |
+marked for a move | {} | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}} |
+marked for a move first and changed then
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+    | {spec: {template: {spec: {publicIP: true}}}} | would change publicIP:
 "#,
                 )
                 .await?;

@@ -66,8 +66,8 @@ other tags | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-
     | spec.additionalTags (replace the Machine)
 no groups | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1}]}}
     | {spec: {additionalSecurityGroups: null}} | spec.additionalSecurityGroups (replace the Machine)
-a field that was not there | {} | {spec: {privateDnsName: {enableResourceNameDnsARecord: true}}}
-    | spec.privateDnsName (leave it out)
+a field that was not there | {} | {spec: {cloudInit: {secretPrefix: p, secretCount: 2}}}
+    | spec.cloudInit.secretCount (set cloudInit.insecureSkipSecretsManager: true)
 ",
             )
             .await?;
@@ -89,11 +89,8 @@ what belongs to the managed mode
 ",
             )
             .await?;
-        // The only way to store such a field under the policy: the policy does not evaluate an object that is being
-        // moved.
-        let stored = "{metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}, \
-                  spec: {preflight: {cni: Calico}}}";
-        let moved = "metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null}}";
+        // The policy accepts an object that a backup restores, because the object was stored before the policy.
+        let stored = "{metadata: {labels: {velero.io/restore-name: r}}, spec: {preflight: {cni: Calico}}}";
         for (what, change, refused) in [
             ("as it is", "additionalTags: {a: b}", ""),
             ("with another value", "preflight: {cni: Cilium}", ""),
@@ -104,7 +101,7 @@ what belongs to the managed mode
                 "introduced: spec.preflight.skipRules (leave it out)",
             ),
         ] {
-            let change = format!("{{{moved}, spec: {{{change}}}}}");
+            let change = format!("{{spec: {{{change}}}}}");
             table.change(what, stored, &change, refused).await?;
         }
         Ok(())

@@ -58,6 +58,25 @@ impl Installed {
         Ok(self.identity_secrets().get_opt(IDENTITY).await?)
     }
 
+    /// Stores a template that today's policies would refuse, like a template that was stored before the policies.
+    async fn store_old_template(&self) -> anyhow::Result<()> {
+        let cluster = self.scenario.get(CORE, "Cluster", NAME).await?;
+        let template = json!({
+            "apiVersion": OURS,
+            "kind": "AWSMachineTemplate",
+            "metadata": {
+                "name": "old",
+                "labels": {"velero.io/restore-name": "older"},
+                "ownerReferences": [{"apiVersion": CORE, "kind": "Cluster", "name": NAME, "uid": cluster.uid()}],
+            },
+            "spec": {"template": {"spec": {"instanceType": "t3.large", "marketType": "Spot", "sshKeyName": " key"}}},
+        });
+        self.scenario.apply(&template.to_string()).await?;
+        // From here on nothing but clusterctl itself says where it comes from.
+        let plain = json!({"metadata": {"labels": {"velero.io/restore-name": null}}});
+        self.scenario.patch(OURS, "AWSMachineTemplate", "old", plain).await
+    }
+
     /// Waits until all objects are Ready in this management cluster, and returns the instances of the two machines.
     async fn ready(&self) -> anyhow::Result<BTreeSet<String>> {
         let environment = &self.scenario.environment;
@@ -191,6 +210,7 @@ fn a_cluster_moves_there_and_back_with_identity_and_instances() -> anyhow::Resul
         home.create_identity().await?;
         home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
             .await?;
+        home.store_old_template().await?;
         let away = home.beside().await?;
         let instances = home.ready().await?;
         assert_eq!(instances.len(), 2);

@@ -1,0 +1,31 @@
+//! Connections to AWS: one pool for all clients of the process. By default the SDK gives each client its own, with all
+//! root certificates of the system, and a session has four clients. Requests are signed one by one, so that identities
+//! can share connections.
+
+use std::sync::OnceLock;
+
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::client::http::{HttpClient, HttpConnectorSettings, SharedHttpConnector};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+
+/// The connections, made with the settings of the first client: all clients have the same.
+#[derive(Debug, Default)]
+pub(crate) struct SharedConnections(OnceLock<SharedHttpConnector>);
+
+impl HttpClient for SharedConnections {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        let connect = || {
+            // As the SDK's default client is made.
+            let mut connector = Connector::builder()
+                .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+                .connector_settings(settings.clone())
+                .proxy_config(ProxyConfig::from_env());
+            connector.set_sleep_impl(components.sleep_impl());
+            SharedHttpConnector::new(connector.build())
+        };
+        self.0.get_or_init(connect).clone()
+    }
+}

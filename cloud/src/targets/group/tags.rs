@@ -1,0 +1,173 @@
+//! Whose control planes may use a group, by its tags, and who waits to know. Tags are read only while somebody needs an
+//! answer: what is registered already needs none.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::access::{Access, GroupTags, TargetUser};
+use super::super::member::Member;
+use super::super::model::{RegistrationState, TargetKind, TargetState};
+use super::{GroupState, backoff};
+use crate::{CloudError, MachineKey, Timing};
+
+/// What is known of the tags of a group.
+#[derive(Default)]
+pub(super) struct KnownTags {
+    /// The tags, and when they were read.
+    read: Option<(GroupTags, Duration)>,
+    /// Why the last read failed.
+    failure: Option<CloudError>,
+    /// How many reads in a row have left somebody without access.
+    vain_reads: u32,
+    /// No read before.
+    not_before: Duration,
+    /// Machines that ask before they are launched.
+    applicants: BTreeMap<MachineKey, Applicant>,
+}
+
+struct Applicant {
+    user: TargetUser,
+    /// What the machine was told last; it is woken when this changes.
+    told: Access,
+}
+
+impl KnownTags {
+    /// Tags that refuse access count until others are read. Tags that grant it count for twice as long as reads are
+    /// apart at most: whoever is granted access does not wait for the next read because another one is refused it.
+    fn access(&self, user: &TargetUser, timing: &Timing, now: Duration) -> Access {
+        if let Some(refusal) = self.read.as_ref().and_then(|(tags, _)| tags.refusal(user)) {
+            return Access::Refused(refusal);
+        }
+        match (&self.read, &self.failure) {
+            (Some((_, at)), _) if now < *at + timing.resolve_retry_cap * 2 => Access::Granted,
+            (_, Some(error)) => Access::Unreadable(error.clone()),
+            _ => Access::Unknown,
+        }
+    }
+
+    /// Somebody else may have been told of these tags.
+    pub(super) fn forget(&mut self) {
+        (self.read, self.failure, self.vain_reads) = (None, None, 0);
+        self.not_before = Duration::ZERO;
+    }
+
+    /// Ends a machine's question.
+    pub(super) fn withdraw(&mut self, machine: &MachineKey) {
+        self.applicants.remove(machine);
+    }
+
+    /// Whether no machine asks.
+    pub(super) fn is_idle(&self) -> bool {
+        self.applicants.is_empty()
+    }
+
+    /// Whether this failure of a read is another one than that of the read before.
+    pub(super) fn is_news(&self, error: &CloudError) -> bool {
+        self.failure.as_ref() != Some(error)
+    }
+}
+
+impl GroupState {
+    /// Whether the control plane of a machine that has no instance yet may use the group.
+    pub(in crate::targets) fn ask(
+        &mut self,
+        machine: &MachineKey,
+        user: &TargetUser,
+        timing: &Timing,
+        now: Duration,
+    ) -> Access {
+        let told = self.tags.access(user, timing, now);
+        if told != Access::Granted {
+            self.due = Some(Duration::ZERO);
+        }
+        let applicant = Applicant {
+            user: user.clone(),
+            told: told.clone(),
+        };
+        self.tags.applicants.insert(machine.clone(), applicant);
+        told
+    }
+
+    /// Whether a member may be written of only if its control plane may use the group: it would come in, or would take
+    /// an address out that may be another one's.
+    fn needs_access(&self, member: &Member) -> bool {
+        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
+            return false;
+        };
+        let Some(target) = member.target(facts) else {
+            return false;
+        };
+        let health = seen.get(&target);
+        let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
+        if member.is_leaving() {
+            is_in && facts.kind == TargetKind::Address && !member.was_registered()
+        } else {
+            !is_in
+        }
+    }
+
+    /// What keeps a member from being written of; `None` where nothing does.
+    pub(super) fn lacking(&self, member: &Member, timing: &Timing, now: Duration) -> Option<Access> {
+        let access = || self.tags.access(&member.user, timing, now);
+        let needed = self.needs_access(member).then(access);
+        needed.filter(|access| *access != Access::Granted)
+    }
+
+    /// How a member stands that is to leave, where its address may be another one's.
+    pub(super) fn doubtful(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
+        Some(match self.lacking(member, timing, now)? {
+            Access::Granted => return None,
+            Access::Refused(_) => RegistrationState::Out,
+            Access::Unknown | Access::Unreadable(_) if member.is_overdue(timing, now) => RegistrationState::Overdue,
+            Access::Unknown => RegistrationState::Unknown,
+            Access::Unreadable(error) => RegistrationState::Unreadable(error),
+        })
+    }
+
+    /// Whether somebody waits for tags.
+    fn is_asked(&self, timing: &Timing, now: Duration) -> bool {
+        let mut applicants = self.tags.applicants.values();
+        let asks = |applicant: &Applicant| {
+            applicant.told != Access::Granted && self.tags.access(&applicant.user, timing, now) != Access::Granted
+        };
+        let mut members = self.members.values();
+        applicants.any(asks) || members.any(|member| self.lacking(member, timing, now).is_some())
+    }
+
+    /// When the tags are to be read; a time in the past means now.
+    pub(super) fn tags_due(&self, timing: &Timing, now: Duration) -> Option<Duration> {
+        self.is_asked(timing, now).then_some(self.tags.not_before)
+    }
+
+    /// Takes the answer to a read of the tags.
+    pub(super) fn tags_read(&mut self, answer: Result<GroupTags, CloudError>, timing: &Timing, now: Duration) {
+        match answer {
+            Ok(tags) => (self.tags.read, self.tags.failure) = (Some((tags, now)), None),
+            Err(error) => self.tags.failure = Some(error),
+        }
+        if self.is_asked(timing, now) {
+            self.tags.not_before = now + backoff(self.tags.vain_reads, timing);
+            self.tags.vain_reads = self.tags.vain_reads.saturating_add(1);
+        } else {
+            self.tags.not_before = now;
+            self.tags.vain_reads = 0;
+        }
+    }
+
+    /// The machines that asked and to which something new is to be told.
+    pub(super) fn answered(&mut self, timing: &Timing, now: Duration) -> Vec<MachineKey> {
+        let asking = self.tags.applicants.iter();
+        let asking = asking.filter(|(_, applicant)| applicant.told != Access::Granted);
+        let news = asking.filter_map(|(machine, applicant)| {
+            let access = self.tags.access(&applicant.user, timing, now);
+            (access != applicant.told).then(|| (machine.clone(), access))
+        });
+        let news: Vec<(MachineKey, Access)> = news.collect();
+        for (machine, access) in &news {
+            if let Some(applicant) = self.tags.applicants.get_mut(machine) {
+                applicant.told = access.clone();
+            }
+        }
+        news.into_iter().map(|(machine, _)| machine).collect()
+    }
+}

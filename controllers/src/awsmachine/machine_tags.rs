@@ -1,0 +1,130 @@
+//! The tags by which every provider of this API tells the instance of a machine from others. Pure.
+
+use capa_api::meta;
+use capa_cloud::{Instance, Query};
+
+/// The longest name of an object.
+const NAME_LENGTH: usize = 253;
+
+/// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster and
+/// CAPA use the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MachineTags<'a> {
+    /// Name of the cluster in tags.
+    pub(super) cluster: &'a str,
+    /// Namespace of the Machine.
+    pub(super) namespace: &'a str,
+    /// Name of the Machine.
+    pub(super) machine: &'a str,
+}
+
+impl MachineTags<'_> {
+    /// Whether AWS shows these tags on an instance: exactly these, whatever a filter has let pass.
+    pub(super) fn are_on(&self, instance: &Instance) -> bool {
+        let tag = |key: &str| instance.tags.get(key).map(String::as_str);
+        tag(&meta::cluster_tag(self.cluster)) == Some(meta::OWNED_TAG_VALUE)
+            && tag(meta::MACHINE_NAME_TAG) == Some(self.machine_name().as_str())
+    }
+
+    /// The query for the instances with these tags. EC2 takes `*` and `?` in filters, so what is no name of an object
+    /// does not get into one: a cluster's name in tags is left to the comparison with the answer then, and a machine
+    /// whose name none can have has no instances to ask for.
+    pub(super) fn query(&self) -> Option<Query> {
+        if !is_name(self.namespace) || !is_name(self.machine) {
+            return None;
+        }
+        let query = Query::filter(format!("tag:{}", meta::MACHINE_NAME_TAG), [self.machine_name()]);
+        Some(if is_name(self.cluster) {
+            let cluster = format!("tag:{}", meta::cluster_tag(self.cluster));
+            query.and(cluster, [meta::OWNED_TAG_VALUE])
+        } else {
+            query
+        })
+    }
+
+    /// The tags as a message names them.
+    pub(super) fn described(&self) -> String {
+        format!(
+            "{}: {} and {}: {}",
+            meta::MACHINE_NAME_TAG,
+            self.machine_name(),
+            meta::cluster_tag(self.cluster),
+            meta::OWNED_TAG_VALUE
+        )
+    }
+
+    fn machine_name(&self) -> String {
+        meta::machine_name_tag_value(self.namespace, self.machine)
+    }
+}
+
+/// Whether Kubernetes gives objects such names (a DNS subdomain by RFC 1123).
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= NAME_LENGTH && text.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_cloud::InstanceState;
+
+    use super::*;
+    use crate::testing::instance;
+
+    fn tags<'a>(cluster: &'a str, namespace: &'a str, machine: &'a str) -> MachineTags<'a> {
+        MachineTags {
+            cluster,
+            namespace,
+            machine,
+        }
+    }
+
+    #[test]
+    fn tags_are_compared_exactly() {
+        let shown = instance("i-1", InstanceState::Running, "dev", "team-a/m");
+        assert!(tags("dev", "team-a", "m").are_on(&shown));
+        for (cluster, namespace, machine) in [
+            ("de?", "team-a", "m"),
+            ("dev", "team-a", "*"),
+            ("dev", "*", "m"),
+            ("dev", "team-b", "m"),
+            ("dev", "team-a", "M"),
+            ("prod", "team-a", "m"),
+        ] {
+            assert!(
+                !tags(cluster, namespace, machine).are_on(&shown),
+                "{cluster} {namespace} {machine}"
+            );
+        }
+        let mut shared = shown.clone();
+        shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
+        assert!(!tags("dev", "team-a", "m").are_on(&shared));
+    }
+
+    #[test]
+    fn no_pattern_reaches_a_filter() {
+        for name in [
+            "*",
+            "m?",
+            "m*",
+            "",
+            "-m",
+            "m-",
+            "a..b",
+            "M",
+            "m/*",
+            "m\\",
+            &"m".repeat(254),
+        ] {
+            assert_eq!(tags("dev", "team-a", name).query(), None, "{name}");
+            assert_eq!(tags("dev", name, "m").query(), None, "{name}");
+        }
+        let whole = tags("dev", "team-a", "m-1.x").query().unwrap();
+        assert_eq!(whole.filters.len(), 2);
+        let without_cluster = tags("*", "team-a", "m").query().unwrap();
+        assert_eq!(without_cluster, Query::filter("tag:MachineName", ["team-a/m"]));
+    }
+}

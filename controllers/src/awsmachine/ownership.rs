@@ -1,0 +1,228 @@
+//! Whose instance is it? One function decides, and everything asks it that launches, adopts, terminates, registers or
+//! recovers. Pure.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use capa_api::contract::Machine;
+use capa_api::forms::IdKind;
+use capa_api::machine::{AWSMachine, LaunchRecord};
+use capa_api::meta;
+use capa_cloud::Instance;
+use kube::Resource as _;
+use thiserror::Error;
+
+use super::machine_tags::MachineTags;
+use super::spec;
+
+/// Whose an instance is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// The AWSMachine's: AWS shows its tags, and this proves it.
+    Ours(Proof),
+    /// Somebody else's, as far as anybody can tell.
+    Foreign(Reason),
+}
+
+/// What proves, together with the tags, that an instance is the AWSMachine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The launch record has its id, or the client token that it was launched with.
+    Recorded,
+    /// It was launched with a client token of this AWSMachine.
+    Launched,
+    /// The spec names it, and the AWSMachine is the only one of its Machine.
+    Named,
+    /// The annotation `adopt-instance` names it, and the AWSMachine is the only one of its Machine.
+    Adopted,
+}
+
+/// Why an instance is not the AWSMachine's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Reason {
+    /// Only the tags are missing.
+    #[error("it does not carry the tags of this machine")]
+    Untagged(Proof),
+    /// Nothing says that it is.
+    #[error("neither its client token nor this AWSMachine says that it belongs to this machine")]
+    Unnamed,
+    /// The AWSMachine names it, and is not its Machine's.
+    #[error("this AWSMachine names it, and {0}")]
+    WithoutOwner(OwnerProblem),
+    /// Another AWSMachine names or records it as well.
+    #[error("AWSMachine {0} has it as well")]
+    Claimed(String),
+}
+
+/// Why an AWSMachine is not its Machine's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum OwnerProblem {
+    /// No owner reference.
+    #[error("no Machine owns this AWSMachine")]
+    Unreferenced,
+    /// The owner is gone, or never was.
+    #[error("the Machine that owns this AWSMachine by its ownerReferences does not exist")]
+    Missing,
+    /// The reference means another Machine of that name.
+    #[error("its ownerReferences mean another Machine than the one of that name (the UIDs differ)")]
+    OtherUid,
+    /// The Machine has another infrastructure object.
+    #[error("the Machine that it names in its ownerReferences names another object in spec.infrastructureRef")]
+    NamesAnother,
+}
+
+/// What is known of the AWSMachine that an instance may belong to.
+pub(super) struct Evidence<'a> {
+    /// The AWSMachine.
+    pub(super) machine: &'a AWSMachine,
+    /// Its verified owner, as [`verified_owner`] gives it.
+    pub(super) owner: &'a Result<Arc<Machine>, OwnerProblem>,
+    /// The tags of its instance.
+    pub(super) tags: MachineTags<'a>,
+    /// The AWSMachines that name or record the instance, by [`claimed_instances`]; this one may be among them.
+    pub(super) claims: &'a [Arc<AWSMachine>],
+}
+
+/// Decides whose an instance is that AWS shows.
+pub(super) fn ownership(instance: &Instance, evidence: &Evidence<'_>) -> Ownership {
+    match proof(instance, evidence) {
+        Ok(proof) if evidence.tags.are_on(instance) => Ownership::Ours(proof),
+        Ok(proof) => Ownership::Foreign(Reason::Untagged(proof)),
+        Err(reason) => Ownership::Foreign(reason),
+    }
+}
+
+/// What besides its tags proves that an instance is the AWSMachine's.
+fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> {
+    let Evidence { machine, .. } = evidence;
+    let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    let token = instance.client_token.as_deref().filter(|token| !token.is_empty());
+    let recorded_token = launch.and_then(LaunchRecord::request);
+    let recorded_token = recorded_token.map(|request| request.client_token.as_str());
+    if spec::recorded_instance_id(machine) == Some(&instance.id) || (token.is_some() && token == recorded_token) {
+        return Ok(Proof::Recorded);
+    }
+    let uid = machine.metadata.uid.as_deref().unwrap_or_default();
+    if token.is_some_and(|token| attempt_number(token, uid).is_some()) {
+        return Ok(Proof::Launched);
+    }
+    let named = if spec::claimed_instance_id(&machine.spec).as_deref() == Some(&instance.id) {
+        Proof::Named
+    } else if AdoptionWish::of(machine) == AdoptionWish::Instance(&instance.id) {
+        Proof::Adopted
+    } else {
+        return Err(Reason::Unnamed);
+    };
+    if let Err(problem) = evidence.owner {
+        return Err(Reason::WithoutOwner(problem.clone()));
+    }
+    match evidence
+        .claims
+        .iter()
+        .find(|other| has_claim(other, machine, &instance.id))
+    {
+        Some(other) => Err(Reason::Claimed(name_of(other))),
+        None => Ok(named),
+    }
+}
+
+/// Whether another AWSMachine stands in the way. What we have recorded for it counts wherever it is. What its user has
+/// written counts in the namespace that the tags of the instance name: elsewhere it could claim any instance, and could
+/// never have one.
+fn has_claim(other: &AWSMachine, machine: &AWSMachine, id: &str) -> bool {
+    let is_itself = other.metadata.name == machine.metadata.name;
+    let is_neighbour = other.metadata.namespace == machine.metadata.namespace;
+    !(is_itself && is_neighbour) && (is_neighbour || spec::recorded_instance_id(other) == Some(id))
+}
+
+fn name_of(machine: &AWSMachine) -> String {
+    let metadata = &machine.metadata;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+}
+
+/// The instances that an AWSMachine names or records, each once: what AWSMachines are indexed by.
+pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
+    let mut ids: Vec<String> = spec::recorded_instance_id(machine)
+        .map(str::to_owned)
+        .into_iter()
+        .collect();
+    ids.extend(spec::claimed_instance_id(&machine.spec));
+    if let AdoptionWish::Instance(id) = AdoptionWish::of(machine) {
+        ids.push(id.to_owned());
+    }
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+/// The number of the attempt that launched with a client token, where it is a token of the AWSMachine with this UID.
+pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
+    let number = client_token.strip_prefix(uid).filter(|_| !uid.is_empty())?;
+    let number: i32 = number.strip_prefix('-')?.parse().ok()?;
+    u32::try_from(number).ok()
+}
+
+/// The Machine that owns an AWSMachine beyond doubt: it exists, the owner reference means it by its UID, and it names
+/// this very object in its `infrastructureRef`. Users can write owner references, so one alone proves nothing. `named`
+/// is the Machine that has the name in the reference.
+pub(super) fn verified_owner(machine: &AWSMachine, named: Option<Arc<Machine>>) -> Result<Arc<Machine>, OwnerProblem> {
+    let reference = meta::owner(&machine.metadata, meta::CORE_GROUP, "Machine").ok_or(OwnerProblem::Unreferenced)?;
+    let owner = named.ok_or(OwnerProblem::Missing)?;
+    if owner.metadata.uid.as_deref() != Some(&reference.uid) || reference.uid.is_empty() {
+        return Err(OwnerProblem::OtherUid);
+    }
+    let names_machine = owner.spec.infrastructure_ref.as_ref().is_some_and(|named| {
+        named.api_group == meta::GROUP
+            && named.kind == AWSMachine::kind(&())
+            && Some(&named.name) == machine.metadata.name.as_ref()
+    });
+    if names_machine {
+        Ok(owner)
+    } else {
+        Err(OwnerProblem::NamesAnother)
+    }
+}
+
+/// What the annotation `adopt-instance` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AdoptionWish<'a> {
+    /// It is not there.
+    Unsaid,
+    /// An instance is to be launched although there are others with the tags of this machine.
+    LaunchNew,
+    /// This instance is to be adopted.
+    Instance(&'a str),
+    /// It is neither an instance id nor `none`.
+    Unreadable(&'a str),
+}
+
+impl<'a> AdoptionWish<'a> {
+    /// Reads the annotation.
+    pub(super) fn of(machine: &'a AWSMachine) -> Self {
+        match meta::annotation(&machine.metadata, meta::ADOPT_INSTANCE_ANNOTATION) {
+            None => Self::Unsaid,
+            Some(meta::ADOPT_NO_INSTANCE) => Self::LaunchNew,
+            Some(id) if IdKind::Instance.is_id(id) => Self::Instance(id),
+            Some(value) => Self::Unreadable(value),
+        }
+    }
+}
+
+/// Instances in a message: at most ten of them.
+pub(super) struct Ids<'a>(pub(super) &'a [String]);
+
+impl Display for Ids<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        const NAMED: usize = 10;
+        let named: Vec<&str> = self.0.iter().take(NAMED).map(String::as_str).collect();
+        formatter.write_str(&named.join(", "))?;
+        if self.0.len() > NAMED {
+            formatter.write_str(" and others")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

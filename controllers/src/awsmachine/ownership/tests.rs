@@ -1,0 +1,267 @@
+//! Tables of whose an instance is.
+
+use capa_cloud::InstanceState;
+use kube::ResourceExt;
+
+use super::*;
+use crate::testing::{instance, read};
+
+const UID: &str = "6f0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11";
+const ID: &str = "i-0000000000000000a";
+
+/// The AWSMachine of the Machine `m` under this name, with what `spec` and `status` say.
+fn named(name: &str, spec: &str, status: &str) -> AWSMachine {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+          metadata: {{name: {name}, namespace: team-a, uid: {UID}, ownerReferences: \
+          [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: m, uid: o}}]}}, \
+          spec: {{instanceType: t3.large{spec}}}, status: {{{status}}}}}"
+    ))
+}
+
+fn machine(spec: &str, status: &str) -> AWSMachine {
+    named("m", spec, status)
+}
+
+fn recorded(id: &str, token: &str) -> String {
+    format!(
+        "launch: {{phase: Answered, attempt: 1, holder: one, clientToken: {token}, subnetID: s, imageID: i, \
+         instanceType: t, securityGroupIDs: [g], parametersHash: h, requestedAt: '2026-01-01T00:00:00Z', \
+         instanceID: {id}}}"
+    )
+}
+
+fn naming(id: &str) -> String {
+    format!(", providerID: 'aws:///eu-west-1a/{id}', instanceID: {id}")
+}
+
+fn asking(machine: AWSMachine, value: &str) -> AWSMachine {
+    let mut machine = machine;
+    let annotations = machine.annotations_mut();
+    annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.to_owned(), value.to_owned());
+    machine
+}
+
+fn owner(uid: &str, infrastructure: &str) -> Machine {
+    read(&format!(
+        "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, \
+          metadata: {{name: m, namespace: team-a, uid: '{uid}'}}, \
+          spec: {{clusterName: dev, infrastructureRef: {infrastructure}}}}}"
+    ))
+}
+
+fn own_reference(name: &str) -> String {
+    format!("{{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: {name}}}")
+}
+
+fn good_owner(machine: &AWSMachine) -> Result<Arc<Machine>, OwnerProblem> {
+    verified_owner(machine, Some(Arc::new(owner("o", &own_reference("m")))))
+}
+
+/// The running instance with the tags of Machine `m`.
+fn shown(token: &str) -> Instance {
+    Instance {
+        client_token: Some(token.to_owned()).filter(|token| !token.is_empty()),
+        ..instance(ID, InstanceState::Running, "dev", "team-a/m")
+    }
+}
+
+fn decide(machine: &AWSMachine, instance: &Instance, claims: &[AWSMachine]) -> Ownership {
+    let claims: Vec<_> = claims.iter().cloned().map(Arc::new).collect();
+    let tags = MachineTags {
+        cluster: "dev",
+        namespace: "team-a",
+        machine: spec::machine_name(machine),
+    };
+    let owner = &good_owner(machine);
+    let evidence = Evidence {
+        machine,
+        owner,
+        tags,
+        claims: &claims,
+    };
+    ownership(instance, &evidence)
+}
+
+#[test]
+fn record_token_spec_and_annotation_prove_it() {
+    let token = format!("{UID}-3");
+    let table = [
+        (machine("", &recorded(ID, "x")), "", Proof::Recorded),
+        (
+            machine("", &recorded("i-0000000000000000b", "capa")),
+            "capa",
+            Proof::Recorded,
+        ),
+        (machine("", ""), token.as_str(), Proof::Launched),
+        (machine(&naming(ID), ""), "capa", Proof::Named),
+        (asking(machine("", ""), ID), "", Proof::Adopted),
+    ];
+    for (machine, token, proof) in table {
+        let claims = [machine.clone()];
+        assert_eq!(
+            decide(&machine, &shown(token), &claims),
+            Ownership::Ours(proof),
+            "{proof:?}"
+        );
+    }
+}
+
+#[test]
+fn tags_alone_prove_nothing() {
+    let other = "i-0000000000000000b";
+    for machine in [
+        machine("", ""),
+        machine(&naming(other), ""),
+        machine("", &recorded(other, "uid-1")),
+        asking(machine("", ""), "none"),
+        asking(machine("", ""), other),
+    ] {
+        for token in ["", "capa", "0b0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11-1"] {
+            assert_eq!(
+                decide(&machine, &shown(token), &[]),
+                Ownership::Foreign(Reason::Unnamed),
+                "{token}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_proof_counts_without_the_tags() {
+    let strip = |mut instance: Instance| {
+        instance.tags.clear();
+        instance
+    };
+    for (machine, proof) in [
+        (machine("", &recorded(ID, "x")), Proof::Recorded),
+        (machine(&naming(ID), ""), Proof::Named),
+        (asking(machine("", ""), ID), Proof::Adopted),
+    ] {
+        let untagged = Ownership::Foreign(Reason::Untagged(proof));
+        assert_eq!(decide(&machine, &strip(shown("")), &[]), untagged);
+    }
+    let mut of_neighbour = shown(&format!("{UID}-1"));
+    of_neighbour
+        .tags
+        .insert(meta::MACHINE_NAME_TAG.to_owned(), "team-a/n".to_owned());
+    let untagged = Ownership::Foreign(Reason::Untagged(Proof::Launched));
+    assert_eq!(decide(&machine("", ""), &of_neighbour, &[]), untagged);
+}
+
+#[test]
+fn a_token_is_of_the_whole_uid_and_a_number() {
+    assert_eq!(attempt_number("uid-m-12", "uid-m"), Some(12));
+    for (token, uid) in [
+        ("uid-m", "uid-m"),
+        ("uid-m-", "uid-m"),
+        ("uid-m-x", "uid-m"),
+        ("uid-mm-1", "uid-m"),
+        ("uid-m--1", "uid-m"),
+        ("xuid-m-1", "uid-m"),
+        ("-1", ""),
+        ("1", ""),
+    ] {
+        assert_eq!(attempt_number(token, uid), None, "{token} of {uid}");
+    }
+}
+
+#[test]
+fn an_owner_is_verified_by_uid_and_by_its_own_reference() {
+    let machine = machine("", "");
+    let verified = |owner: Option<Machine>| verified_owner(&machine, owner.map(Arc::new)).map(drop);
+    let good = own_reference("m");
+    assert_eq!(verified(Some(owner("o", &good))), Ok(()));
+    let table = [
+        (None, OwnerProblem::Missing),
+        (Some(owner("p", &good)), OwnerProblem::OtherUid),
+        (Some(owner("", &good)), OwnerProblem::OtherUid),
+        (Some(owner("o", &own_reference("n"))), OwnerProblem::NamesAnother),
+        (
+            Some(owner("o", "{apiGroup: example.org, kind: AWSMachine, name: m}")),
+            OwnerProblem::NamesAnother,
+        ),
+        (
+            Some(owner(
+                "o",
+                "{apiGroup: infrastructure.cluster.x-k8s.io, kind: Other, name: m}",
+            )),
+            OwnerProblem::NamesAnother,
+        ),
+        (Some(owner("o", "null")), OwnerProblem::NamesAnother),
+    ];
+    for (owner, problem) in table {
+        assert_eq!(verified(owner), Err(problem));
+    }
+    let mut orphan = machine.clone();
+    orphan.metadata.owner_references = None;
+    let unreferenced = verified_owner(&orphan, Some(Arc::new(owner("o", &good))));
+    assert_eq!(unreferenced.map(drop), Err(OwnerProblem::Unreferenced));
+}
+
+#[test]
+fn a_copy_under_another_name_has_no_owner() {
+    for copy in [named("copy", &naming(ID), ""), asking(named("copy", "", ""), ID)] {
+        let without_owner = Reason::WithoutOwner(OwnerProblem::NamesAnother);
+        assert_eq!(decide(&copy, &shown("capa"), &[]), Ownership::Foreign(without_owner));
+    }
+    let without_ids = named("copy", "", "");
+    assert_eq!(
+        decide(&without_ids, &shown("capa"), &[]),
+        Ownership::Foreign(Reason::Unnamed)
+    );
+}
+
+#[test]
+fn what_another_awsmachine_claims_is_not_taken_by_name() {
+    let mine = machine(&naming(ID), "");
+    let elsewhere = |mut other: AWSMachine| {
+        other.metadata.namespace = Some("team-b".to_owned());
+        other
+    };
+    let (by_spec, by_record) = (named("n", &naming(ID), ""), named("n", "", &recorded(ID, "x")));
+    for other in [&by_spec, &by_record] {
+        let claimed = Ownership::Foreign(Reason::Claimed("team-a/n".to_owned()));
+        assert_eq!(decide(&mine, &shown(""), &[mine.clone(), other.clone()]), claimed);
+    }
+    // Everybody can write into a spec of their own, only we into a status.
+    let named_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_spec.clone())]);
+    assert_eq!(named_elsewhere, Ownership::Ours(Proof::Named));
+    let recorded_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_record)]);
+    let claimed = Reason::Claimed("team-b/n".to_owned());
+    assert_eq!(recorded_elsewhere, Ownership::Foreign(claimed));
+    // What is on record is not lost to a claim.
+    let recorded = machine(&naming(ID), &recorded(ID, "x"));
+    assert_eq!(
+        decide(&recorded, &shown(""), &[by_spec]),
+        Ownership::Ours(Proof::Recorded)
+    );
+}
+
+#[test]
+fn an_awsmachine_is_known_by_every_instance_that_it_names() {
+    let (one, other, third) = (ID, "i-0000000000000000b", "i-0000000000000000c");
+    assert_eq!(claimed_instances(&machine("", "")), [""; 0]);
+    let all = asking(machine(&naming(one), &recorded(other, "x")), third);
+    assert_eq!(claimed_instances(&all), [one, other, third]);
+    let same = asking(machine(&naming(one), &recorded(one, "x")), one);
+    assert_eq!(claimed_instances(&same), [one]);
+    for pattern in ["i-*", "i-?", "i-0000000000000000A", "none", ""] {
+        let wild = asking(
+            machine(&format!(", instanceID: '{pattern}'"), &recorded("'i-*'", "x")),
+            pattern,
+        );
+        assert_eq!(claimed_instances(&wild), [""; 0], "{pattern}");
+    }
+}
+
+#[test]
+fn the_wish_to_adopt_is_an_id_or_none() {
+    let wish = |value: &str| format!("{:?}", AdoptionWish::of(&asking(machine("", ""), value)));
+    assert_eq!(AdoptionWish::of(&machine("", "")), AdoptionWish::Unsaid);
+    assert_eq!(wish("none"), "LaunchNew");
+    assert_eq!(wish(ID), format!("Instance({ID:?})"));
+    for value in ["", "None", "i-*", "all"] {
+        assert_eq!(wish(value), format!("Unreadable({value:?})"));
+    }
+}

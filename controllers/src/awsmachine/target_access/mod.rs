@@ -1,0 +1,129 @@
+//! Which load balancer targets a control plane machine may have: a tenant may name the target group of a neighbour.
+//!
+//! Which group is refused is decided by [`GroupTags::refusal`](capa_cloud::targets::GroupTags::refusal). What is
+//! registered already is refused nobody.
+
+mod messages;
+mod usable;
+mod users;
+
+use std::collections::BTreeMap;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use capa_cloud::targets::{Group, TargetRequest, TargetUser};
+use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
+
+use super::blocked::Blocked;
+use super::context::MachineContext;
+use super::locate::InstanceLocation;
+use super::scope::MachineScope;
+use messages::problem;
+pub(super) use messages::refused;
+pub(super) use usable::NamedTarget;
+use users::GroupUser;
+pub(super) use users::is_in;
+
+/// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
+pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
+    usable::usable_targets(&location.targets, location.role, &location.region, &location.account_id)
+}
+
+/// The request for a target. `on_record` is whether the instance is registered there, as far as that is on record.
+pub(super) fn request(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    (group, target): &NamedTarget,
+    on_record: bool,
+    context: &MachineContext,
+) -> TargetRequest {
+    // Whoever is registered need not ask who else is.
+    let used_by = (!on_record).then(|| other_user(scope, location, group, context));
+    TargetRequest {
+        target: target.clone(),
+        user: TargetUser {
+            cluster: format!("{}/{}", scope.namespace(), location.cluster_name),
+            cluster_tag: location.cluster_tag.clone(),
+            policy: context.target_policy,
+            used_by: used_by.flatten(),
+        },
+        on_record,
+    }
+}
+
+/// Holds a launch back until AWS has shown that the machine may use its targets. A control plane that went on without
+/// would replace the machines that serve, one by one, with machines that never will.
+pub(super) fn ensure_granted(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let (named, _) = usable_targets(location);
+    if named.is_empty() || scope.status.has_open_attempt() {
+        return Ok(());
+    }
+    let requests: Vec<TargetRequest> = named
+        .iter()
+        .map(|target| request(scope, location, target, false, context))
+        .collect();
+    let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
+    let answered = named.iter().zip(&requests).zip(&answers);
+    let problems = answered.filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access));
+    let problems: Vec<(Reason, String)> = problems.collect();
+    // A refusal lasts, and says more than that something is being read.
+    let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
+    let Some((reason, _)) = first.or_else(|| problems.first()) else {
+        return Ok(());
+    };
+    let messages: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
+    let message = format!("no instance is launched: {}", messages.join("; "));
+    let update = ConditionType::ControlPlaneTargetsReady.is_false(*reason, message);
+    // The answer wakes the machine, and nothing tells when another Cluster has left a group.
+    Err(Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap)))
+}
+
+/// Another Cluster that uses the group, where it comes before the Cluster of this machine.
+fn other_user(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    group: &Group,
+    context: &MachineContext,
+) -> Option<String> {
+    let kubernetes = context.kubernetes.as_ref();
+    let mut users: BTreeMap<(String, String), bool> = BTreeMap::new();
+    for machine in kubernetes.aws_machines() {
+        let registration = users::registration(&machine, group, &location.account_id, &location.region);
+        if let (Some(is_registered), Some(name)) = (registration, meta::cluster_name_label(&machine.metadata)) {
+            let namespace = machine.metadata.namespace.clone().unwrap_or_default();
+            *users.entry((namespace, name.to_owned())).or_default() |= is_registered;
+        }
+    }
+    if let Group::TargetGroup(arn) = group {
+        for cluster in kubernetes.clusters_with_target_group(arn) {
+            let metadata = &cluster.metadata;
+            let key = |part: &Option<String>| part.clone().unwrap_or_default();
+            users
+                .entry((key(&metadata.namespace), key(&metadata.name)))
+                .or_default();
+        }
+    }
+    let own = (scope.namespace().to_owned(), location.cluster_name.clone());
+    let is_registered = users.remove(&own).unwrap_or_default();
+    if users.is_empty() {
+        return None;
+    }
+    let user = |((namespace, name), is_registered): ((String, String), bool)| GroupUser {
+        created: kubernetes.cluster(&namespace, &name).as_deref().and_then(created),
+        namespace,
+        name,
+        is_registered,
+    };
+    let others: Vec<GroupUser> = users.into_iter().map(user).collect();
+    users::first_other(&user((own, is_registered)), &others)
+}
+
+fn created(cluster: &Cluster) -> Option<Timestamp> {
+    cluster.metadata.creation_timestamp.as_ref().map(|created| created.0)
+}

@@ -1,0 +1,49 @@
+//! A clock that somebody sets while the process runs.
+
+use super::*;
+
+/// A day ahead of the first pass.
+fn tomorrow() -> Timestamp {
+    Timestamp::UNIX_EPOCH + Duration::from_hours(24)
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_ahead_proves_no_absence() {
+    let scene = Scene::recorded_by_another().await;
+    // The attempt cannot be repeated as it was: it is looked for.
+    scene.edit_attempt(|attempt| attempt.request.parameters_hash = "changed".into());
+    let looked = scene.pass().await;
+    assert_eq!(looked.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    scene.kubernetes.set_clock(tomorrow());
+    let pass = scene.after(Timing::default().lookup_spacing).await;
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert_eq!(
+        pass.launch().attempt_number(),
+        1,
+        "no attempt follows one that may have launched"
+    );
+    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(pass.launch().attempt_number(), 2);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_ahead_proves_no_absence_to_a_deletion() {
+    let scene = Scene::recorded_by_another().await;
+    scene.delete();
+    scene.pass().await;
+    scene.kubernetes.set_clock(tomorrow());
+    let pass = scene.after(Timing::default().lookup_spacing).await;
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert!(scene.after(Timing::default().launch_lookup_age).await.machine.is_none());
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_makes_no_record_fresh() {
+    let scene = Scene::new();
+    scene.kubernetes.set_clock(tomorrow());
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.kubernetes.set_clock(Timestamp::UNIX_EPOCH);
+    let pass = scene.after(Timing::default().confirmation_age * 2).await;
+    assert!(pass.calls.contains(&"confirm".to_owned()), "{:?}", pass.calls);
+}

@@ -1,0 +1,66 @@
+//! Records that a backup has brought back, from before a launch.
+
+use capa_api::common::IdentityReference;
+
+use super::deletion::{assert_released, never_launched, terminated};
+use super::*;
+use crate::kubernetes_api::Kubernetes;
+
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+
+#[tokio::test]
+async fn the_planned_record_of_an_old_machine_stands_in_later() {
+    let scene = never_launched().await;
+    let identity = IdentityReference::controller_default();
+    scene.kubernetes.remove_identity(&identity);
+    // An hour old: it may be a state from before a launch that a backup has brought back.
+    scene.edit(|machine| machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
+    scene.kubernetes.advance(Duration::from_hours(1));
+    scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert!(
+        pass.message(INSTANCE_READY).contains("EC2 was never asked"),
+        "{}",
+        pass.message(INSTANCE_READY)
+    );
+    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn the_instance_behind_an_old_planned_record_is_terminated() {
+    let scene = Scene::running().await;
+    let identity = IdentityReference::controller_default();
+    // The state from before the launch comes back, and the identity is broken.
+    scene.edit(|machine| {
+        machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+        machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    });
+    scene.kubernetes.remove_identity(&identity);
+    scene.kubernetes.advance(Duration::from_hours(1));
+    scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
+    assert!(scene.pass().await.machine.is_some(), "the instance would be lost");
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+    assert!(terminated(&scene.pass().await));
+}
+
+#[tokio::test]
+async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
+    let scene = never_launched().await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.put_machine(read(
+        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
+          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
+          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
+    ));
+    for _ in 0..2 {
+        let pass = scene.after(Timing::default().launch_lookup_age).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    }
+}

@@ -1,0 +1,174 @@
+//! Which Secrets are bootstrap data. Pure.
+//!
+//! Whoever may create Machines chooses the Secret that an instance gets, and with the instance reads it. So a Secret
+//! counts as bootstrap data only if whoever wrote the Secret has said so: by its owner, by its type, or by a label.
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::contract::ContractReference;
+use capa_api::forms::is_dns_subdomain;
+use capa_api::meta;
+use k8s_openapi::api::core::v1::Secret;
+
+/// The type of the Secrets that Cluster API and its providers make.
+const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
+
+/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last are
+/// the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
+const PURPOSES: [&str; 8] = [
+    "kubeconfig",
+    "user-kubeconfig",
+    "ca",
+    "etcd",
+    "sa",
+    "proxy",
+    "apiserver-etcd-client",
+    "token",
+];
+
+/// The longest part of a wrong name that a message repeats.
+const SHOWN: usize = 64;
+
+/// Refuses a name that no Secret can have. A request with such a name could reach another object than a Secret.
+pub(crate) fn validate_name(name: &str) -> Result<(), ConditionUpdate> {
+    if is_dns_subdomain(name) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(SHOWN).collect();
+    let message =
+        format!("spec.bootstrap.dataSecretName of the Machine is {shown:?}, which no Secret is named: correct it");
+    Err(ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message))
+}
+
+/// Refuses a Secret that is not known to be bootstrap data. `source` is the bootstrap object that the Machine names.
+pub(crate) fn validate(secret: &Secret, source: Option<&ContractReference>) -> Result<(), ConditionUpdate> {
+    if is_owned_by(secret, source) || is_marked(secret) {
+        return Ok(());
+    }
+    let name = secret.metadata.name.as_deref().unwrap_or_default();
+    let message = match (secret.type_.as_deref(), purpose(name)) {
+        (Some(CLUSTER_SECRET), None) => return Ok(()),
+        (Some(CLUSTER_SECRET), Some(purpose)) => format!(
+            "Secret {name} is not handed to an instance: by its type and name it is the {purpose} of a cluster; correct \
+             spec.bootstrap of the Machine"
+        ),
+        _ => format!(
+            "Secret {name} is not handed to an instance: nothing says that it is bootstrap data; if it is, give it the \
+             label {}: \"true\"",
+            meta::BOOTSTRAP_DATA_LABEL
+        ),
+    };
+    Err(ConditionType::BootstrapDataReady.is_false(Reason::NotAllowed, message))
+}
+
+/// Whether the bootstrap object of the Machine owns the Secret, as Cluster API's contract for bootstrap providers asks.
+/// A bootstrap object also owns the authorities of a cluster that it has made: these go by their names.
+fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
+    let Some(ContractReference { api_group, kind, name }) = source else {
+        return false;
+    };
+    let owner = meta::owner(&secret.metadata, api_group, kind);
+    let is_named_like_source = secret.metadata.name.as_ref() == Some(name);
+    let claimed = secret.metadata.name.as_deref().and_then(purpose);
+    owner.is_some_and(|owner| owner.name == *name) && (claimed.is_none() || is_named_like_source)
+}
+
+/// Whether whoever wrote the Secret has marked it.
+fn is_marked(secret: &Secret) -> bool {
+    let labels = secret.metadata.labels.as_ref();
+    let label = labels.and_then(|labels| labels.get(meta::BOOTSTRAP_DATA_LABEL));
+    label.is_some_and(|value| value == "true")
+}
+
+/// What a Secret of this name is for; none for a name that says nothing.
+fn purpose(name: &str) -> Option<&'static str> {
+    let ends = |purpose: &&&str| name.strip_suffix(**purpose).is_some_and(|rest| rest.ends_with('-'));
+    PURPOSES.iter().find(ends).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CONFIG: &str = "bootstrap.cluster.x-k8s.io/v1beta2/KubeadmConfig/m";
+
+    /// A Secret by name and type, with a label's value and an owner (`group/version/Kind/name`) where given.
+    fn secret(name: &str, kind: &str, label: Option<&str>, owner: Option<&str>) -> Secret {
+        let labels = label.map(|value| json!({meta::BOOTSTRAP_DATA_LABEL: value}));
+        let owners = owner.map(|owner| {
+            let parts: Vec<&str> = owner.split('/').collect();
+            let [group, version, kind, name] = parts.as_slice() else {
+                panic!("{owner}");
+            };
+            json!([{"apiVersion": format!("{group}/{version}"), "kind": kind, "name": name, "uid": "u"}])
+        });
+        let metadata = json!({"name": name, "labels": labels, "ownerReferences": owners});
+        serde_json::from_value(json!({"metadata": metadata, "type": kind})).unwrap()
+    }
+
+    fn refusal(secret: &Secret) -> Option<String> {
+        let source = ContractReference {
+            api_group: "bootstrap.cluster.x-k8s.io".into(),
+            kind: "KubeadmConfig".into(),
+            name: "m".into(),
+        };
+        let update = validate(secret, Some(&source)).err()?;
+        assert_eq!(update.reason, Reason::NotAllowed);
+        Some(update.message)
+    }
+
+    #[test]
+    fn a_secret_is_bootstrap_data_by_owner_type_or_label() {
+        for (name, kind, label, owner) in [
+            ("boot", CLUSTER_SECRET, None, None),
+            ("dev-kubeconfigs", CLUSTER_SECRET, None, None),
+            ("kubeconfig", CLUSTER_SECRET, None, None),
+            ("boot", "Opaque", Some("true"), None),
+            ("boot", "Opaque", None, Some(CONFIG)),
+            ("dev-ca", "Opaque", Some("true"), None),
+        ] {
+            assert_eq!(refusal(&secret(name, kind, label, owner)), None, "{name} {kind}");
+        }
+    }
+
+    #[test]
+    fn the_secrets_of_a_cluster_are_no_bootstrap_data() {
+        for purpose in PURPOSES {
+            let message = refusal(&secret(&format!("dev-{purpose}"), CLUSTER_SECRET, None, None)).unwrap();
+            assert!(message.contains(&format!("dev-{purpose} is not handed")), "{message}");
+        }
+        let made_by_config = secret("dev-ca", CLUSTER_SECRET, None, Some(CONFIG));
+        assert!(refusal(&made_by_config).unwrap().contains("the ca of a cluster"));
+    }
+
+    #[test]
+    fn any_other_secret_is_refused_and_names_the_label() {
+        let other = "bootstrap.cluster.x-k8s.io/v1beta2/KubeadmConfig/another";
+        let other_kind = "controlplane.cluster.x-k8s.io/v1beta2/KubeadmControlPlane/m";
+        for (kind, label, owner) in [
+            ("Opaque", None, None),
+            ("Opaque", Some("false"), None),
+            ("Opaque", None, Some(other)),
+            ("Opaque", None, Some(other_kind)),
+            ("kubernetes.io/service-account-token", None, None),
+        ] {
+            let message = refusal(&secret("app", kind, label, owner)).unwrap();
+            assert!(message.contains(meta::BOOTSTRAP_DATA_LABEL), "{kind}: {message}");
+        }
+        assert!(validate(&secret("app", "Opaque", None, Some(CONFIG)), None).is_err());
+    }
+
+    #[test]
+    fn a_name_that_no_secret_has_is_refused_and_cut() {
+        assert!(validate_name("dev-x7k2p").is_ok());
+        let update = validate_name("../../kube-system/secrets/x").unwrap_err();
+        assert_eq!(update.reason, Reason::InvalidSpec);
+        assert!(
+            update.message.contains("\"../../kube-system/secrets/x\""),
+            "{}",
+            update.message
+        );
+        assert!(validate_name(&"x".repeat(300)).unwrap_err().message.len() < 200);
+    }
+}

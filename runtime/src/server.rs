@@ -1,0 +1,328 @@
+//! The HTTP servers of the process. Anybody who reaches their ports may connect, and no number of clients that stay and
+//! say nothing keeps a probe or a scrape out: connections are few, each has time limits, and a new one takes the place
+//! of the one that has been idle for longest.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// Connections at once.
+pub(crate) const CONNECTIONS: usize = 64;
+
+/// Time limit of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a client may take to send the head of a request, the wait for its first byte included.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection may last. A client that does not read its response is not waited for any longer.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// How long a response that has begun may take at the end of a connection or of the process.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Bytes that are kept of a request or of a response that is not sent yet.
+const BUFFER: usize = 64 * 1024;
+
+/// Serves a router until `stop`; over TLS where there is an acceptor.
+pub(crate) async fn serve(
+    mut listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let mut connections = Connections::default();
+    loop {
+        let stream = tokio::select! {
+            () = stop.cancelled() => break,
+            () = connections.one_ended() => continue,
+            (stream, _) = Listener::accept(&mut listener) => stream,
+        };
+        let activity = Activity::default();
+        let connection = connection(stream, tls.clone(), router.clone(), activity.clone(), stop.clone());
+        connections.add(activity, connection);
+    }
+    drop(listener);
+    connections.end().await;
+    Ok(())
+}
+
+/// Since when a connection waits for its client; `None` while a request is worked on.
+#[derive(Clone)]
+struct Activity(Arc<Mutex<Option<Instant>>>);
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Some(Instant::now()))))
+    }
+}
+
+impl Activity {
+    fn set_idle(&self, idle: bool) {
+        *self.0.lock() = idle.then(Instant::now);
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        *self.0.lock()
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: HashMap<Id, (Activity, AbortHandle)>,
+}
+
+impl Connections {
+    /// Waits for the end of a connection; for ever while there is none.
+    async fn one_ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => error.id(),
+            None => pending().await,
+        };
+        self.open.remove(&id);
+    }
+
+    /// Starts a connection. Where there are too many, the one that has been idle for longest ends; where all are at
+    /// work, the new one does.
+    fn add(&mut self, activity: Activity, connection: impl Future<Output = ()> + Send + 'static) {
+        if self.open.len() >= CONNECTIONS {
+            let idle = self
+                .open
+                .iter()
+                .filter_map(|(id, (activity, _))| Some((activity.idle_since()?, *id)));
+            let Some((_, id)) = idle.min_by_key(|(since, _)| *since) else {
+                debug!("all connections are at work: a new one is closed");
+                return;
+            };
+            if let Some((_, task)) = self.open.remove(&id) {
+                task.abort();
+            }
+        }
+        let task = self.tasks.spawn(connection);
+        self.open.insert(task.id(), (activity, task));
+    }
+
+    /// Waits until the responses that have begun are sent.
+    async fn end(mut self) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        // Whatever is left is dropped.
+        let _ = timeout(GRACE + GRACE, all).await;
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    activity: Activity,
+    stop: CancellationToken,
+) {
+    let Some(tls) = tls else {
+        return requests(stream, router, activity, stop).await;
+    };
+    match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => requests(stream, router, activity, stop).await,
+        Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+        Err(_) => debug!("TLS handshake took too long"),
+    }
+}
+
+/// Answers the requests of a connection.
+async fn requests<S>(stream: S, router: Router, activity: Activity, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let (activity, router) = (activity.clone(), router.clone());
+        async move {
+            activity.set_idle(false);
+            let response = router.call(request).await;
+            activity.set_idle(true);
+            response
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => {}
+        () = sleep(LONGEST) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(GRACE, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::testing::{eventually, http_get};
+
+    /// More than the buffers of a connection hold.
+    const LARGE: usize = 64 * 1024 * 1024;
+
+    /// A server that answers `/` at once, `/large` with much, and `/slow` when it is told to.
+    struct Scene {
+        address: SocketAddr,
+        go_on: Arc<Notify>,
+        at_work: Arc<AtomicUsize>,
+        stop: CancellationToken,
+        server: tokio::task::JoinHandle<io::Result<()>>,
+    }
+
+    async fn scene() -> Scene {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (go_on, at_work) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let (slow, counted) = (go_on.clone(), at_work.clone());
+        let slow = move || async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            slow.notified().await;
+            "slow"
+        };
+        let router = Router::new()
+            .route("/", get(async || "ok"))
+            .route("/large", get(async || "a".repeat(LARGE)))
+            .route("/slow", get(slow));
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(listener, None, router, stop.clone()));
+        Scene {
+            address,
+            go_on,
+            at_work,
+            stop,
+            server,
+        }
+    }
+
+    async fn ask(stream: &mut TcpStream, path: &str) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    /// Reads until the server closes the connection.
+    async fn rest(stream: &mut TcpStream) -> String {
+        let mut bytes = Vec::new();
+        // A connection that is dropped may be reset.
+        let _ = stream.read_to_end(&mut bytes).await;
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_thousand_silent_clients_keep_no_probe_out() {
+        let scene = scene().await;
+        let closed = Arc::new(AtomicUsize::new(0));
+        for _ in 0..1_000 {
+            let mut stream = TcpStream::connect(scene.address).await.unwrap();
+            let closed = closed.clone();
+            tokio::spawn(async move {
+                rest(&mut stream).await;
+                closed.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        assert_eq!(http_get(scene.address, "/").await, (200, "ok".into()));
+        eventually("all connections but 64 to be closed", || {
+            closed.load(Ordering::SeqCst) >= 1_000 - CONNECTIONS
+        })
+        .await;
+        assert!(closed.load(Ordering::SeqCst) < 1_000, "the others stay");
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_worked_on_are_not_given_up() {
+        let scene = scene().await;
+        let mut working = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(scene.address).await.unwrap();
+            ask(&mut stream, "/slow").await;
+            working.push(stream);
+        }
+        eventually("all to be at work", || {
+            scene.at_work.load(Ordering::SeqCst) == CONNECTIONS
+        })
+        .await;
+        let mut late = TcpStream::connect(scene.address).await.unwrap();
+        assert_eq!(rest(&mut late).await, "", "the new one is closed");
+        scene.go_on.notify_waiters();
+        for stream in &mut working {
+            let mut answer = [0; 15];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        }
+        assert_eq!(http_get(scene.address, "/").await, (200, "ok".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_finish_its_head_is_cut_off() {
+        let scene = scene().await;
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+        rest(&mut stream).await;
+        assert_eq!(began.elapsed().as_secs(), HEADER_TIMEOUT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_closed() {
+        let scene = scene().await;
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        ask(&mut stream, "/").await;
+        assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
+        assert_eq!(began.elapsed().as_secs(), HEADER_TIMEOUT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_not_waited_for_for_ever() {
+        let scene = scene().await;
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        ask(&mut stream, "/large").await;
+        tokio::time::sleep(LONGEST + GRACE + GRACE).await;
+        assert!(rest(&mut stream).await.len() < LARGE);
+        assert!(began.elapsed() < LONGEST + HEADER_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_response_that_has_begun_is_sent_before_the_server_ends() {
+        let scene = scene().await;
+        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        ask(&mut stream, "/slow").await;
+        eventually("it to be at work", || scene.at_work.load(Ordering::SeqCst) == 1).await;
+        scene.stop.cancel();
+        scene.go_on.notify_one();
+        assert!(rest(&mut stream).await.ends_with("slow"));
+        scene.server.await.unwrap().unwrap();
+    }
+}
