@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::informer_metrics::{InformerGauges, InformerMetrics};
-use crate::sdk::caller::{Caller, LeadsUntil};
+use crate::sdk::call_runner::{CallRunner, LeadsUntil};
 use crate::sdk::config::{AccessKey, SdkConfig};
 use crate::sdk::endpoints::ServiceEndpoints;
 use crate::sdk::limits::{CallLimiter, Limits};
@@ -147,9 +147,9 @@ impl SessionPool {
         let session = sessions.entry(key).or_insert_with(|| {
             let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
             let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
-            let caller = Caller::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
+            let runner = CallRunner::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
             let shared = self.inner.shared.clone();
-            Arc::new(Session::new(region, clients, caller, replacements, shared))
+            Arc::new(Session::new(region, clients, runner, replacements, shared))
         });
         session.touch();
         session.clone()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, Observation, Query,
     ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
@@ -86,7 +86,7 @@ pub trait MachineCloud: Send + Sync {
     /// answers, in their order. What is not known is read soon, but not within this call. The machine is woken when an
     /// answer that did not grant it changes, until [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
-    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<Access>;
+    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess>;
     /// Says what is wanted of an instance in load balancer targets, and gives how it stands with each, in their order.
     /// What is missing is submitted, together with others and soon, but not within this call. From the first call on
     /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or

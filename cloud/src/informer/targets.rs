@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::InstanceInformer;
 use crate::targets::{
-    Access, Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance, TargetRequest,
+    Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetAccess, TargetInstance, TargetRequest,
 };
 use crate::{CloudError, MachineKey};
 
@@ -22,7 +22,12 @@ impl InstanceInformer {
     }
 
     /// As [`Targets::ask`](crate::targets::Targets::ask).
-    pub fn ask_for_targets(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<Access> {
+    pub fn ask_for_targets(
+        &mut self,
+        machine: &MachineKey,
+        targets: &[TargetRequest],
+        now: Duration,
+    ) -> Vec<TargetAccess> {
         self.targets.ask(machine, targets, now)
     }
 

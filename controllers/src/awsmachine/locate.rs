@@ -41,7 +41,7 @@ pub(super) struct InstanceLocation {
 }
 
 /// The parts of a location that are recorded, or that the network sources supply.
-struct Placement {
+struct LocationInputs {
     region: Option<String>,
     identity_ref: Option<IdentityReference>,
     cluster_tag: Option<String>,
@@ -49,7 +49,7 @@ struct Placement {
     pending_targets: Option<Problem>,
 }
 
-impl Placement {
+impl LocationInputs {
     fn recorded(network: MachineNetworkInUse) -> Self {
         Self {
             region: network.region,
@@ -80,11 +80,11 @@ pub(super) async fn for_launch(
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone();
     let recorded = recorded.filter(|network| scope.status.has_open_attempt() && network.region.is_some());
-    let placement = match recorded {
-        Some(network) => Placement::recorded(network),
-        None => Placement::of_sources(merged.network.clone(), None),
+    let inputs = match recorded {
+        Some(network) => LocationInputs::recorded(network),
+        None => LocationInputs::of_sources(merged.network.clone(), None),
     };
-    connect(scope, placement, context).await
+    connect(scope, inputs, context).await
 }
 
 /// The location of an instance: as recorded at launch, else (the status was lost) as the network sources say.
@@ -93,12 +93,12 @@ pub(super) async fn recorded_or_resolved(
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone().filter(|network| network.region.is_some());
-    let placement = match (recorded, scope.owners.cluster.as_deref()) {
-        (Some(network), _) => Placement::recorded(network),
+    let inputs = match (recorded, scope.owners.cluster.as_deref()) {
+        (Some(network), _) => LocationInputs::recorded(network),
         (None, Some(cluster)) => resolved(scope, cluster, context).await?,
         (None, None) => {
             let spec = &scope.machine.spec;
-            Placement {
+            LocationInputs {
                 region: spec.region.clone(),
                 identity_ref: spec.identity_ref.clone(),
                 cluster_tag: None,
@@ -107,26 +107,30 @@ pub(super) async fn recorded_or_resolved(
             }
         }
     };
-    connect(scope, placement, context).await
+    connect(scope, inputs, context).await
 }
 
-async fn resolved(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Placement, FlowError> {
+async fn resolved(
+    scope: &MachineScope,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<LocationInputs, FlowError> {
     let merged = read::network(&scope.machine, cluster, context).await?;
     if let Some(problem) = &merged.problem {
         return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
-    Ok(Placement::of_sources(merged.network, pending_targets))
+    Ok(LocationInputs::of_sources(merged.network, pending_targets))
 }
 
 /// Resolves the identity and asks for its account.
 async fn connect(
     scope: &MachineScope,
-    placement: Placement,
+    inputs: LocationInputs,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
-    let Some(region) = placement.region else {
+    let Some(region) = inputs.region else {
         let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
         let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
         return Err(Blocked::new(missing, Next::Retry).into());
@@ -135,7 +139,7 @@ async fn connect(
         return Err(Blocked::new(read::network_not_ready(&problem), Next::Retry).into());
     }
     let default_identity = IdentityReference::controller_default;
-    let identity_ref = placement.identity_ref.unwrap_or_else(default_identity);
+    let identity_ref = inputs.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);
     let request = IdentityRequest {
         reference: &identity_ref,
@@ -153,7 +157,7 @@ async fn connect(
         }
         IdentityError::Unread(error) => FlowError::from(error),
     })?;
-    let cluster_tag = placement.cluster_tag.unwrap_or_else(|| cluster_name.clone());
+    let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
     let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
     validate_account(scope, &account_id).map_err(not_ready)?;
@@ -164,8 +168,8 @@ async fn connect(
         cluster_name,
         cluster_tag,
         role: scope.owners.role(&scope.machine),
-        targets: placement.targets,
-        pending_targets: placement.pending_targets,
+        targets: inputs.targets,
+        pending_targets: inputs.pending_targets,
         cloud,
         identity_key: resolved.key,
     })

@@ -23,7 +23,7 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
-use super::memory::{Place, Pool};
+use super::memory::{CapacityLocation, Pool};
 use super::ownership::Ownership;
 use super::read;
 use super::scope::MachineScope;
@@ -209,7 +209,7 @@ fn ended_early(
                     cluster: cluster_name.to_owned(),
                     instance_type: scope.machine.spec.instance_type.clone(),
                 };
-                let zone = Place::Zone(instance.availability_zone.clone());
+                let zone = CapacityLocation::Zone(instance.availability_zone.clone());
                 context
                     .memory
                     .refused_capacity(&pool, zone, context.kubernetes.uptime());

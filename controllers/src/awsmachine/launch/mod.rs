@@ -39,7 +39,7 @@ pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -
     }
     attempt::record_known_refusal(scope, context)?;
     let prepared = prepare::prepare(scope, &machine, &cluster, context).await?;
-    let planned = prepare::plan(scope, prepared, context)?;
+    let decision = prepare::plan(scope, prepared, context)?;
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
-    Box::pin(apply::apply(scope, &planned, context)).await
+    Box::pin(apply::apply(scope, &decision, context)).await
 }

@@ -22,9 +22,9 @@ use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
 use capacity::Shortages;
-pub(super) use capacity::{Place, Pool};
+pub(super) use capacity::{CapacityLocation, Pool};
 
-/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the places
+/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the locations
 /// without capacity, and what AWS has refused.
 #[derive(Clone)]
 pub struct LaunchMemory {
@@ -52,7 +52,7 @@ pub(super) struct SubnetQuery<'a> {
     pub(super) subnets: &'a [NetworkSubnet],
     /// The time, counted from the beginning of the process.
     pub(super) now: Duration,
-    /// How long a place without capacity is left aside.
+    /// How long a location without capacity is left aside.
     pub(super) retry: Duration,
 }
 
@@ -73,7 +73,7 @@ impl LaunchMemory {
         state.attempts.entries() + state.promised.len()
     }
 
-    /// How many places without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
+    /// How many locations without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
     /// the next machine is placed.
     pub fn shortages(&self) -> usize {
         self.state().shortages.entries()
@@ -145,8 +145,8 @@ impl LaunchMemory {
     }
 
     /// EC2 had no capacity there.
-    pub(super) fn refused_capacity(&self, pool: &Pool, place: Place, at: Duration) {
-        self.state().shortages.refused(pool, place, at);
+    pub(super) fn refused_capacity(&self, pool: &Pool, location: CapacityLocation, at: Duration) {
+        self.state().shortages.refused(pool, location, at);
     }
 
     /// EC2 had capacity in this subnet.
@@ -154,7 +154,7 @@ impl LaunchMemory {
         self.state().shortages.relieved(pool, subnet);
     }
 
-    /// How long until a place without capacity is tried again.
+    /// How long until a location without capacity is tried again.
     pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         self.state().shortages.remaining(pool, now, retry)
     }

@@ -86,7 +86,7 @@ fn machines_that_go_do_not_count() {
 fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
-        memory.refused_capacity(&pool(), Place::Zone(zone.into()), Duration::ZERO);
+        memory.refused_capacity(&pool(), CapacityLocation::Zone(zone.into()), Duration::ZERO);
     }
     assert!(try_place(&memory, "m", &[], 59).is_err());
     assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");
