@@ -94,8 +94,8 @@ pub enum Condition {
     Always,
     /// The created resource gets the tag that marks machines of the provider.
     MarkedAtLaunch,
-    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine of
-    /// these clusters.
+    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
+    /// of these clusters.
     Marked,
     /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
     GivenToCluster,

@@ -194,8 +194,8 @@ pub(crate) struct ControllerSession {
 }
 
 impl ControllerSession {
-    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the session's
-    /// informer.
+    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the
+    /// session's informer.
     pub(crate) fn for_machine(self, cluster: &str) -> impl MachineCloud + use<> {
         let session = &self.session;
         session.informer.get_or_init(|| {

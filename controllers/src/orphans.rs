@@ -40,7 +40,8 @@ pub struct Findings {
 }
 
 impl OrphanScanner {
-    /// Scans all stores, each with its region, one after the other: of each only what is unusual is in memory at a time.
+    /// Scans all stores, each with its region, one after the other: of each only what is unusual is in memory at a
+    /// time.
     pub fn scan(
         &mut self,
         stores: impl IntoIterator<Item = (String, InformerSnapshot)>,
@@ -127,9 +128,9 @@ impl Orphans {
     }
 }
 
-/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance that
-/// another management cluster or CAPA launched in the same account, where the same names may be in use: a user who reads
-/// that no Machine has the instance would terminate it.
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance
+/// that another management cluster or CAPA launched in the same account, where the same names may be in use: a user who
+/// reads that no Machine has the instance would terminate it.
 fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     let launched_by = instance.management_cluster.as_deref();
     if launched_by.is_none() || launched_by != kubernetes.management_cluster().as_deref() {

@@ -110,8 +110,8 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all of
-    /// them together wait for [`PATIENCE`].
+    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all
+    /// of them together wait for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,

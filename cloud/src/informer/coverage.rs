@@ -47,7 +47,8 @@ impl ListingScope {
 }
 
 /// Whether the tag key of a cluster can be a filter's value. EC2 takes `*`, `?` and a backslash for patterns, and
-/// refuses a call with a key that no tag can have. Names of Clusters, and labels with them, consist of other characters.
+/// refuses a call with a key that no tag can have. Names of Clusters, and labels with them, consist of other
+/// characters.
 fn is_exact(cluster: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     !cluster.is_empty() && cluster.chars().all(plain) && meta::cluster_tag(cluster).len() <= LONGEST_TAG_KEY

@@ -1,4 +1,5 @@
-//! Lookups of a machine's instances by tags, by client token and by id, besides those that the instance informer follows.
+//! Lookups of a machine's instances by tags, by client token and by id, besides those that the instance informer
+//! follows.
 
 use capa_api::conditions::ConditionType;
 use capa_cloud::{CloudError, Instance, MachineCloud, Query};

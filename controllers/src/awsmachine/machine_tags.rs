@@ -6,8 +6,8 @@ use capa_cloud::{Instance, Query};
 /// The longest name of an object.
 const NAME_LENGTH: usize = 253;
 
-/// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster and
-/// CAPA use the same.
+/// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster
+/// and CAPA use the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineTags<'a> {
     /// Name of the cluster in tags.

@@ -42,8 +42,8 @@ pub(super) async fn block_move(scope: &mut MachineScope, context: &MachineContex
 }
 
 /// Takes the annotation off where no attempt is open, also one that a crash left behind. The status without an open
-/// attempt is stored first. Where the spec does not name the instance yet, the annotation `adopt-instance` does from then
-/// on: a move loses the status, and gives the AWSMachine another UID than the one in the client token.
+/// attempt is stored first. Where the spec does not name the instance yet, the annotation `adopt-instance` does from
+/// then on: a move loses the status, and gives the AWSMachine another UID than the one in the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,

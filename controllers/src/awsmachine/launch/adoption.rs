@@ -17,8 +17,9 @@ pub(in crate::awsmachine) enum Adoption {
     Foreign(Vec<String>),
 }
 
-/// Chooses among instances found by tags or token. One of the open attempt is the machine's whatever became of it since:
-/// without its tags, too, and if it has ended the attempt has launched, and its end is what becomes of the machine.
+/// Chooses among instances found by tags or token. One of the open attempt is the machine's whatever became of it
+/// since: without its tags, too, and if it has ended the attempt has launched, and its end is what becomes of the
+/// machine.
 pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open_token: Option<&str>) -> Adoption {
     let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token.as_deref() == open_token;
     let is_ours = |(instance, ownership): &&(Instance, Ownership)| {

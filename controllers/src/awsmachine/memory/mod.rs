@@ -24,8 +24,8 @@ pub(super) use attempts::RememberedAttempt;
 use capacity::Shortages;
 pub(super) use capacity::{CapacityLocation, Pool};
 
-/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the locations
-/// without capacity, and what AWS has refused.
+/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the
+/// locations without capacity, and what AWS has refused.
 #[derive(Clone)]
 pub struct LaunchMemory {
     holder: Arc<str>,
@@ -73,8 +73,8 @@ impl LaunchMemory {
         state.attempts.entries() + state.promised.len()
     }
 
-    /// How many locations without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
-    /// the next machine is placed.
+    /// How many locations without capacity are remembered. Those of machines that are gone are forgotten after an hour,
+    /// when the next machine is placed.
     pub fn shortages(&self) -> usize {
         self.state().shortages.entries()
     }

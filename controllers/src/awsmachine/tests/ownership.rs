@@ -51,7 +51,8 @@ async fn released(scene: &Scene, name: &str) -> Vec<String> {
     panic!("{name} is still there: {:?}", scene.machine(name));
 }
 
-/// A deleted copy of the running machine, made by a user with all that `kubectl get --output yaml` shows but the status.
+/// A deleted copy of the running machine, made by a user with all that `kubectl get --output yaml` shows but the
+/// status.
 fn copy(scene: &Scene, change: impl FnOnce(&mut AWSMachine)) {
     let mut copy = scene.machine("m").unwrap();
     copy.metadata.name = Some("copy".into());
