@@ -1,4 +1,4 @@
-//! Where the instance of a machine is, or is to be, and as whom AWS is asked there: recorded or resolved.
+//! The location of a machine's instance: account, region, identity and targets, recorded or resolved.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 
-/// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
+/// The location of a machine's instance, or of its launch, with the AWS session for it.
 pub(super) struct InstanceLocation {
     pub(super) region: String,
     pub(super) identity_ref: IdentityReference,
@@ -32,15 +32,15 @@ pub(super) struct InstanceLocation {
     pub(super) role: MachineRole,
     /// The load balancer targets of the instance.
     pub(super) targets: Vec<ControlPlaneTarget>,
-    /// Why the targets are not known yet, where a source is still to supply them.
+    /// The problem of the source that shall supply the targets, if they are not known yet.
     pub(super) pending_targets: Option<Problem>,
-    /// AWS as the identity sees it in the region.
+    /// The AWS session of the identity in the region.
     pub(super) cloud: Arc<dyn MachineCloud>,
     /// The key of the credentials. A changed identity or a changed Secret has another key.
     pub(super) identity_key: String,
 }
 
-/// The parts of a location that are recorded, or that the network sources supply.
+/// The parts of a location that the status or the network sources supply.
 struct LocationInputs {
     region: Option<String>,
     identity_ref: Option<IdentityReference>,
@@ -71,8 +71,8 @@ impl LocationInputs {
     }
 }
 
-/// The location of a launch: where an open attempt was made, whatever the sources say by now, else where the sources
-/// say.
+/// The location of a launch. An open attempt keeps its recorded location, even if the sources have changed. Otherwise
+/// the sources supply the location.
 pub(super) async fn for_launch(
     scope: &MachineScope,
     merged: &Merged,
@@ -87,7 +87,8 @@ pub(super) async fn for_launch(
     connect(scope, inputs, context).await
 }
 
-/// The location of an instance: as recorded at launch, else (the status was lost) as the network sources say.
+/// The location of an instance: the location recorded at launch or, if the status was lost, the location from the
+/// network sources.
 pub(super) async fn recorded_or_resolved(
     scope: &MachineScope,
     context: &MachineContext,
@@ -124,7 +125,7 @@ async fn resolved(
     Ok(LocationInputs::of_sources(merged.network, pending_targets))
 }
 
-/// Resolves the identity and asks for its account.
+/// Resolves the identity and looks up its account.
 async fn connect(
     scope: &MachineScope,
     inputs: LocationInputs,
@@ -151,7 +152,7 @@ async fn connect(
     let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
     let resolved = resolved.map_err(|error| match error {
         IdentityError::Unusable(problem) => {
-            // The credentials that this process still holds are not the machine's to use any more.
+            // The machine may no longer use the credentials that this process holds.
             context.clouds.forget(&scope.key());
             FlowError::from(not_ready(problem.condition()))
         }
@@ -194,7 +195,8 @@ async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> 
     })
 }
 
-/// Refuses credentials of another account than the recorded one: there, the instance would look as if it had vanished.
+/// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
+/// account.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
     let network = scope.status.network.as_ref();
     match network.and_then(|network| network.account_id.as_deref()) {

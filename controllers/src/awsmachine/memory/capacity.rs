@@ -1,14 +1,14 @@
-//! Zones and subnets that lacked capacity a moment ago, shared by the machines that need the same.
+//! Zones and subnets that lacked capacity recently, shared by the machines with the same needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::network::NetworkSubnet;
 
-/// A shortage that nobody has asked about for this long is forgotten.
+/// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// Machines that find capacity, or none, together: those of one cluster with the same instance type.
+/// The machines that share shortages: the machines of one cluster with the same instance type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) struct Pool {
     /// Namespace of the Cluster.
@@ -22,9 +22,9 @@ pub(in crate::awsmachine) struct Pool {
 /// A zone or subnet that may lack capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) enum CapacityLocation {
-    /// A zone: hosts for the instance type are lacking there.
+    /// A zone without hosts for the instance type.
     Zone(String),
-    /// A subnet: its addresses are used up, or its zone is not known.
+    /// A subnet without free addresses, or whose zone is unknown.
     Subnet(String),
 }
 
@@ -40,9 +40,9 @@ impl CapacityLocation {
 /// A location without capacity.
 #[derive(Clone, Debug)]
 struct Shortage {
-    /// When EC2 last refused, or when the try that is under way began, counted from the beginning of the process.
+    /// The time of the last refusal, or the beginning of the running retry, counted from the start of the process.
     at: Duration,
-    /// UID of the machine that tries again. It may take several passes until it asks EC2.
+    /// UID of the machine that retries. It may need several passes until its call.
     tried_by: Option<String>,
 }
 
@@ -52,12 +52,12 @@ impl Shortage {
     }
 }
 
-/// Places without capacity.
+/// Locations without capacity.
 #[derive(Default)]
 pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>);
 
 impl Shortages {
-    /// EC2 had no capacity there.
+    /// Records a location without capacity.
     pub(super) fn refused(&mut self, pool: &Pool, location: CapacityLocation, at: Duration) {
         self.forget_old(at);
         let shortage = Shortage { at, tried_by: None };
@@ -71,12 +71,12 @@ impl Shortages {
         });
     }
 
-    /// How many locations are kept.
+    /// Number of stored locations.
     pub(super) fn entries(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// The subnets that this machine avoids for now.
+    /// The subnets that this machine avoids.
     pub(super) fn avoided(
         &self,
         uid: &str,
@@ -99,14 +99,14 @@ impl Shortages {
             .collect()
     }
 
-    /// How long until one of the locations is tried again.
+    /// The time until a machine retries one of the locations.
     pub(super) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         let locations = self.0.get(pool).into_iter().flatten();
         let remaining = locations.map(|(_, short)| short.remaining(now, retry));
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
-    /// This machine is about to try this subnet: where it lacked capacity, the other machines wait for the result.
+    /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
     pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
         self.forget_old(now);
         let locations = self.0.get_mut(pool).into_iter().flatten();
@@ -120,7 +120,7 @@ impl Shortages {
         }
     }
 
-    /// EC2 had capacity in this subnet.
+    /// Records that a subnet has capacity.
     pub(super) fn relieved(&mut self, pool: &Pool, subnet: &NetworkSubnet) {
         if let Some(locations) = self.0.get_mut(pool) {
             locations.retain(|location, _| !location.holds(subnet));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_subnet_does_not_stand_for_its_zone() {
+    fn a_full_subnet_is_no_shortage_of_its_zone() {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_without_a_shortage_makes_no_machine_wait() {
+    fn an_attempt_without_a_shortage_delays_no_machine() {
         let mut shortages = Shortages::default();
         shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);

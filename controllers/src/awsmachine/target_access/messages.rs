@@ -1,10 +1,11 @@
-//! What is told of a group that a control plane may not use. Pure.
+//! Messages about groups that a control plane may not use. Pure.
 
 use capa_api::conditions::Reason;
 use capa_api::meta::CONTROL_PLANE_TARGET_TAG;
 use capa_cloud::targets::{Group, Refusal, TargetAccess};
 
-/// What keeps the control plane of a Cluster, `<namespace>/<name>`, from a group; `None` where nothing does.
+/// The problem of a group for the control plane of a Cluster, `<namespace>/<name>`. `None` if the control plane may use
+/// the group.
 pub(super) fn problem(group: &Group, cluster: &str, access: &TargetAccess) -> Option<(Reason, String)> {
     match access {
         TargetAccess::Granted => None,
