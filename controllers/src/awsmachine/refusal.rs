@@ -39,7 +39,7 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 /// Sets the inputs of the following calls of the pass.
 ///
 /// # Errors
-/// A permanent error of an earlier call with these inputs, while it is too early for the next call.
+/// The permanent error of an earlier call with these inputs, until the time of the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
     let now = context.kubernetes.now();

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Secret;
 /// The type of the Secrets that Cluster API and its providers make.
 const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 
-/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last are
-/// the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
+/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last
+/// are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
 const PURPOSES: [&str; 8] = [
     "kubeconfig",
     "user-kubeconfig",

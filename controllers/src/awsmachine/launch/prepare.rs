@@ -38,7 +38,7 @@ pub(super) struct Prepared {
 }
 
 /// A launch that is decided: what to do, and the call.
-pub(super) struct Planned {
+pub(super) struct LaunchDecision {
     pub(super) prepared: Prepared,
     pub(super) plan: LaunchPlan,
     pub(super) request: LaunchRequest,
@@ -121,7 +121,11 @@ async fn network(
 }
 
 /// Decides what to do, and chooses a place for another attempt.
-pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &MachineContext) -> Result<Planned, Blocked> {
+pub(super) fn plan(
+    scope: &mut MachineScope,
+    prepared: Prepared,
+    context: &MachineContext,
+) -> Result<LaunchDecision, Blocked> {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
     let repeated = recorded.map(|recorded| {
         let placement = Placement {
@@ -146,7 +150,7 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
         }
         (_, Some(repeated)) => repeated,
     };
-    Ok(Planned {
+    Ok(LaunchDecision {
         prepared,
         plan,
         request,

@@ -1,14 +1,14 @@
-//! Which Cluster of this management cluster uses a group first. Pure.
+//! Decides which Cluster of this management cluster may use a group. Pure.
 //!
-//! A Cluster whose control plane is registered in the group comes before one that only names it, and of two equals the
-//! older one comes first. So two Clusters that race for a group agree on which of them has it, and a Cluster that names
-//! the group of a running control plane never gets it.
+//! A Cluster whose control plane is registered in the group precedes a Cluster that only names the group. Otherwise the
+//! older Cluster comes first. So the result is the same for both of two competing Clusters, and a Cluster never gets
+//! the group of another running control plane.
 
 use capa_api::machine::{AWSMachine, MachineNetworkInUse, MachineTargetState};
 use capa_cloud::targets::Group;
 use jiff::Timestamp;
 
-/// A Cluster that uses a group, or is about to.
+/// A Cluster that uses or names a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupUser {
     /// Namespace of the Cluster.
@@ -17,12 +17,12 @@ pub(super) struct GroupUser {
     pub(super) name: String,
     /// Whether an instance of its control plane is registered in the group.
     pub(super) is_registered: bool,
-    /// When the Cluster was created; none where it does not exist.
+    /// The creation time of the Cluster; `None` if the Cluster does not exist.
     pub(super) created: Option<Timestamp>,
 }
 
 impl GroupUser {
-    /// What comes first is least.
+    /// The sort key: the first Cluster has the least key.
     fn rank(&self) -> (bool, bool, Option<Timestamp>, &str, &str) {
         let is_unknown = self.created.is_none();
         (
@@ -35,9 +35,9 @@ impl GroupUser {
     }
 }
 
-/// The Cluster that comes before this one, as `<namespace>/<name>`, where one does.
+/// The Cluster that precedes this one, as `<namespace>/<name>`, if there is one.
 pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<String> {
-    // What names a Cluster that does not exist, and is registered nowhere, will never be.
+    // A user without a Cluster and without a registration will never use the group.
     let existing = others
         .iter()
         .filter(|user| user.is_registered || user.created.is_some());
@@ -45,8 +45,8 @@ pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<Strin
     (first.rank() < own.rank()).then(|| format!("{}/{}", first.namespace, first.name))
 }
 
-/// How a machine uses a group of this account and region: whether its instance is registered there; `None` where the
-/// machine does not use it.
+/// Whether a machine's instance is registered in a group of this account and region. `None` if the machine does not use
+/// the group.
 pub(super) fn registration(machine: &AWSMachine, group: &Group, account_id: &str, region: &str) -> Option<bool> {
     let status = machine.status.as_ref()?;
     let network = status.network.as_ref()?;
@@ -59,7 +59,7 @@ pub(super) fn registration(machine: &AWSMachine, group: &Group, account_id: &str
     (is_registered || named.any(|named| is_same(group, named.id()))).then_some(is_registered)
 }
 
-/// Whether the instance is registered in that state, as far as it is on record.
+/// Whether the instance is registered according to this recorded state.
 pub(in crate::awsmachine) fn is_in(state: MachineTargetState) -> bool {
     match state {
         MachineTargetState::Registered | MachineTargetState::InService | MachineTargetState::Deregistering => true,
@@ -67,7 +67,8 @@ pub(in crate::awsmachine) fn is_in(state: MachineTargetState) -> bool {
     }
 }
 
-/// The name of a classic load balancer says nothing of account and region, the ARN of a target group says both.
+/// Whether the group is in the machine's account and region. The ARN of a target group contains both. The name of a
+/// classic load balancer does not, so the machine's account and region are compared.
 fn is_there(network: &MachineNetworkInUse, group: &Group, account_id: &str, region: &str) -> bool {
     match group {
         Group::TargetGroup(_) => true,
@@ -77,7 +78,7 @@ fn is_there(network: &MachineNetworkInUse, group: &Group, account_id: &str, regi
     }
 }
 
-/// Whether this is the ARN or the name of the group. AWS does not tell names of classic load balancers apart by case.
+/// Whether the text is the ARN or the name of the group. AWS ignores the case of the names of classic load balancers.
 fn is_same(group: &Group, id: &str) -> bool {
     match group {
         Group::TargetGroup(arn) => arn == id,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_clusters_that_race_for_a_group_one_has_it() {
+    fn exactly_one_of_two_competing_clusters_gets_a_group() {
         for created in [(Some(1), Some(2)), (Some(1), Some(1)), (Some(1), None)] {
             for registered in [(false, false), (true, true), (true, false)] {
                 let (a, b) = (user("a", registered.0, created.0), user("b", registered.1, created.1));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_uses_what_it_names_and_where_it_is_registered() {
+    fn a_machine_uses_named_and_registered_targets() {
         let named = format!("controlPlaneTargets: [{{targetGroupARN: '{ARN}'}}]");
         let stored = |state: &str| format!("{{target: '{ARN}', instanceID: i-0000000a, state: {state}}}");
         let group = Group::TargetGroup(ARN.into());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_load_balancers_of_one_name_are_told_apart_by_place() {
+    fn classic_load_balancers_differ_by_account_and_region() {
         let machine = machine("controlPlaneTargets: [{classicLoadBalancerName: API}]", "");
         let group = Group::Classic("api".into());
         assert_eq!(registration(&machine, &group, "1", "eu-west-1"), Some(false));
