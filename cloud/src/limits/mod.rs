@@ -126,10 +126,10 @@ impl CallRequest {
     }
 
     /// A listing of the listeners of a load balancer, which has this name.
-    pub fn listeners(name: &str) -> Self {
+    pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {
             action: "DescribeListeners",
-            ..Self::load_balancer(name)
+            ..Self::load_balancer(flow, name)
         }
     }
 

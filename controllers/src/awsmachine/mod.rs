@@ -73,12 +73,12 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     let flow = if deleting {
         Box::pin(delete(&mut scope, context)).await
     } else {
-        Box::pin(run(&mut scope, context)).await.map(|()| false)
+        Box::pin(run(&mut scope, context)).await
     };
     match flow {
-        Ok(false) => {}
-        // A postponed pass leaves the status unchanged.
-        Ok(true) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
+        Ok(()) if !deleting => {}
+        // A released AWSMachine is gone, and a postponed pass leaves the status unchanged.
+        Ok(()) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error),
     }
@@ -127,14 +127,13 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     Ok(())
 }
 
-/// Deletes the instances of a machine: deregisters them from their targets and terminates them. Returns whether the
-/// AWSMachine is released.
-async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bool, FlowError> {
+/// Deletes the instances of a machine: deregisters them from their targets and terminates them. Then the AWSMachine is
+/// released.
+async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if let Abandonment::Asked(what) = abandonment(&scope.machine) {
-        deletion::abandoned(scope, &what, context).await?;
-        return Ok(true);
+        return Ok(deletion::abandoned(scope, &what, context).await?);
     }
-    let mut nothing_left = true;
+    let mut blocks = Vec::new();
     match deletion::find(scope, context).await? {
         Found::Nothing { left_alone } => deletion::tell_left_alone(scope, &left_alone),
         Found::Instances { location, instances } => {
@@ -146,12 +145,12 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
                     }
                     Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
                 };
-                nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
+                blocks.extend(deletion::end_instance(scope, instance, has_left, &location, context).await);
             }
         }
     }
-    if nothing_left {
-        deletion::release(scope, context).await?;
+    if let Some(blocked) = deletion::merged(blocks) {
+        return Err(blocked.into());
     }
-    Ok(nothing_left)
+    Ok(deletion::release(scope, context).await?)
 }

@@ -54,8 +54,14 @@ pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &M
 }
 
 /// Ends the pass with what blocks it, and records a permanent error.
-pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) {
-    if blocked.is_refused
+pub(super) fn finish_blocked(scope: &mut MachineScope, blocked: Blocked, context: &MachineContext) {
+    let blocked = record(scope, blocked, context);
+    scope.finish_blocked(blocked);
+}
+
+/// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is due.
+pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
+    if blocked.is_refused()
         && let Some(inputs) = scope.inputs
     {
         let now = context.kubernetes.now();
@@ -63,8 +69,9 @@ pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, con
         let refusals = context.memory.refusals();
         let wait = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);
         blocked.next = next(wait, context);
+        blocked.cause = None;
     }
-    scope.finish_blocked(blocked);
+    blocked
 }
 
 /// Sources and Secrets have no watch, so they are read again before the next call.

@@ -24,6 +24,7 @@ use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::target_access;
 use crate::awsmachine::write;
 use crate::{identity, retry};
 
@@ -38,9 +39,13 @@ pub(super) async fn apply(
         plan,
         request,
     } = decision;
-    let cloud = prepared.location.cloud.as_ref();
+    let refused = match (target_refusal(scope, decision, context), plan.look_up) {
+        (Some(blocked), LookUp::No) => return Err(blocked.into()),
+        (refused, _) => refused,
+    };
     if plan.step != LaunchStep::LookOnly
-        && let Err(error) = cloud.reserve_launch(&scope.key())
+        && refused.is_none()
+        && let Err(error) = prepared.location.cloud.reserve_launch(&scope.key())
     {
         // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
@@ -51,6 +56,9 @@ pub(super) async fn apply(
     {
         return Box::pin(record_found(scope, &instance, decision, context)).await;
     }
+    if let Some(blocked) = refused {
+        return Err(blocked.into());
+    }
     if plan.step == LaunchStep::LookOnly {
         return Err(unconfirmed(scope, request, context).into());
     }
@@ -58,6 +66,14 @@ pub(super) async fn apply(
     write::block_move(scope, context).await?;
     write_record(scope, decision, context).await?;
     call(scope, decision, context).await
+}
+
+/// Why no new instance may be launched: a target that the machine may not use. An instance that is there already is
+/// recorded all the same, so the refusal stands in the way of a new attempt only, and takes no turn of the limiter.
+fn target_refusal(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<Blocked> {
+    let is_new = matches!(decision.plan.step, LaunchStep::Record(_));
+    let granted = is_new.then(|| target_access::ensure_granted(scope, &decision.prepared.location, context));
+    granted.and_then(Result::err)
 }
 
 /// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
@@ -308,6 +324,6 @@ fn not_launched(error: &CloudError, decision: &LaunchDecision) -> Blocked {
     Blocked {
         condition: ConditionType::InstanceReady.is_false(reason, message),
         next: retry::after(error),
-        is_refused: error.class.is_permanent(),
+        cause: Some(error.class),
     }
 }

@@ -60,7 +60,9 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    target_access::ensure_granted(scope, &location, context)?;
+    if !scope.status.has_open_attempt() {
+        target_access::ensure_read(scope, &location, context)?;
+    }
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;

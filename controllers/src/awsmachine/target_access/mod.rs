@@ -53,16 +53,32 @@ pub(super) fn request(
     }
 }
 
-/// Holds a launch back until AWS has shown that the machine may use its targets. A control plane that went on without
+/// Waits until AWS has shown whose the targets of a machine are, which takes a moment.
+pub(super) fn ensure_read(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let mut problems = problems(scope, location, context);
+    problems.retain(|(reason, _)| *reason == Reason::Registering);
+    not_launched(&problems, context)
+}
+
+/// Holds another attempt to launch back until the machine may use its targets. A control plane that went on without
 /// would replace the machines that serve, one by one, with machines that never will.
 pub(super) fn ensure_granted(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
+    not_launched(&problems(scope, location, context), context)
+}
+
+/// What keeps a machine that has no instance yet from its targets.
+fn problems(scope: &MachineScope, location: &InstanceLocation, context: &MachineContext) -> Vec<(Reason, String)> {
     let (named, _) = usable_targets(location);
-    if named.is_empty() || scope.status.has_open_attempt() {
-        return Ok(());
+    if named.is_empty() {
+        return Vec::new();
     }
     let requests: Vec<TargetRequest> = named
         .iter()
@@ -70,8 +86,13 @@ pub(super) fn ensure_granted(
         .collect();
     let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
-    let problems = answered.filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access));
-    let problems: Vec<(Reason, String)> = problems.collect();
+    answered
+        .filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access))
+        .collect()
+}
+
+/// One condition for all problems; none where there is no problem.
+fn not_launched(problems: &[(Reason, String)], context: &MachineContext) -> Result<(), Blocked> {
     // A refusal lasts, and says more than that something is being read.
     let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
     let Some((reason, _)) = first.or_else(|| problems.first()) else {

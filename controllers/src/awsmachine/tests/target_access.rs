@@ -208,6 +208,21 @@ async fn tags_that_cannot_be_read_hold_the_launch_back() {
 }
 
 #[tokio::test]
+async fn an_instance_that_is_there_is_adopted_in_spite_of_a_refusal() {
+    let scene = run(scene(&target_group())).await;
+    scene.edit(|machine| {
+        machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+    });
+    scene.aws.tag_group(&group(), "kubernetes.io/cluster/prod", "owned");
+    scene.aws.restart();
+    launch(&scene).await;
+    let pass = scene.pass().await;
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
+    assert_eq!(scene.aws.registered_in(FIRST), [group()], "what is registered stays");
+}
+
+#[tokio::test]
 async fn an_open_attempt_continues_despite_refused_targets() {
     let scene = scene(&target_group());
     scene.aws.lose_next_answer("RunInstances");
