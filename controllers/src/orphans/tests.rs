@@ -211,7 +211,7 @@ fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
     let many: Vec<_> = (0..25)
         .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
         .collect();
-    let twice: Vec<_> = [store(many.clone()), store(many)].concat();
+    let twice: Vec<_> = [snapshot(many.clone()), snapshot(many)].concat();
     scanner.scan(twice.clone(), &kubernetes);
     let findings = scanner.scan(twice.clone(), &kubernetes);
     assert_eq!(counted(&findings), 25);
