@@ -127,8 +127,8 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     Ok(())
 }
 
-/// Deletes the instances of a machine: deregisters them from their targets and terminates them. Then releases the
-/// AWSMachine.
+/// Deletes the instances of a machine: deregisters them from their targets and terminates them. Then the AWSMachine is
+/// released.
 async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if let Abandonment::Asked(what) = abandonment(&scope.machine) {
         return Ok(deletion::abandoned(scope, &what, context).await?);

@@ -53,7 +53,7 @@ pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &M
     }
 }
 
-/// Ends the pass with its block, and records a permanent error.
+/// Ends the pass with what blocks it, and records a permanent error.
 pub(super) fn finish_blocked(scope: &mut MachineScope, blocked: Blocked, context: &MachineContext) {
     let blocked = record(scope, blocked, context);
     scope.finish_blocked(blocked);

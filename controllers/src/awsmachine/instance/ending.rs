@@ -22,8 +22,8 @@ pub(in crate::awsmachine) enum Ending {
     NextAttempt(Duration),
 }
 
-/// What follows the end of an instance that never ran. After a failure of EC2 itself (`Server.*`) another attempt is
-/// made, with a growing delay. A failure of the request (`Client.*`, or no reason) would occur again.
+/// Decides what follows the end of an instance that never ran. After a failure of EC2 itself (`Server.*`) another
+/// attempt is made, with a growing delay. A failure of the request (`Client.*`, or no reason) would occur again.
 pub(in crate::awsmachine) fn ended_before_running(
     instance: &Instance,
     record: Option<&LaunchRecord>,
