@@ -33,7 +33,9 @@ pub(in crate::awsmachine) fn refused(group: &Group, cluster: &str, refusal: &Ref
             format!("{group} lacks the tag {tag}, which --control-plane-targets=Tagged asks for: {ways_out}")
         }
         Refusal::OwnedBy(owner) => format!("{group} belongs to another cluster by its tag {owner}: {ways_out}"),
-        Refusal::UsedBy(other) => format!("{group} is used by the control plane of Cluster {other}: {ways_out}"),
+        Refusal::UsedBy(other) => {
+            format!("{group} is used or named by the control plane of Cluster {other}: {ways_out}")
+        }
     }
 }
 

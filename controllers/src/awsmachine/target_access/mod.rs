@@ -23,8 +23,8 @@ use super::scope::MachineScope;
 use messages::problem;
 pub(super) use messages::refused;
 pub(super) use usable::NamedTarget;
-use users::GroupUser;
 pub(super) use users::is_in;
+use users::{Claim, GroupUser};
 
 /// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
 pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
@@ -113,12 +113,13 @@ fn other_user(
     context: &MachineContext,
 ) -> Option<String> {
     let kubernetes = context.kubernetes.as_ref();
-    let mut users: BTreeMap<(String, String), bool> = BTreeMap::new();
+    let mut users: BTreeMap<(String, String), Claim> = BTreeMap::new();
     for machine in kubernetes.aws_machines() {
-        let registration = users::registration(&machine, group, &location.account_id, &location.region);
-        if let (Some(is_registered), Some(name)) = (registration, meta::cluster_name_label(&machine.metadata)) {
+        let claim = users::claim(&machine, group, &location.account_id, &location.region);
+        if let (Some(claim), Some(name)) = (claim, meta::cluster_name_label(&machine.metadata)) {
             let namespace = machine.metadata.namespace.clone().unwrap_or_default();
-            *users.entry((namespace, name.to_owned())).or_default() |= is_registered;
+            let known = users.entry((namespace, name.to_owned())).or_default();
+            *known = claim.max(*known);
         }
     }
     if let Group::TargetGroup(arn) = group {
@@ -131,18 +132,18 @@ fn other_user(
         }
     }
     let own = (scope.namespace().to_owned(), location.cluster_name.clone());
-    let is_registered = users.remove(&own).unwrap_or_default();
+    let claim = users.remove(&own).unwrap_or_default();
     if users.is_empty() {
         return None;
     }
-    let user = |((namespace, name), is_registered): ((String, String), bool)| GroupUser {
+    let user = |((namespace, name), claim): ((String, String), Claim)| GroupUser {
         created: kubernetes.cluster(&namespace, &name).as_deref().and_then(created),
         namespace,
         name,
-        is_registered,
+        claim,
     };
     let others: Vec<GroupUser> = users.into_iter().map(user).collect();
-    users::first_other(&user((own, is_registered)), &others)
+    users::first_other(&user((own, claim)), &others)
 }
 
 fn created(cluster: &Cluster) -> Option<Timestamp> {

@@ -235,7 +235,7 @@ mod tests {
                 RegistrationState::Refused(Refusal::UsedBy("team-b/prod".into())),
                 false,
                 "False/Conflict",
-                "is used by the control plane of Cluster team-b/prod",
+                "is used or named by the control plane of Cluster team-b/prod",
             ),
             (
                 RegistrationState::Failed(refused),

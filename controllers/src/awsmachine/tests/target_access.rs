@@ -69,7 +69,7 @@ async fn a_target_that_a_neighbours_control_plane_uses_is_refused() {
 }
 
 #[tokio::test]
-async fn a_target_that_an_older_cluster_only_names_is_refused() {
+async fn a_target_that_another_cluster_names_is_refused() {
     let scene = scene(&target_group());
     scene.kubernetes.put_cluster_with_target_group(read(NEIGHBOUR), GROUP);
     let pass = launch(&scene).await;
