@@ -1,4 +1,4 @@
-//! Errors of AWS calls, classified in one table by code.
+//! Errors of AWS calls, classified in one table by code. Pure.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The requests to Kubernetes that a reconciler may make, as narrow traits, so that tests can replace the API server.
+//! The requests to Kubernetes that a reconciler may make, as narrow traits, so that tests can replace the API
+//! server. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

@@ -1,4 +1,4 @@
-//! The time of the next reconcile after a failed AWS call.
+//! The time of the next reconcile after a failed AWS call. Pure.
 
 use capa_cloud::CloudError;
 use capa_runtime::reconcile::Next;

@@ -85,3 +85,30 @@ fn imports_between_files_run_one_way() {
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
+
+/// Whether a file calls itself pure in the comment at its head.
+fn is_pure(source: &str) -> bool {
+    let head = source.lines().take_while(|line| line.starts_with("//!"));
+    let words: Vec<&str> = head.flat_map(str::split_whitespace).collect();
+    words.iter().any(|word| matches!(*word, "Pure." | "pure."))
+}
+
+#[test]
+fn pure_files_import_pure_files_only() {
+    let mut impure = Vec::new();
+    let mut pure = 0;
+    // The crates api and network are pure as a whole.
+    for source in ["cloud/src", "controllers/src"] {
+        let folder = root().join(source);
+        let is_pure = |file: &str| read(&folder, file).is_some_and(|text| is_pure(&text));
+        for (file, imported) in Crate::load(|file| read(&folder, file)).imports() {
+            if is_pure(&file) {
+                pure += 1;
+                let others = imported.keys().filter(|other| !is_pure(other));
+                impure.extend(others.map(|other| format!("{source}/{file} imports {source}/{other}")));
+            }
+        }
+    }
+    assert!(pure > 0, "no file calls itself pure");
+    assert!(impure.is_empty(), "\n{}", impure.join("\n"));
+}

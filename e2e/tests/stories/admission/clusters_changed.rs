@@ -115,7 +115,7 @@ fn a_cluster_cannot_change_to_an_invalid_state() -> anyhow::Result<()> {
     table("AWSCluster", "{region: eu-west-1}", async |table| {
         table.changed(ALWAYS).await?;
         table.changed(MANAGED).await?;
-        table.covers("capa-rs-cluster-transitions", 14, 14).await
+        table.covers("capa-rs-cluster-transitions", 15, 15).await
     })
 }
 
