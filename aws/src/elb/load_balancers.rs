@@ -38,7 +38,7 @@ impl ElbCalls {
         name: &str,
         balancer: &elb::types::LoadBalancer,
     ) -> Result<Vec<(i32, Vec<String>)>, CloudError> {
-        let asked = CallRequest::listeners(name);
+        let asked = CallRequest::listeners(self.caller.flow(), name);
         let permit = self.caller.limiter().acquire(&asked)?;
         let fetch = |permit, token| async move {
             let request = self.client.describe_listeners().set_marker(token);

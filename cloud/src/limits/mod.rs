@@ -126,10 +126,10 @@ impl CallRequest {
     }
 
     /// To list the listeners of a load balancer, by the name of the latter.
-    pub fn listeners(name: &str) -> Self {
+    pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {
             action: "DescribeListeners",
-            ..Self::load_balancer(name)
+            ..Self::load_balancer(flow, name)
         }
     }
 
