@@ -67,10 +67,10 @@ impl LaunchMemory {
         }
     }
 
-    /// How many attempts, answers and promised subnets are remembered of machines.
+    /// How many attempts, answers, promised subnets and permanent errors are remembered of machines.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        state.attempts.entries() + state.promised.len()
+        state.attempts.entries() + state.promised.len() + self.refusals.entries()
     }
 
     /// How many places without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
