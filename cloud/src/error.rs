@@ -299,6 +299,27 @@ mod tests {
     }
 
     #[test]
+    fn what_only_a_change_can_end_is_permanent() {
+        for code in [
+            "InvalidAMIID.NotFound",
+            "UnauthorizedOperation",
+            "VcpuLimitExceeded",
+            "InvalidParameterValue",
+        ] {
+            assert!(classify(code).is_permanent(), "{code}");
+        }
+        for code in [
+            "RequestLimitExceeded",
+            "InsufficientInstanceCapacity",
+            "IdempotentParameterMismatch",
+            "InternalError",
+            "SomethingNew",
+        ] {
+            assert!(!classify(code).is_permanent(), "{code}");
+        }
+    }
+
+    #[test]
     fn only_a_rejecting_answer_is_a_refusal() {
         assert!(classify("InsufficientInstanceCapacity").is_refusal());
         assert!(!classify("InternalError").is_refusal());

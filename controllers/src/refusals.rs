@@ -83,6 +83,11 @@ impl Refusals {
         wait
     }
 
+    /// Number of objects with a permanent error.
+    pub(crate) fn entries(&self) -> usize {
+        self.by_uid.lock().len()
+    }
+
     /// Removes an object that is gone, or whose calls succeed.
     pub(crate) fn forget(&self, uid: &str) {
         self.by_uid.lock().remove(uid);

@@ -240,6 +240,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn beyond_the_bound_the_longest_idle_connection_ends() {
+        let mut connections = Connections::default();
+        let mut ids = Vec::new();
+        for _ in 0..2 * CONNECTIONS {
+            connections.add(Activity::default(), pending());
+            ids.push(connections.open.keys().copied().max().unwrap());
+        }
+        let mut open: Vec<_> = connections.open.keys().copied().collect();
+        open.sort_unstable();
+        assert_eq!(open, ids[CONNECTIONS..]);
+        // While all are at work, a new one does not begin.
+        for (activity, _) in connections.open.values() {
+            activity.set_idle(false);
+        }
+        connections.add(Activity::default(), pending());
+        assert!(open.iter().all(|id| connections.open.contains_key(id)));
+        assert_eq!(connections.open.len(), CONNECTIONS);
+    }
+
+    #[tokio::test]
     async fn a_thousand_silent_clients_keep_no_probe_out() {
         let scene = scene().await;
         let closed = Arc::new(AtomicUsize::new(0));

@@ -187,10 +187,10 @@ fn create_cluster(server: &mut Server, name: &str) {
 fn create_stray(server: &mut Server, name: &str, number: usize) {
     create_owner(server, name);
     if number.is_multiple_of(2) {
-        let subnets = json!([{"id": "subnet-0bad"}]);
+        let subnets = json!([{"id": "subnet-00000bad"}]);
         let spec = json!({
-            "region": format!("xx-{name}-1"), "unmanaged": true,
-            "network": {"vpc": {"id": "vpc-0bad"}, "subnets": subnets},
+            "region": format!("xx-invented-{}", number + 1), "unmanaged": true,
+            "network": {"vpc": {"id": "vpc-00000bad"}, "subnets": subnets},
         });
         create_infrastructure(server, name, &json!({}), &spec);
     } else {
@@ -217,7 +217,7 @@ fn create_machine(server: &mut Server, cluster: &str, name: &str, number: usize)
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name},
         },
     }));
-    let image = if number % 5 == 2 { "ami-0bad" } else { IMAGE };
+    let image = if number % 5 == 2 { "ami-00000bad" } else { IMAGE };
     let instance_type = if number % 5 == 3 { SHORT_TYPE } else { INSTANCE_TYPE };
     let uid = server.create(machine).metadata.uid.clone();
     let infrastructure: AWSMachine = object(json!({

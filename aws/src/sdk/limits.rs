@@ -212,6 +212,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_turn_that_comes_too_late_is_not_waited_for() {
+        let limiter = CallLimiter::new(&real(), "a", "eu-west-1");
+        passing(&limiter, ACTION);
+        let (began, asked) = (Instant::now(), request(ACTION, 3));
+        let late = limiter.wait_until(began + Duration::from_millis(400), &asked);
+        let error = late.await.err().unwrap();
+        assert!(error.retry_after >= Some(Duration::from_millis(500)), "{error:?}");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        let in_time = limiter.wait_until(began + Duration::from_millis(600), &asked);
+        assert!(in_time.await.is_ok());
+        assert!(began.elapsed() >= Duration::from_millis(500));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn throttling_slows_its_account_only_and_a_refusal_none() {
         let limits = real();
         let throttled = CallLimiter::new(&limits, "a", "eu-west-1");

@@ -90,6 +90,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_page_that_is_answered_again_fails_the_answer() {
+        let same = |_, _| {
+            let (items, next) = (vec![0], Some("1".to_owned()));
+            ready(Ok(Page { items, next }))
+        };
+        let answer = all_pages(permit(), 9, async || Ok(permit()), same).await;
+        assert!(answer.unwrap_err().to_string().contains("answered twice"));
+    }
+
+    #[tokio::test]
     async fn a_page_that_gets_no_turn_defers_the_answer() {
         let turn = std::time::Duration::from_secs(60);
         let no_turn = async || Err(CloudError::deferred("DescribeInstances", turn));

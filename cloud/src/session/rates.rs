@@ -197,3 +197,22 @@ impl RateLimiter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limiters_of_sessions_that_are_gone_are_dropped() {
+        let limits = Arc::new(RateLimits::new(Shares::default(), Duration::from_secs(1)));
+        let kept = || limits.limiters.lock().len();
+        for number in 0..1_000 {
+            let session = RateLimiter::new(limits.clone(), "a", &format!("xx-invented-{number}"));
+            session.belongs_to("111122223333");
+            // At the second limiter of a session, its first one is still there.
+            assert!(kept() <= 2, "{}", kept());
+        }
+        let sessions = ["a", "b"].map(|identity| RateLimiter::new(limits.clone(), identity, "eu-west-1"));
+        assert_eq!(kept(), sessions.len());
+    }
+}

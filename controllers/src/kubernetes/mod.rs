@@ -3,6 +3,8 @@
 mod infrastructure;
 mod kinds;
 mod shared_reads;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -416,32 +418,4 @@ pub fn templates_of_cluster(
         template.metadata.namespace.as_deref() == Some(namespace)
             && meta::owner_cluster_name(&template.metadata) == Some(cluster)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use http::{Request, Response};
-    use kube::client::Body;
-    use parking_lot::Mutex;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_name_that_no_secret_has_makes_no_request() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let paths = asked.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            paths.lock().push(request.uri().path().to_owned());
-            let secret = json!({"metadata": {"name": "boot"}}).to_string();
-            async move { Ok::<_, Infallible>(Response::new(Body::from(secret.into_bytes()))) }
-        });
-        let client = Client::new(service, "default");
-        for name in ["../../kube-system/secrets/x", "a/b", "boot?watch=1", ""] {
-            assert_eq!(secret(&client, "team-a", name).await.unwrap(), None, "{name}");
-        }
-        assert!(secret(&client, "team-a", "boot").await.unwrap().is_some());
-        assert_eq!(*asked.lock(), ["/api/v1/namespaces/team-a/secrets/boot"]);
-    }
 }

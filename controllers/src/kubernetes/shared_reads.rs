@@ -297,8 +297,10 @@ mod tests {
             };
             reads.read(&machine(number), &reference("l"), fetch).await
         };
+        let began = Instant::now();
         assert!(read(0).await.is_err());
         assert_eq!(listener.recv().await, Some(machine(0)));
+        assert_eq!(began.elapsed().as_secs(), LONGEST.as_secs());
         let Ok(Infrastructure::Unreadable { code, text }) = read(0).await else {
             panic!("the read has ended");
         };

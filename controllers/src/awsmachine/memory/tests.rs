@@ -1,9 +1,12 @@
 use capa_api::common::MachineRole;
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::network::MachineNetwork;
+use capa_cloud::Timing;
 use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
+use crate::refusals::Inputs;
 use crate::testing::read;
 
 fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
@@ -95,6 +98,22 @@ fn one_machine_of_many_tries_a_short_zone_again() {
     let relieved: NetworkSubnet = read("{id: subnet-0000000a, availabilityZone: a}");
     memory.found_capacity(&pool(), &relieved);
     assert_eq!(try_place(&memory, "o", &[], 61).unwrap(), "subnet-0000000a");
+}
+
+#[test]
+fn a_refusal_ends_with_the_launch_or_the_machine() {
+    let ends: [fn(&LaunchMemory); 2] = [|memory| memory.launched("m"), |memory| memory.forget("m")];
+    for end in ends {
+        let memory = LaunchMemory::new("one");
+        let condition = ConditionType::InstanceReady.is_false(Reason::NotFound, "");
+        let (inputs, now) = (Inputs::of(&"launch"), Timestamp::UNIX_EPOCH);
+        memory
+            .refusals()
+            .refused("m", inputs, condition, now, &Timing::default());
+        assert_eq!(memory.entries(), 1);
+        end(&memory);
+        assert_eq!(memory.entries(), 0);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod abandonment;
 mod capacity;
 mod clocks;
+mod controller;
 mod deletion;
 mod fields;
 mod holders;

@@ -382,3 +382,23 @@ async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
     scene.aws.answer_reading();
     assert_eq!(says(&scene.after(minute).await), ["True/Ready", fine[0], fine[1]]);
 }
+
+#[tokio::test]
+async fn an_instance_whose_listings_wait_is_said_to_be_old() {
+    let scene = Scene::running().await;
+    let minute = Duration::from_secs(60);
+    scene.aws.restart_listing_every(minute);
+    scene.pass().await;
+    scene.aws.slow_down_reading();
+    for _ in 0..4 {
+        assert_eq!(
+            scene.after(minute).await.says(ConditionType::InstanceUpToDate),
+            "absent"
+        );
+    }
+    let old = scene.after(minute).await;
+    assert_eq!(old.says(ConditionType::InstanceUpToDate), "False/Throttled");
+    let told = old.message(ConditionType::InstanceUpToDate);
+    assert!(told.contains("wait for their turns"), "{told}");
+    assert_eq!(old.says(READY), "True/Ready");
+}
