@@ -4,7 +4,7 @@
 mod kept;
 mod watches;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -103,8 +103,8 @@ pub(crate) struct Process {
     /// Since when the cache owes the last write to an object.
     owing: BTreeMap<Item, Timestamp>,
     deliveries: BTreeMap<Kind, VecDeque<(Timestamp, Change)>>,
-    /// When the simulation has planned to wake it next.
-    pub(crate) planned: Option<Timestamp>,
+    /// When the simulation has planned to wake the process. A time is planned once, however often earlier events come.
+    pub(crate) planned: BTreeSet<Timestamp>,
 }
 
 /// A call and the task that made it.
@@ -156,7 +156,7 @@ impl Process {
             told: BTreeMap::new(),
             owing: BTreeMap::new(),
             deliveries: BTreeMap::new(),
-            planned: None,
+            planned: BTreeSet::new(),
         }
     }
 

@@ -260,7 +260,7 @@ impl Simulation {
             }
             Event::Advance(process) => {
                 if let Some(running) = self.processes.get_mut(&process) {
-                    running.planned = None;
+                    running.planned.retain(|planned| *planned > now);
                     let asked = running.advance(now);
                     self.send(process, asked);
                 }
@@ -300,8 +300,8 @@ impl Simulation {
         let Some(due) = running.next_due().map(|due| due.max(now)) else {
             return;
         };
-        if running.planned.is_none_or(|planned| due < planned) {
-            running.planned = Some(due);
+        if running.planned.first().is_none_or(|planned| due < *planned) {
+            running.planned.insert(due);
             self.push(due, Event::Advance(process));
         }
     }

@@ -186,11 +186,12 @@ fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     if random.bool() {
         // Managers that work while AWS is away make thousands of calls a day.
         let (long, deed): (Duration, fn(Duration) -> Deed) = match random.u32(0..40) {
-            0..18 => (age_of_tokens(random), Deed::Stop),
-            18..22 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
-            22..30 => (age_of_tokens(random), Deed::LoseServer),
-            30..35 => (Duration::from_secs(random.u64(5..100_000)), Deed::LoseServer),
-            35..39 => (Duration::from_secs(random.u64(10..1_800)), Deed::LoseAws),
+            0..10 => return after_pause(random, begins),
+            10..20 => (age_of_tokens(random), Deed::Stop),
+            20..23 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
+            23..30 => (age_of_tokens(random), Deed::LoseServer),
+            30..34 => (Duration::from_secs(random.u64(5..100_000)), Deed::LoseServer),
+            34..39 => (Duration::from_secs(random.u64(10..1_800)), Deed::LoseAws),
             _ => (age_of_tokens(random), Deed::LoseAws),
         };
         deeds.push((begins, ThenDo::from(move |_| deed(long))));
@@ -202,6 +203,16 @@ fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
         deeds.push((at, change(random)));
     }
     deeds
+}
+
+/// The user pauses the machine of an open attempt for so long that EC2 may forget the token. The process that has made
+/// the attempt goes on, and makes few calls meanwhile.
+fn after_pause(random: &mut Rng, begins: Duration) -> Vec<(Duration, ThenDo)> {
+    let resumed = begins + age_of_tokens(random);
+    vec![
+        (begins, ThenDo::from(|machine| Deed::PauseMachine(machine, true))),
+        (resumed, ThenDo::from(|machine| Deed::PauseMachine(machine, false))),
+    ]
 }
 
 /// About as long as the protocol repeats a call, and EC2 remembers its token.
