@@ -1,7 +1,7 @@
 //! The forms of the ids and names that AWS and Kubernetes give. Pure.
 //!
-//! A value of another form names nothing. It is refused before it becomes part of a request: the filters of EC2 read `*`
-//! and `?` as wildcards, and the path of a request to the API server reads `..` as another folder.
+//! A value of another form names nothing. It is refused before it becomes part of a request: the filters of EC2 read
+//! `*` and `?` as wildcards, and the path of a request to the API server reads `..` as another folder.
 
 use crate::network::{ID_LENGTH, REGION_LENGTH, is_longer};
 
@@ -54,8 +54,8 @@ impl IdKind {
     }
 }
 
-/// Whether a region of AWS can have this name: two or three words and a number, for example `us-gov-west-1`. Whether there
-/// is such a region is known only by its answers: AWS adds new ones.
+/// Whether a region of AWS can have this name: two or three words and a number, for example `us-gov-west-1`. Whether
+/// there is such a region is known only by its answers: AWS adds new ones.
 pub fn is_region(text: &str) -> bool {
     let Some((words, number)) = text.rsplit_once('-') else {
         return false;

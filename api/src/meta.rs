@@ -70,8 +70,8 @@ pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
 pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
 /// The prefix of the tag keys that make a cluster the owner of a resource; the name of the cluster follows.
 pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
-/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognizes resources; the name of the cluster
-/// follows.
+/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognizes resources; the name of the
+/// cluster follows.
 pub const KUBERNETES_CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 /// Tag key by which the AWS Load Balancer Controller of a cluster owns a resource; its value is the cluster's name.
 pub const LOAD_BALANCER_CONTROLLER_TAG: &str = "elbv2.k8s.aws/cluster";
@@ -163,8 +163,8 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
-/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion: on
-/// an object that stays, an interrupted move has left the annotation behind.
+/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion:
+/// on an object that stays, an interrupted move has left the annotation behind.
 pub fn is_marked_for_move(meta: &ObjectMeta) -> bool {
     has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
 }

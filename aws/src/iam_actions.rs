@@ -10,7 +10,7 @@ pub struct Action {
     /// Name within the service: `RunInstances`.
     pub name: &'static str,
     /// The access level in AWS's service authorization reference.
-    pub access: Access,
+    pub access: AccessLevel,
     /// The way in which AWS checks the permission.
     pub asked: Asked,
     /// The resources and conditions of the permission; empty where AWS allows the action to every caller.
@@ -21,7 +21,7 @@ pub struct Action {
 
 /// Access level of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessLevel {
     /// The action lists resources.
     List,
     /// The action reads the content of a resource.
@@ -94,8 +94,8 @@ pub enum Condition {
     Always,
     /// The created resource gets the tag that marks machines of the provider.
     MarkedAtLaunch,
-    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine of
-    /// these clusters.
+    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
+    /// of these clusters.
     Marked,
     /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
     GivenToCluster,
@@ -192,7 +192,7 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
     Action {
         service: "ec2",
         name,
-        access: Access::List,
+        access: AccessLevel::List,
         asked: Asked::Called,
         grants: &[READ],
         why,
@@ -200,7 +200,12 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
 }
 
 /// An action of Elastic Load Balancing. Both generations use the same action names.
-const fn load_balancing(name: &'static str, access: Access, grants: &'static [Grant], why: &'static str) -> Action {
+const fn load_balancing(
+    name: &'static str,
+    access: AccessLevel,
+    grants: &'static [Grant],
+    why: &'static str,
+) -> Action {
     Action {
         service: "elasticloadbalancing",
         name,
@@ -212,7 +217,7 @@ const fn load_balancing(name: &'static str, access: Access, grants: &'static [Gr
 }
 
 /// An action that EC2 performs with the key of a volume.
-const fn key(name: &'static str, access: Access, grants: &'static [Grant], why: &'static str) -> Action {
+const fn key(name: &'static str, access: AccessLevel, grants: &'static [Grant], why: &'static str) -> Action {
     Action {
         service: "kms",
         name,
@@ -244,7 +249,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         service: "ec2",
         name: "RunInstances",
-        access: Access::Write,
+        access: AccessLevel::Write,
         asked: Asked::Called,
         grants: &LAUNCH,
         why: "launches machines",
@@ -252,7 +257,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         service: "ec2",
         name: "TerminateInstances",
-        access: Access::Write,
+        access: AccessLevel::Write,
         asked: Asked::Called,
         grants: &[TERMINATE],
         why: "ends machines that are deleted",
@@ -260,126 +265,131 @@ pub const ACTIONS: &[Action] = &[
     Action {
         service: "ec2",
         name: "CreateTags",
-        access: Access::Tagging,
+        access: AccessLevel::Tagging,
         asked: Asked::AtLaunch(AtLaunch::Tags),
         grants: &[TAG_AT_LAUNCH],
         why: "tags instances, volumes and network interfaces as they are launched; existing ones are never tagged",
     },
     load_balancing(
         "DescribeLoadBalancers",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "finds the load balancer that an AWSCluster names",
     ),
     load_balancing(
         "DescribeListeners",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "finds the target groups behind that load balancer",
     ),
     load_balancing(
         "DescribeTargetGroups",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "tells target groups of instances from those of addresses",
     ),
     load_balancing(
         "DescribeTags",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "sees whose a target group or classic load balancer is, before a control plane instance is registered there",
     ),
     load_balancing(
         "DescribeTargetHealth",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "sees which control plane instances a target group has, and their health",
     ),
     load_balancing(
         "DescribeTargetGroupAttributes",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "learns how long an instance drains that leaves a target group",
     ),
     load_balancing(
         "RegisterTargets",
-        Access::Write,
+        AccessLevel::Write,
         &[CHANGE_TARGET_GROUPS],
         "brings control plane instances into target groups",
     ),
     load_balancing(
         "DeregisterTargets",
-        Access::Write,
+        AccessLevel::Write,
         &[CHANGE_TARGET_GROUPS],
         "takes them out before they are terminated",
     ),
     load_balancing(
         "DescribeInstanceHealth",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "sees which instances a classic load balancer has, and their health",
     ),
     load_balancing(
         "DescribeLoadBalancerAttributes",
-        Access::Read,
+        AccessLevel::Read,
         &[READ],
         "learns how long an instance drains that leaves a classic load balancer",
     ),
     load_balancing(
         "RegisterInstancesWithLoadBalancer",
-        Access::Write,
+        AccessLevel::Write,
         &[CHANGE_CLASSIC_LOAD_BALANCERS],
         "brings control plane instances into classic load balancers",
     ),
     load_balancing(
         "DeregisterInstancesFromLoadBalancer",
-        Access::Write,
+        AccessLevel::Write,
         &[CHANGE_CLASSIC_LOAD_BALANCERS],
         "takes them out before they are terminated",
     ),
     Action {
         service: "iam",
         name: "PassRole",
-        access: Access::Write,
+        access: AccessLevel::Write,
         asked: Asked::AtLaunch(AtLaunch::InstanceProfile),
         grants: &[PASS_ROLE],
         why: "launches machines with an instance profile",
     },
     key(
         "CreateGrant",
-        Access::Permissions,
+        AccessLevel::Permissions,
         &[GRANT_KEYS],
         "lets EC2 attach volumes with a key of yours",
     ),
     key(
         "Decrypt",
-        Access::Write,
+        AccessLevel::Write,
         &[USE_KEYS],
         "reads encrypted images and volumes with a key of yours",
     ),
-    key("DescribeKey", Access::Read, &[USE_KEYS], "finds the key of a volume"),
+    key(
+        "DescribeKey",
+        AccessLevel::Read,
+        &[USE_KEYS],
+        "finds the key of a volume",
+    ),
     key(
         "GenerateDataKeyWithoutPlaintext",
-        Access::Write,
+        AccessLevel::Write,
         &[USE_KEYS],
         "encrypts new volumes with a key of yours",
     ),
     key(
         "ReEncryptFrom",
-        Access::Write,
+        AccessLevel::Write,
         &[USE_KEYS],
         "makes volumes of an image that is encrypted with another key",
     ),
     key(
         "ReEncryptTo",
-        Access::Write,
+        AccessLevel::Write,
         &[USE_KEYS],
         "makes volumes of an image that is encrypted with another key",
     ),
     Action {
         service: "sts",
         name: "AssumeRole",
-        access: Access::Write,
+        access: AccessLevel::Write,
         asked: Asked::Called,
         grants: &[ASSUME_ROLE],
         why: "becomes the role of an AWSClusterRoleIdentity",
@@ -387,7 +397,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         service: "sts",
         name: "GetCallerIdentity",
-        access: Access::Read,
+        access: AccessLevel::Read,
         asked: Asked::Called,
         grants: &[],
         why: "learns the account; AWS allows it to everybody",

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::informer_metrics::{InformerGauges, InformerMetrics};
-use crate::sdk::caller::{Caller, LeadsUntil};
+use crate::sdk::call_runner::{CallRunner, LeadsUntil};
 use crate::sdk::config::{AccessKey, SdkConfig};
 use crate::sdk::endpoints::ServiceEndpoints;
 use crate::sdk::limits::{CallLimiter, Limits};
@@ -26,8 +26,8 @@ use crate::session::{Session, Shared};
 
 /// A session that was not used for this long and follows no machine is dropped.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The most sessions that follow no machine; beyond it the least recently used ones are dropped. Users can name any number
-/// of regions in an hour, and an identity gets another session whenever its Secret changes.
+/// The most sessions that follow no machine; beyond it the least recently used ones are dropped. Users can name any
+/// number of regions in an hour, and an identity gets another session whenever its Secret changes.
 const MOST_IDLE: usize = 256;
 
 /// The settings of the process's access to AWS.
@@ -59,8 +59,8 @@ pub struct InformerDied {
 }
 
 /// The pool of the sessions that clusters and machines are reconciled with: one for each identity and region, created
-/// without a call, and dropped an hour after its last use, or earlier if there are many sessions without machines. Clones
-/// share the pool; dropping the last clone ends all background work.
+/// without a call, and dropped an hour after its last use, or earlier if there are many sessions without machines.
+/// Clones share the pool; dropping the last clone ends all background work.
 #[derive(Clone)]
 pub struct SessionPool {
     inner: Arc<Inner>,
@@ -147,9 +147,9 @@ impl SessionPool {
         let session = sessions.entry(key).or_insert_with(|| {
             let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
             let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
-            let caller = Caller::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
+            let runner = CallRunner::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
             let shared = self.inner.shared.clone();
-            Arc::new(Session::new(region, clients, caller, replacements, shared))
+            Arc::new(Session::new(region, clients, runner, replacements, shared))
         });
         session.touch();
         session.clone()

@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::limits::Caller as RateCaller;
+use capa_cloud::limits::Caller;
 use capa_cloud::session::{
-    InformerCalls, MachineSession, Moment, Owners, RateLimiter, SessionDriver, SessionState, confirmed_account,
+    InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
+    confirmed_account,
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
@@ -24,7 +25,7 @@ use crate::ec2::Ec2Calls;
 use crate::elb::ElbCalls;
 use crate::informer::{InformerTask, SharedState, Wakes};
 use crate::lookups::SharedAnswers;
-use crate::sdk::caller::Caller;
+use crate::sdk::call_runner::CallRunner;
 use crate::sdk::config::SdkClients;
 use crate::sdk::replacements::Replacements;
 use crate::sts::StsCalls;
@@ -41,11 +42,11 @@ struct Calls {
 }
 
 impl Calls {
-    fn new(clients: &SdkClients, caller: &Caller) -> Self {
+    fn new(clients: &SdkClients, runner: &CallRunner) -> Self {
         Self {
-            ec2: Ec2Calls::new(clients.ec2.clone(), caller.clone()),
-            elb: ElbCalls::new(clients.classic_elb.clone(), clients.elb.clone(), caller.clone()),
-            sts: StsCalls::new(clients.sts.clone(), caller.clone()),
+            ec2: Ec2Calls::new(clients.ec2.clone(), runner.clone()),
+            elb: ElbCalls::new(clients.classic_elb.clone(), clients.elb.clone(), runner.clone()),
+            sts: StsCalls::new(clients.sts.clone(), runner.clone()),
         }
     }
 }
@@ -63,7 +64,7 @@ impl PartialEq for Owner {
 pub(crate) struct Shared {
     pub(crate) timing: Timing,
     pub(crate) wakes: Arc<Wakes>,
-    owners: Mutex<Owners<Owner>>,
+    assignments: Mutex<SessionAssignments<Owner>>,
     /// Ends every informer.
     pub(crate) stop: CancellationToken,
     /// Receives the region of an informer that died.
@@ -75,20 +76,20 @@ impl Shared {
         Self {
             timing,
             wakes: Arc::default(),
-            owners: Mutex::default(),
+            assignments: Mutex::default(),
             stop: CancellationToken::new(),
             died: watch::Sender::new(None),
         }
     }
 
     fn claim(&self, machine: &MachineKey, state: &Arc<SharedState>) {
-        let before = self.owners.lock().claim(machine, Owner(Arc::downgrade(state)));
+        let before = self.assignments.lock().claim(machine, Owner(Arc::downgrade(state)));
         forget(before, machine);
     }
 
     /// Ends the following of a machine by any session.
     pub(crate) fn release(&self, machine: &MachineKey) {
-        let before = self.owners.lock().release(machine);
+        let before = self.assignments.lock().release(machine);
         forget(before, machine);
     }
 }
@@ -103,7 +104,7 @@ fn forget(owner: Option<Owner>, machine: &MachineKey) {
 pub(crate) struct Session {
     pub(crate) region: String,
     clients: SdkClients,
-    caller: Caller,
+    runner: CallRunner,
     shared: Arc<Shared>,
     replacements: Arc<Replacements>,
     state: Arc<SharedState>,
@@ -123,7 +124,7 @@ impl Session {
     pub(crate) fn new(
         region: &str,
         clients: SdkClients,
-        caller: Caller,
+        runner: CallRunner,
         replacements: Arc<Replacements>,
         shared: Arc<Shared>,
     ) -> Self {
@@ -132,7 +133,7 @@ impl Session {
         Self {
             region: region.to_owned(),
             clients,
-            caller,
+            runner,
             shared,
             replacements,
             state: Arc::new(state),
@@ -169,14 +170,14 @@ impl Session {
 
     /// Gives up the rate limiter's turns of a machine that does not come back.
     pub(crate) fn forget_turns(&self, machine: &MachineKey) {
-        let rates = self.caller.limiter().rates();
-        rates.forget(&RateCaller::Machine(machine.clone()));
+        let rates = self.runner.limiter().rates();
+        rates.forget(&Caller::Machine(machine.clone()));
     }
 
     /// The session as a controller uses it for a cluster.
     pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str, cluster: &ClusterKey) -> ControllerSession {
-        let caller = self.caller.on_behalf_of(controller).for_cluster(cluster);
-        let calls = Calls::new(&self.clients, &caller);
+        let runner = self.runner.on_behalf_of(controller).for_cluster(cluster);
+        let calls = Calls::new(&self.clients, &runner);
         ControllerSession {
             session: self,
             calls,
@@ -193,14 +194,14 @@ pub(crate) struct ControllerSession {
 }
 
 impl ControllerSession {
-    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the session's
-    /// informer.
+    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the
+    /// session's informer.
     pub(crate) fn for_machine(self, cluster: &str) -> impl MachineCloud + use<> {
         let session = &self.session;
         session.informer.get_or_init(|| {
-            let caller = session.caller.on_behalf_of(self.controller);
+            let runner = session.runner.on_behalf_of(self.controller);
             let calls = PacedCalls {
-                calls: Calls::new(&session.clients, &caller),
+                calls: Calls::new(&session.clients, &runner),
                 pause: session.shared.timing.rate_second,
             };
             InformerTask::start(
@@ -242,7 +243,7 @@ impl SessionDriver for ControllerSession {
     }
 
     fn rates(&self) -> &RateLimiter {
-        self.session.caller.limiter().rates()
+        self.session.runner.limiter().rates()
     }
 
     async fn ask_account(&self) -> Result<String, CloudError> {

@@ -3,18 +3,18 @@
 use capa_cloud::CloudError;
 use capa_cloud::session::Permit;
 
-use crate::sdk::caller::Caller;
+use crate::sdk::call_runner::CallRunner;
 
 /// STS with one identity in one region.
 #[derive(Clone)]
 pub(crate) struct StsCalls {
     client: aws_sdk_sts::Client,
-    caller: Caller,
+    runner: CallRunner,
 }
 
 impl StsCalls {
-    pub(crate) fn new(client: aws_sdk_sts::Client, caller: Caller) -> Self {
-        Self { client, caller }
+    pub(crate) fn new(client: aws_sdk_sts::Client, runner: CallRunner) -> Self {
+        Self { client, runner }
     }
 
     /// The account of the credentials.
@@ -22,7 +22,7 @@ impl StsCalls {
         let permit = Permit::unlimited("GetCallerIdentity");
         let action = permit.action;
         let answer = self
-            .caller
+            .runner
             .call(permit, self.client.get_caller_identity().send())
             .await?;
         let account = answer.account.filter(|account| !account.is_empty());

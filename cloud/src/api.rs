@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, Observation, Query,
     ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
@@ -82,11 +82,11 @@ pub trait MachineCloud: Send + Sync {
     /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
     /// the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
-    /// Asks whether the control plane of a machine that has no instance yet may use load balancer targets, and gives the
-    /// answers, in their order. What is not known is read soon, but not within this call. The machine is woken when an
-    /// answer that did not grant it changes, until [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or
+    /// Asks whether the control plane of a machine that has no instance yet may use load balancer targets, and gives
+    /// the answers, in their order. What is not known is read soon, but not within this call. The machine is woken when
+    /// an answer that did not grant it changes, until [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
-    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<Access>;
+    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess>;
     /// Says what is wanted of an instance in load balancer targets, and gives how it stands with each, in their order.
     /// What is missing is submitted, together with others and soon, but not within this call. From the first call on
     /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
@@ -105,8 +105,8 @@ pub trait MachineCloud: Send + Sync {
 /// Gives the sessions that machines are reconciled with.
 #[async_trait]
 pub trait MachineClouds: Send + Sync {
-    /// The session of an identity in a region for one pass over a machine of `cluster`, the name of the machine's cluster
-    /// in tags: the informer lists the instances of the clusters of its machines. Makes no call.
+    /// The session of an identity in a region for one pass over a machine of `cluster`, the name of the machine's
+    /// cluster in tags: the informer lists the instances of the clusters of its machines. Makes no call.
     fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud>;
     /// Ends every session's interest for a machine.
     fn forget(&self, machine: &MachineKey);

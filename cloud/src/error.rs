@@ -166,9 +166,9 @@ impl fmt::Display for CloudError {
 
 impl std::error::Error for CloudError {}
 
-/// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are not
-/// for tenants: refusals name the caller by its ARN, which is the manager's role, and of unknown codes nobody knows what
-/// they say.
+/// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are
+/// not for tenants: refusals name the caller by its ARN, which is the manager's role, and of unknown codes nobody knows
+/// what they say.
 pub fn withheld_words(code: &str, message: &str) -> Option<String> {
     our_words(code).map(|_| without_request_id(message))
 }

@@ -162,8 +162,8 @@ pub trait MachineKubernetes: NetworkKubernetes {
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>>;
     /// All AWSMachines.
     fn aws_machines(&self) -> Vec<Arc<AWSMachine>>;
-    /// The Clusters whose infrastructure object, of a watched kind, publishes this target group as a target of the control
-    /// plane.
+    /// The Clusters whose infrastructure object, of a watched kind, publishes this target group as a target of the
+    /// control plane.
     fn clusters_with_target_group(&self, arn: &str) -> Vec<Arc<Cluster>>;
     /// The AWSMachines, of any namespace, that name this instance or record it
     /// ([`crate::awsmachine::claimed_instances`]).

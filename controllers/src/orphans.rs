@@ -18,7 +18,7 @@ const NAMED: usize = 10;
 /// Namespace and name of a Cluster.
 type ClusterKey = (String, String);
 
-/// Scans instance stores and remembers reported findings. A loss of this memory leads to repeated events.
+/// Scans instance informers and remembers reported findings. A loss of this memory leads to repeated events.
 #[derive(Default)]
 pub struct OrphanScanner {
     /// Clusters with a reported incomplete listing, and the region of the listing.
@@ -40,19 +40,20 @@ pub struct Findings {
 }
 
 impl OrphanScanner {
-    /// Scans all stores, each with its region, one after the other: of each only what is unusual is in memory at a time.
+    /// Scans the snapshots of all informers, each with its region. The snapshots are taken one after the other to save
+    /// memory.
     pub fn scan(
         &mut self,
-        stores: impl IntoIterator<Item = (String, InformerSnapshot)>,
+        informers: impl IntoIterator<Item = (String, InformerSnapshot)>,
         kubernetes: &dyn MachineKubernetes,
     ) -> Findings {
         let mut findings = Findings::default();
         let mut incomplete = BTreeSet::new();
         let mut orphans = Orphans::default();
-        for (region, store) in stores {
-            self.report_incomplete_listing(&region, &store, kubernetes, &mut incomplete, &mut findings);
+        for (region, snapshot) in informers {
+            self.report_incomplete_listing(&region, &snapshot, kubernetes, &mut incomplete, &mut findings);
             let count = findings.without_machine.entry(region).or_default();
-            *count += orphans.add(store.unwatched, &self.orphans, kubernetes);
+            *count += orphans.add(snapshot.unwatched, &self.orphans, kubernetes);
         }
         self.incomplete = incomplete;
         self.report_orphans(orphans, &mut findings);
@@ -62,13 +63,13 @@ impl OrphanScanner {
     fn report_incomplete_listing(
         &self,
         region: &str,
-        store: &InformerSnapshot,
+        snapshot: &InformerSnapshot,
         kubernetes: &dyn MachineKubernetes,
         incomplete: &mut BTreeSet<(String, ClusterKey)>,
         findings: &mut Findings,
     ) {
-        for key in &store.doubted {
-            // A store names AWSMachines, whose names may differ from those of their Machines.
+        for key in &snapshot.doubted {
+            // An informer names AWSMachines, whose names may differ from those of their Machines.
             let machine = kubernetes.aws_machine(&key.namespace, &key.name);
             let Some(cluster) = machine.and_then(|machine| cluster_of(&machine, kubernetes)) else {
                 continue;
@@ -96,14 +97,14 @@ impl OrphanScanner {
 /// The orphaned instances of one scan.
 #[derive(Default)]
 struct Orphans {
-    /// All of them.
+    /// All orphaned instances.
     ids: BTreeSet<Arc<str>>,
-    /// Those that were orphaned at the scan before as well, by their Cluster.
+    /// The instances that the last scan found too, by their Cluster.
     of_cluster: BTreeMap<ClusterKey, (Arc<Cluster>, BTreeSet<Arc<str>>)>,
 }
 
 impl Orphans {
-    /// Adds those of one store; gives how many of them were orphaned at the scan before as well.
+    /// Adds the orphaned instances of one informer. Returns the number of those that the last scan found too.
     fn add(
         &mut self,
         unwatched: Vec<UnwatchedInstance>,
@@ -115,7 +116,7 @@ impl Orphans {
             let Some(cluster) = cluster_without_machine(&instance, kubernetes) else {
                 continue;
             };
-            // Stores of several identities may show the same instance.
+            // Informers of several identities may show the same instance.
             if self.ids.insert(instance.id.clone()) && before.contains(&instance.id) {
                 counted += 1;
                 let new = || (cluster.clone(), BTreeSet::new());
@@ -127,9 +128,9 @@ impl Orphans {
     }
 }
 
-/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance that
-/// another management cluster or CAPA launched in the same account, where the same names may be in use: a user who reads
-/// that no Machine has the instance would terminate it.
+/// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance
+/// that another management cluster or CAPA launched in the same account. The same names may be in use there, and a user
+/// who reads that the instance has no Machine would terminate it.
 fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     let launched_by = instance.management_cluster.as_deref();
     if launched_by.is_none() || launched_by != kubernetes.management_cluster().as_deref() {
@@ -159,8 +160,8 @@ fn incomplete_listing(region: &str) -> EventDraft {
         "InstanceListingIncomplete",
         format!(
             "a listing of instances in {region} lost too many instances at once: no instance counts as gone until two \
-             more \
-             listings agree; check whether the identity and the endpoint still lead to the account of the instances"
+             more listings agree; check whether the identity and the endpoint still lead to the account of the \
+             instances"
         ),
     )
 }
@@ -172,8 +173,7 @@ fn orphaned(ids: &BTreeSet<Arc<str>>) -> EventDraft {
         "InstancesWithoutMachine",
         format!(
             "instances {}{more} have the tags of this cluster but no Machine: this provider does not touch them; \
-             terminate \
-             those that are not needed",
+             terminate those that are not needed",
             named.join(", ")
         ),
     )

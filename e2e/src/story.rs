@@ -10,12 +10,12 @@ use crate::{environment::TestEnvironment, local_world::LocalWorld};
 #[must_use = "a story proves nothing until it is run"]
 pub struct Story<'a> {
     name: &'a str,
-    place: Place<'a>,
+    world_choice: WorldChoice<'a>,
     of_stored_objects: bool,
 }
 
 #[derive(Clone)]
-enum Place<'a> {
+enum WorldChoice<'a> {
     Shared,
     Given(&'a Arc<LocalWorld>),
     /// A world for this story alone, with these flags for Cluster API core.
@@ -27,7 +27,7 @@ impl<'a> Story<'a> {
     pub fn new(name: &'a str) -> Self {
         Self {
             name,
-            place: Place::Shared,
+            world_choice: WorldChoice::Shared,
             of_stored_objects: false,
         }
     }
@@ -49,14 +49,14 @@ impl<'a> Story<'a> {
 
     /// Runs the story in this world, which the caller stops.
     pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
-        let place = Place::Given(world);
-        Self { place, ..self }
+        let world_choice = WorldChoice::Given(world);
+        Self { world_choice, ..self }
     }
 
     /// Runs the story in a world of its own, with further flags for Cluster API core. The world is stopped at the end.
     pub fn in_its_own_world(self, core_flags: &'a [&'a str]) -> Self {
-        let place = Place::Own(core_flags);
-        Self { place, ..self }
+        let world_choice = WorldChoice::Own(core_flags);
+        Self { world_choice, ..self }
     }
 
     /// Runs [`tell`](Self::tell) from a test that is not async.
@@ -68,10 +68,10 @@ impl<'a> Story<'a> {
     /// [finishes](TestEnvironment::finish) the environment. Every manager must end with success. When the body fails or
     /// panics, the environment is dropped unfinished: it keeps its evidence in a folder and prints the folder's name.
     pub async fn tell(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let world = match self.place {
-            Place::Shared => LocalWorld::shared().await?,
-            Place::Given(world) => world.clone(),
-            Place::Own(flags) => Arc::new(LocalWorld::start_with(flags).await?),
+        let world = match self.world_choice {
+            WorldChoice::Shared => LocalWorld::shared().await?,
+            WorldChoice::Given(world) => world.clone(),
+            WorldChoice::Own(flags) => Arc::new(LocalWorld::start_with(flags).await?),
         };
         let environment = if self.of_stored_objects {
             world.test_of_stored_objects(self.name).await?
@@ -81,9 +81,9 @@ impl<'a> Story<'a> {
         let environment = Arc::new(environment);
         body(&environment).await?;
         environment.finish().await?;
-        match self.place {
-            Place::Own(_) => world.stop().await,
-            Place::Shared | Place::Given(_) => Ok(()),
+        match self.world_choice {
+            WorldChoice::Own(_) => world.stop().await,
+            WorldChoice::Shared | WorldChoice::Given(_) => Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use capa_aws::iam_actions::{ACTIONS, Access, Action, Condition, Grant, Named, Resources};
+use capa_aws::iam_actions::{ACTIONS, AccessLevel, Action, Condition, Grant, Named, Resources};
 
 use super::nodes::{NEEDS, Nodes};
 use super::policy::{Given, Partition, Policy};
@@ -67,13 +67,13 @@ fn nodes() -> String {
     table
 }
 
-const fn access(access: Access) -> &'static str {
+const fn access(access: AccessLevel) -> &'static str {
     match access {
-        Access::List => "list",
-        Access::Read => "read",
-        Access::Write => "write",
-        Access::Tagging => "tagging",
-        Access::Permissions => "permissions",
+        AccessLevel::List => "list",
+        AccessLevel::Read => "read",
+        AccessLevel::Write => "write",
+        AccessLevel::Tagging => "tagging",
+        AccessLevel::Permissions => "permissions",
     }
 }
 

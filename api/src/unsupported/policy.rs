@@ -15,9 +15,9 @@ use crate::meta;
 /// Name of the policy and of its binding.
 const NAME: &str = "capa-rs-unsupported-fields";
 
-/// CEL: whether an object is created for the first time, and not by `clusterctl move` or from a backup, because a stored
-/// object may be stored in another management cluster. clusterctl is recognized by the managed fields, Velero by its
-/// label, and any other tool by the finalizers of this provider. An update is judged by its changes.
+/// CEL: whether an object is created for the first time, and not by `clusterctl move` or from a backup, because a
+/// stored object may be stored in another management cluster. clusterctl is recognized by the managed fields, Velero by
+/// its label, and any other tool by the finalizers of this provider. An update is judged by its changes.
 const NOT_MOVED_OR_RESTORED: &str = "request.operation == 'UPDATE' || !(object.metadata.?finalizers.orValue([]).exists(name, \
      name.endsWith('.infrastructure.cluster.x-k8s.io')) || 'velero.io/restore-name' in \
      object.metadata.?labels.orValue({}) || object.metadata.?managedFields.orValue([]).exists(entry, \

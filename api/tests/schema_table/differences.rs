@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::rows::{Place, Row};
+use crate::rows::{FieldPath, Row};
 
 /// One difference between the table and our schemas.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    pub(crate) place: Place,
+    pub(crate) field_path: FieldPath,
     /// `absent` (only they have the field), `added` (only we have it), or the column that differs.
     pub(crate) column: &'static str,
     theirs: String,
@@ -17,17 +17,17 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    pub(crate) fn absent(place: &Place) -> Self {
-        Self::new(place, "absent", "", "")
+    pub(crate) fn absent(field_path: &FieldPath) -> Self {
+        Self::new(field_path, "absent", "", "")
     }
 
-    pub(crate) fn added(place: &Place) -> Self {
-        Self::new(place, "added", "", "")
+    pub(crate) fn added(field_path: &FieldPath) -> Self {
+        Self::new(field_path, "added", "", "")
     }
 
-    fn new(place: &Place, column: &'static str, theirs: impl Into<String>, ours: impl Into<String>) -> Self {
+    fn new(field_path: &FieldPath, column: &'static str, theirs: impl Into<String>, ours: impl Into<String>) -> Self {
         Self {
-            place: place.clone(),
+            field_path: field_path.clone(),
             column,
             theirs: theirs.into(),
             ours: ours.into(),
@@ -38,7 +38,7 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            place,
+            field_path,
             column,
             theirs,
             ours,
@@ -46,13 +46,13 @@ impl fmt::Display for Difference {
         write!(
             formatter,
             "{}\t{}\t{column}\t{ours}\t(theirs: {theirs})",
-            place.kind, place.path
+            field_path.kind, field_path.path
         )
     }
 }
 
 /// What differs between two rows of one field, a difference a column.
-pub(crate) fn between(place: &Place, theirs: &Row, ours: &Row) -> Vec<Difference> {
+pub(crate) fn between(field_path: &FieldPath, theirs: &Row, ours: &Row) -> Vec<Difference> {
     let yes = |required: bool| if required { "yes" } else { "no" };
     let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
     let columns = [
@@ -69,13 +69,13 @@ pub(crate) fn between(place: &Place, theirs: &Row, ours: &Row) -> Vec<Difference
     let mut found: Vec<Difference> = columns
         .into_iter()
         .filter(|(_, theirs, ours)| theirs != ours)
-        .map(|(column, theirs, ours)| Difference::new(place, column, theirs, ours))
+        .map(|(column, theirs, ours)| Difference::new(field_path, column, theirs, ours))
         .collect();
     let gained = ours.bounds.difference(&theirs.bounds).map(|bound| format!("+{bound}"));
     let lost = theirs.bounds.difference(&ours.bounds).map(|bound| format!("-{bound}"));
     let changed: Vec<String> = gained.chain(lost).collect();
     if !changed.is_empty() {
-        found.push(Difference::new(place, "bounds", "", changed.join("; ")));
+        found.push(Difference::new(field_path, "bounds", "", changed.join("; ")));
     }
     found
 }
@@ -116,7 +116,7 @@ fn allowed_of_line(line: &str) -> Allowed {
 
 impl Allowed {
     pub(crate) fn covers(&self, difference: &Difference) -> bool {
-        let Place { kind, path } = &difference.place;
+        let FieldPath { kind, path } = &difference.field_path;
         let as_written = self.kinds.contains(kind) && self.covers_path(path);
         let in_template = kind
             .strip_suffix("Template")

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::unsupported::{self, When};
 
 use crate::our_rows;
-use crate::rows::{Place, Row};
+use crate::rows::{FieldPath, Row};
 use crate::sources::Test;
 
 const EFFECTS: &str = include_str!("../data/effects.tsv");
 
 /// The tests that show what a field does, by kind and path.
-fn effects(table: &str) -> BTreeMap<Place, String> {
+fn effects(table: &str) -> BTreeMap<FieldPath, String> {
     let mut effects = BTreeMap::new();
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let columns: Vec<&str> = line.split('\t').collect();
@@ -19,15 +19,15 @@ fn effects(table: &str) -> BTreeMap<Place, String> {
             panic!("3 columns expected: {line:?}");
         };
         for kind in kinds.split(',') {
-            let twice = effects.insert(place(kind, path), test.to_owned());
+            let twice = effects.insert(field_path(kind, path), test.to_owned());
             assert_eq!(twice, None, "{kind} {path} is listed twice");
         }
     }
     effects
 }
 
-fn place(kind: &str, path: &str) -> Place {
-    Place {
+fn field_path(kind: &str, path: &str) -> FieldPath {
+    FieldPath {
         kind: kind.to_owned(),
         path: path.to_owned(),
     }
@@ -40,32 +40,35 @@ fn is_within(top: &str, path: &str) -> bool {
 }
 
 /// The fields of specs that hold a value themselves, and the spec that a template has instead of fields of its own.
-fn wanted(rows: &BTreeMap<Place, Row>) -> BTreeSet<Place> {
+fn wanted(rows: &BTreeMap<FieldPath, Row>) -> BTreeSet<FieldPath> {
     let in_template = "spec.template.spec";
-    let of_template = |place: &Place| place.kind.ends_with("Template") && is_within(in_template, &place.path);
-    let has_parts = |place: &Place| {
-        let same_kind = rows.keys().filter(|other| other.kind == place.kind);
+    let of_template =
+        |field_path: &FieldPath| field_path.kind.ends_with("Template") && is_within(in_template, &field_path.path);
+    let has_parts = |field_path: &FieldPath| {
+        let same_kind = rows.keys().filter(|other| other.kind == field_path.kind);
         same_kind
             .into_iter()
-            .any(|other| other.path != place.path && is_within(&place.path, &other.path))
+            .any(|other| other.path != field_path.path && is_within(&field_path.path, &other.path))
     };
-    let spec = rows.keys().filter(|place| is_within("spec", &place.path));
-    let own = spec.filter(|place| {
-        if of_template(place) {
-            place.path == in_template
+    let spec = rows.keys().filter(|field_path| is_within("spec", &field_path.path));
+    let own = spec.filter(|field_path| {
+        if of_template(field_path) {
+            field_path.path == in_template
         } else {
-            !has_parts(place)
+            !has_parts(field_path)
         }
     });
     own.cloned().collect()
 }
 
 /// The row of the list that holds for a field, if there is one.
-fn without_effect(place: &Place) -> Option<&'static unsupported::Field> {
-    let of_kind = unsupported::fields().iter().filter(|field| field.kind == place.kind);
+fn without_effect(field_path: &FieldPath) -> Option<&'static unsupported::Field> {
+    let of_kind = unsupported::fields()
+        .iter()
+        .filter(|field| field.kind == field_path.kind);
     of_kind
         .into_iter()
-        .find(|field| is_within(&format!("spec.{}", field.path), &place.path))
+        .find(|field| is_within(&format!("spec.{}", field.path), &field_path.path))
 }
 
 #[test]
@@ -73,9 +76,9 @@ fn every_field_has_a_test_of_its_effect_or_is_listed_without() {
     let wanted = wanted(&our_rows());
     let effects = effects(EFFECTS);
     let mut wrong = Vec::new();
-    for place in &wanted {
-        let Place { kind, path } = place;
-        match (effects.get(place), without_effect(place)) {
+    for field_path in &wanted {
+        let FieldPath { kind, path } = field_path;
+        match (effects.get(field_path), without_effect(field_path)) {
             (None, None) => wrong.push(format!("{kind} {path}: neither on the list nor in effects.tsv")),
             // Some of its values, or what it says at creation, have an effect nevertheless.
             (Some(_), Some(field)) if field.neutral.is_empty() && field.when != When::Changed => {
@@ -86,15 +89,15 @@ fn every_field_has_a_test_of_its_effect_or_is_listed_without() {
             _ => {}
         }
     }
-    let unknown = effects.keys().filter(|place| !wanted.contains(place));
-    wrong.extend(unknown.map(|Place { kind, path }| format!("{kind} {path}: in effects.tsv, but no such field")));
+    let unknown = effects.keys().filter(|field_path| !wanted.contains(field_path));
+    wrong.extend(unknown.map(|FieldPath { kind, path }| format!("{kind} {path}: in effects.tsv, but no such field")));
     assert!(wrong.is_empty(), "{} fields:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn tests_of_effects_exist_and_mention_their_fields() {
     let mut wrong = Vec::new();
-    for (Place { kind, path }, test) in effects(EFFECTS) {
+    for (FieldPath { kind, path }, test) in effects(EFFECTS) {
         let (file, name) = test.split_once("::").expect("file::test");
         let below = path.strip_prefix("spec.").unwrap_or(&path);
         match Test::find(file, name) {
@@ -116,8 +119,8 @@ fn a_template_has_the_fields_of_its_kind_and_no_others() {
     for kind in ["AWSCluster", "AWSMachine"] {
         let template = format!("{kind}Template");
         let of = |kind: &str, top: &str| -> BTreeMap<String, Row> {
-            let rows = rows.iter().filter(|(place, _)| place.kind == kind);
-            rows.filter_map(|(place, row)| Some((place.path.strip_prefix(top)?.to_owned(), row.clone())))
+            let rows = rows.iter().filter(|(field_path, _)| field_path.kind == kind);
+            rows.filter_map(|(field_path, row)| Some((field_path.path.strip_prefix(top)?.to_owned(), row.clone())))
                 .collect()
         };
         let fields = of(kind, "spec.");

@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 
 use capa_api::crd::{crds, manifest};
 use differences::{Allowed, Difference};
-use rows::{Place, Row};
+use rows::{FieldPath, Row};
 
 const TABLE: &str = include_str!("../data/capa-v1beta2.tsv");
 const DIFFERENCES: &str = include_str!("../data/differences.tsv");
 
-fn our_rows() -> BTreeMap<Place, Row> {
+fn our_rows() -> BTreeMap<FieldPath, Row> {
     let mut all = BTreeMap::new();
     for crd in crds().unwrap() {
         rows::of_manifest(&manifest(&crd).unwrap(), &mut all);
@@ -34,17 +34,17 @@ fn our_rows() -> BTreeMap<Place, Row> {
     all
 }
 
-fn compare(theirs: &BTreeMap<Place, Row>, ours: &BTreeMap<Place, Row>) -> Vec<Difference> {
+fn compare(theirs: &BTreeMap<FieldPath, Row>, ours: &BTreeMap<FieldPath, Row>) -> Vec<Difference> {
     let mut found = Vec::new();
-    for (place, row) in theirs {
-        match ours.get(place) {
-            Some(our) => found.extend(differences::between(place, row, our)),
-            None => found.push(Difference::absent(place)),
+    for (field_path, row) in theirs {
+        match ours.get(field_path) {
+            Some(our) => found.extend(differences::between(field_path, row, our)),
+            None => found.push(Difference::absent(field_path)),
         }
     }
     found.extend(
         ours.keys()
-            .filter(|place| !theirs.contains_key(place))
+            .filter(|field_path| !theirs.contains_key(field_path))
             .map(Difference::added),
     );
     found

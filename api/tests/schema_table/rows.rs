@@ -23,7 +23,7 @@ const BOUNDS: [&str; 13] = [
 
 /// Kind and path of a field; `[]` is a list item, `{}` a map value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct FieldPath {
     pub(crate) kind: String,
     pub(crate) path: String,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Row {
 }
 
 /// Rows of a tab-separated table: kind, path, type, required, default, enum, bounds, list.
-pub(crate) fn of_table(table: &str) -> BTreeMap<Place, Row> {
+pub(crate) fn of_table(table: &str) -> BTreeMap<FieldPath, Row> {
     table
         .lines()
         .filter(|line| !line.starts_with('#') && !line.starts_with("kind\t"))
@@ -48,7 +48,7 @@ pub(crate) fn of_table(table: &str) -> BTreeMap<Place, Row> {
         .collect()
 }
 
-fn row_of_line(line: &str) -> (Place, Row) {
+fn row_of_line(line: &str) -> (FieldPath, Row) {
     let columns: Vec<&str> = line.split('\t').collect();
     let [kind, path, data_type, required, default, values, bounds, list] = columns[..] else {
         panic!("8 columns expected: {line:?}");
@@ -66,7 +66,7 @@ fn row_of_line(line: &str) -> (Place, Row) {
         list: list.to_owned(),
     };
     (
-        Place {
+        FieldPath {
             kind: kind.to_owned(),
             path: path.to_owned(),
         },
@@ -91,13 +91,13 @@ fn split_bounds(bounds: &str) -> BTreeSet<String> {
 }
 
 /// Adds the rows of a CRD.
-pub(crate) fn of_manifest(crd: &Value, rows: &mut BTreeMap<Place, Row>) {
+pub(crate) fn of_manifest(crd: &Value, rows: &mut BTreeMap<FieldPath, Row>) {
     let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     properties(kind, "", root.as_object().unwrap(), rows);
 }
 
-fn properties(kind: &str, path: &str, parent: &Map<String, Value>, rows: &mut BTreeMap<Place, Row>) {
+fn properties(kind: &str, path: &str, parent: &Map<String, Value>, rows: &mut BTreeMap<FieldPath, Row>) {
     let required = parent.get("required").and_then(Value::as_array);
     for (name, schema) in parent
         .get("properties")
@@ -115,10 +115,10 @@ fn properties(kind: &str, path: &str, parent: &Map<String, Value>, rows: &mut BT
     }
 }
 
-fn field(kind: &str, path: &str, schema: &Value, required: bool, rows: &mut BTreeMap<Place, Row>) {
+fn field(kind: &str, path: &str, schema: &Value, required: bool, rows: &mut BTreeMap<FieldPath, Row>) {
     let object = schema.as_object().unwrap();
     rows.insert(
-        Place {
+        FieldPath {
             kind: kind.to_owned(),
             path: path.to_owned(),
         },

@@ -10,11 +10,11 @@ impl Ec2Calls {
     pub(crate) async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         // A search returns current images only; an image named by its id may be launched as long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
-        self.caller
+        self.runner
             .describe("DescribeImages", query, |permit, token| async move {
                 let request = self.client.describe_images().set_filters(filters(query));
                 let request = request.include_deprecated(by_id).max_results(PAGE_SIZE);
-                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.images().iter().map(image).collect(),
                     next: answer.next_token,

@@ -18,11 +18,11 @@ impl Ec2Calls {
     }
 
     async fn instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
-        self.caller
+        self.runner
             .describe("DescribeInstanceTypes", query, |permit, token| async move {
                 let request = self.client.describe_instance_types().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
-                let answer = self.caller.call(permit, request.send()).await?;
+                let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page {
                     items: answer.instance_types().iter().map(converted).collect(),
                     next: answer.next_token,

@@ -20,18 +20,18 @@ const DESCRIBE_INSTANCES: &str = "DescribeInstances";
 impl Ec2Calls {
     /// Looks instances up for a machine that is to be launched or deleted.
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let permit = self.caller.limiter().acquire_lookup(self.caller.flow(), query)?;
+        let permit = self.runner.limiter().acquire_lookup(self.runner.flow(), query)?;
         let fetch = |permit, token| self.instances_page(permit, query, token);
-        self.caller
-            .pages(permit, &CallRequest::lookup(self.caller.flow(), query), fetch)
+        self.runner
+            .pages(permit, &CallRequest::lookup(self.runner.flow(), query), fetch)
             .await
     }
 
     /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.
     pub(crate) async fn list_instances(&self, query: &Query, pause: Duration) -> Result<Vec<Instance>, CloudError> {
-        let request = CallRequest::describe(DESCRIBE_INSTANCES, self.caller.flow(), query, Priority::Describe);
+        let request = CallRequest::describe(DESCRIBE_INSTANCES, self.runner.flow(), query, Priority::Describe);
         let fetch = |permit, token| self.instances_page(permit, query, token);
-        self.caller.paced_pages(&request, pause, fetch).await
+        self.runner.paced_pages(&request, pause, fetch).await
     }
 
     async fn instances_page(
@@ -45,7 +45,7 @@ impl Ec2Calls {
             .describe_instances()
             .set_filters(filters(query))
             .max_results(PAGE_SIZE);
-        let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+        let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
         let shown = answer.reservations().iter().flat_map(types::Reservation::instances);
         let instances = shown.map(|shown| instance(DESCRIBE_INSTANCES, shown));
         Ok(Page {
@@ -57,11 +57,11 @@ impl Ec2Calls {
     /// Terminates instances once their turn has come and the process leads. Returns the new states that the answer
     /// shows.
     pub(crate) async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        let turn = CallRequest::terminate(self.caller.flow(), ids);
-        let permit = self.caller.limiter().wait(&turn).await;
-        self.caller.wait_until_leading().await;
+        let turn = CallRequest::terminate(self.runner.flow(), ids);
+        let permit = self.runner.limiter().wait(&turn).await;
+        self.runner.wait_until_leading().await;
         let request = self.client.terminate_instances().set_instance_ids(Some(ids.to_vec()));
-        let answer = self.caller.call(permit, request.send()).await?;
+        let answer = self.runner.call(permit, request.send()).await?;
         let changes = answer.terminating_instances().iter();
         let states = changes.filter_map(|change| {
             let state = state_name(change.current_state()?.name()?)?;

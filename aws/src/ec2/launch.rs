@@ -17,8 +17,8 @@ use super::instances::instance;
 impl Ec2Calls {
     /// Reserves the turn for [`Ec2Calls::launch`].
     pub(crate) fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
-        let turn = CallRequest::launch(self.caller.flow(), machine);
-        self.caller.limiter().reserve(&turn)
+        let turn = CallRequest::launch(self.runner.flow(), machine);
+        self.runner.limiter().reserve(&turn)
     }
 
     /// Launches one instance. The SDK does not retry this call: after an attempt whose answer was lost, a refusal of
@@ -27,11 +27,11 @@ impl Ec2Calls {
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.client.run_instances(), request)?;
-        let turn = CallRequest::launch(self.caller.flow(), machine);
-        let permit = self.caller.limiter().acquire(&turn)?;
+        let turn = CallRequest::launch(self.runner.flow(), machine);
+        let permit = self.runner.limiter().acquire(&turn)?;
         let action = permit.action;
         let call = input.customize().config_override(once).send();
-        let answer = self.caller.call(permit, call).await?;
+        let answer = self.runner.call(permit, call).await?;
         let shown = answer.instances().first();
         let shown = shown.ok_or_else(|| CloudError::no_answer(action, "the answer shows no instance"))?;
         instance(action, shown)

@@ -12,7 +12,7 @@ mod vpcs;
 use aws_sdk_ec2::types;
 use capa_cloud::Query;
 
-use crate::sdk::caller::Caller;
+use crate::sdk::call_runner::CallRunner;
 
 /// Items in a page. AWS limits calls without pagination more strictly.
 const PAGE_SIZE: i32 = 1000;
@@ -23,12 +23,12 @@ const SMALL_PAGE_SIZE: i32 = 100;
 #[derive(Clone)]
 pub(crate) struct Ec2Calls {
     client: aws_sdk_ec2::Client,
-    caller: Caller,
+    runner: CallRunner,
 }
 
 impl Ec2Calls {
-    pub(crate) fn new(client: aws_sdk_ec2::Client, caller: Caller) -> Self {
-        Self { client, caller }
+    pub(crate) fn new(client: aws_sdk_ec2::Client, runner: CallRunner) -> Self {
+        Self { client, runner }
     }
 }
 

@@ -8,11 +8,11 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        self.caller
+        self.runner
             .describe("DescribeRouteTables", query, |permit, token| async move {
                 let request = self.client.describe_route_tables().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
-                let answer = self.caller.call(permit, request.send()).await?;
+                let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page {
                     items: answer.route_tables().iter().map(route_table).collect(),
                     next: answer.next_token,

@@ -8,14 +8,14 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.caller
+        self.runner
             .describe("DescribeSecurityGroups", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_security_groups()
                     .set_filters(filters(query))
                     .max_results(PAGE_SIZE);
-                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.security_groups().iter().map(security_group).collect(),
                     next: answer.next_token,

@@ -8,14 +8,14 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.caller
+        self.runner
             .describe("DescribeSubnets", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_subnets()
                     .set_filters(filters(query))
                     .max_results(PAGE_SIZE);
-                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.subnets().iter().map(subnet).collect(),
                     next: answer.next_token,

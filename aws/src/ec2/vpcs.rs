@@ -8,14 +8,14 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        self.caller
+        self.runner
             .describe("DescribeVpcs", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_vpcs()
                     .set_filters(filters(query))
                     .max_results(PAGE_SIZE);
-                let answer = self.caller.call(permit, request.set_next_token(token).send()).await?;
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.vpcs().iter().map(vpc).collect(),
                     next: answer.next_token,

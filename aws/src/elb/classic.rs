@@ -31,13 +31,13 @@ impl ElbCalls {
             GroupRequest::Tags => self.classic_tags(permit, name).await.map(GroupAnswer::Tags),
             GroupRequest::Health => {
                 let request = client.describe_instance_health().load_balancer_name(name);
-                let answer = self.caller.call(permit, request.send()).await?;
+                let answer = self.runner.call(permit, request.send()).await?;
                 let states = answer.instance_states().iter().filter_map(instance_health);
                 Ok(GroupAnswer::Health(states.collect()))
             }
             GroupRequest::Delay => {
                 let request = client.describe_load_balancer_attributes().load_balancer_name(name);
-                let answer = self.caller.call(permit, request.send()).await?;
+                let answer = self.runner.call(permit, request.send()).await?;
                 let attributes = answer.load_balancer_attributes();
                 let draining = attributes.and_then(|attributes| attributes.connection_draining());
                 let draining = draining.filter(|draining| draining.enabled());
@@ -50,7 +50,7 @@ impl ElbCalls {
                 let request = client.register_instances_with_load_balancer().load_balancer_name(name);
                 let request = request.set_instances(Some(instances(targets)));
                 let request = request.customize().config_override(once);
-                self.caller
+                self.runner
                     .call(permit, request.send())
                     .await
                     .map(|_| GroupAnswer::Done)
@@ -60,7 +60,7 @@ impl ElbCalls {
                     .deregister_instances_from_load_balancer()
                     .load_balancer_name(name);
                 let request = request.set_instances(Some(instances(targets)));
-                self.caller
+                self.runner
                     .call(permit, request.send())
                     .await
                     .map(|_| GroupAnswer::Done)
@@ -71,7 +71,7 @@ impl ElbCalls {
     async fn classic_tags(&self, permit: Permit, name: &str) -> Result<GroupTags, CloudError> {
         let action = permit.action;
         let request = self.classic.describe_tags().load_balancer_names(name);
-        let answer = self.caller.call(permit, request.send()).await?;
+        let answer = self.runner.call(permit, request.send()).await?;
         let described = answer.tag_descriptions().first();
         let described = described
             .ok_or_else(|| CloudError::answered(action, "LoadBalancerNotFound", "its tags are not described"))?;
@@ -82,10 +82,10 @@ impl ElbCalls {
 
     /// Whether there is a classic load balancer of this name.
     pub(crate) async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        let turn = CallRequest::load_balancer(self.caller.flow(), name);
-        let permit = self.caller.limiter().acquire(&turn)?;
+        let turn = CallRequest::load_balancer(self.runner.flow(), name);
+        let permit = self.runner.limiter().acquire(&turn)?;
         let request = self.classic.describe_load_balancers();
-        let answer = self.caller.call(permit, request.load_balancer_names(name).send()).await;
+        let answer = self.runner.call(permit, request.load_balancer_names(name).send()).await;
         match answer {
             Err(error) if error.class == ErrorClass::NotFound => Ok(false),
             answer => {

@@ -11,10 +11,10 @@ impl ElbCalls {
     /// Looks up a load balancer of the second generation by its name; `None` where no such load balancer exists.
     pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let client = &self.client;
-        let turn = CallRequest::load_balancer(self.caller.flow(), name);
-        let permit = self.caller.limiter().acquire(&turn)?;
+        let turn = CallRequest::load_balancer(self.runner.flow(), name);
+        let permit = self.runner.limiter().acquire(&turn)?;
         let answer = self
-            .caller
+            .runner
             .call(permit, client.describe_load_balancers().names(name).send())
             .await;
         let answer = match answer {
@@ -38,12 +38,12 @@ impl ElbCalls {
         name: &str,
         balancer: &elb::types::LoadBalancer,
     ) -> Result<Vec<(i32, Vec<String>)>, CloudError> {
-        let asked = CallRequest::listeners(name);
-        let permit = self.caller.limiter().acquire(&asked)?;
+        let asked = CallRequest::listeners(self.runner.flow(), name);
+        let permit = self.runner.limiter().acquire(&asked)?;
         let fetch = |permit, token| async move {
             let request = self.client.describe_listeners().set_marker(token);
             let request = request.set_load_balancer_arn(balancer.load_balancer_arn.clone());
-            let answer = self.caller.call(permit, request.send()).await?;
+            let answer = self.runner.call(permit, request.send()).await?;
             let listeners = answer.listeners().iter();
             let listeners = listeners.filter_map(|listener| Some((listener.port()?, forwarded_to(listener))));
             Ok(Page {
@@ -51,7 +51,7 @@ impl ElbCalls {
                 next: answer.next_marker,
             })
         };
-        self.caller.pages(permit, &asked, fetch).await
+        self.runner.pages(permit, &asked, fetch).await
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use capa_cloud::CloudError;
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
 
-use crate::sdk::caller::Caller;
+use crate::sdk::call_runner::CallRunner;
 
 /// The deregistration delay of a group whose attributes do not contain one.
 const USUAL_DELAY: Duration = Duration::from_secs(300);
@@ -19,28 +19,28 @@ const USUAL_DELAY: Duration = Duration::from_secs(300);
 pub(crate) struct ElbCalls {
     classic: aws_sdk_elasticloadbalancing::Client,
     client: aws_sdk_elasticloadbalancingv2::Client,
-    caller: Caller,
+    runner: CallRunner,
 }
 
 impl ElbCalls {
     pub(crate) fn new(
         classic: aws_sdk_elasticloadbalancing::Client,
         client: aws_sdk_elasticloadbalancingv2::Client,
-        caller: Caller,
+        runner: CallRunner,
     ) -> Self {
         Self {
             classic,
             client,
-            caller,
+            runner,
         }
     }
 
     /// Makes a call about targets after waiting for its turn. The SDK does not retry writes, because a later attempt
     /// may be wrong: an address may belong to another instance by then. The session repeats writes.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
-        let permit = self.caller.limiter().wait(&call.rate_request(self.caller.flow())).await;
+        let permit = self.runner.limiter().wait(&call.rate_request(self.runner.flow())).await;
         if matches!(call.request, GroupRequest::Register(_) | GroupRequest::Deregister(_)) {
-            self.caller.wait_until_leading().await;
+            self.runner.wait_until_leading().await;
         }
         match &call.group {
             Group::TargetGroup(arn) => self.target_group_call(permit, arn, &call.request).await,

@@ -29,7 +29,7 @@ impl ElbCalls {
                 let request = self.client.register_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
                 let request = request.customize().config_override(once());
-                self.caller
+                self.runner
                     .call(permit, request.send())
                     .await
                     .map(|_| GroupAnswer::Done)
@@ -38,7 +38,7 @@ impl ElbCalls {
                 let request = self.client.deregister_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
                 let request = request.customize().config_override(once());
-                self.caller
+                self.runner
                     .call(permit, request.send())
                     .await
                     .map(|_| GroupAnswer::Done)
@@ -49,7 +49,7 @@ impl ElbCalls {
     async fn target_group(&self, permit: Permit, arn: &str) -> Result<GroupFacts, CloudError> {
         let action = permit.action;
         let request = self.client.describe_target_groups();
-        let answer = self.caller.call(permit, request.target_group_arns(arn).send()).await?;
+        let answer = self.runner.call(permit, request.target_group_arns(arn).send()).await?;
         let mut groups = answer.target_groups().iter();
         let group = groups.find(|group| group.target_group_arn() == Some(arn));
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
@@ -67,7 +67,7 @@ impl ElbCalls {
     async fn target_group_tags(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
         let action = permit.action;
         let request = self.client.describe_tags().resource_arns(arn);
-        let answer = self.caller.call(permit, request.send()).await?;
+        let answer = self.runner.call(permit, request.send()).await?;
         let mut described = answer.tag_descriptions().iter();
         let described = described.find(|described| described.resource_arn() == Some(arn));
         let described = described
@@ -79,7 +79,7 @@ impl ElbCalls {
 
     async fn target_health(&self, permit: Permit, arn: &str) -> Result<Vec<(Target, Health)>, CloudError> {
         let request = self.client.describe_target_health();
-        let answer = self.caller.call(permit, request.target_group_arn(arn).send()).await?;
+        let answer = self.runner.call(permit, request.target_group_arn(arn).send()).await?;
         let shown = answer.target_health_descriptions().iter();
         let targets = shown.filter_map(|shown| {
             let target = shown.target()?;
@@ -99,7 +99,7 @@ impl ElbCalls {
 
     async fn deregistration_delay(&self, permit: Permit, arn: &str) -> Result<Duration, CloudError> {
         let request = self.client.describe_target_group_attributes();
-        let answer = self.caller.call(permit, request.target_group_arn(arn).send()).await?;
+        let answer = self.runner.call(permit, request.target_group_arn(arn).send()).await?;
         let delay = answer
             .attributes()
             .iter()

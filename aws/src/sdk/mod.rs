@@ -1,6 +1,6 @@
 //! The parts that all calls share: configuration, credentials, endpoints, retries, rate limits, pages, errors, metrics.
 
-pub(crate) mod caller;
+pub(crate) mod call_runner;
 pub(crate) mod config;
 mod credentials;
 pub(crate) mod endpoints;

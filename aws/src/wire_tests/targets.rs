@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capa_cloud::targets::{
-    Access, Desired, Refusal, RegistrationState, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
+    Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
 };
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
@@ -227,7 +227,7 @@ async fn tags_of_both_kinds_give_the_owner_of_a_group() {
             Fake::start(|call| elb("DescribeTags", &described_tags(call, "elbv2.k8s.aws/cluster", "prod"))).await;
         let pool = fake.pool().await;
         let machines = pool.machines(&identity("A"), REGION, "dev");
-        let refused = Access::Refused(Refusal::OwnedBy("elbv2.k8s.aws/cluster: prod".into()));
+        let refused = TargetAccess::Refused(Refusal::OwnedBy("elbv2.k8s.aws/cluster: prod".into()));
         eventually("the tags are read", || {
             machines.ask_for_targets(&machine("one"), std::slice::from_ref(&target)) == [refused.clone()]
         })

@@ -1,5 +1,5 @@
-//! An instance as the informer keeps it. A fleet is many instances, and as they are they would cost two kilobytes each:
-//! a dozen small allocations and maps of their own. A CompactInstance is one text.
+//! The compact form in which the informer stores an instance. An [`Instance`] takes about two kilobytes: a dozen small
+//! allocations, and maps. A [`CompactInstance`] is one string.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use super::owner_tags::{self, OwnerTags};
 use crate::{Instance, InstanceState, MachineAddress, StateReason};
 
-/// Between parts, and within a part. EC2 answers in XML, which cannot contain either.
+/// The separators of parts, and of fields within a part. EC2 answers in XML, which cannot contain these characters.
 const PART: char = '\u{1}';
 const FIELD: char = '\0';
-/// Begins a value that is there, be it empty.
+/// The first character of an optional value that is present, even if it is empty.
 const PRESENT: char = '=';
 
-/// Everything of an instance but its id.
+/// An instance without its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CompactInstance {
     pub(super) state: InstanceState,
@@ -48,7 +48,7 @@ impl CompactInstance {
         }
     }
 
-    /// The same in another state.
+    /// Returns the instance with another state.
     pub(super) fn in_state(self, state: InstanceState) -> Self {
         Self { state, ..self }
     }
@@ -57,7 +57,7 @@ impl CompactInstance {
         self.text.split(FIELD).next().unwrap_or_default()
     }
 
-    /// Whose the instance is by its tags.
+    /// The Machine, the clusters and the management cluster that the tags name.
     pub(super) fn owner_tags(&self) -> OwnerTags<'_> {
         let tags = self.text.split(PART).nth(2).unwrap_or_default();
         OwnerTags::of(pairs(tags.split_terminator(FIELD)))
@@ -100,7 +100,7 @@ fn address((kind, address): (&str, &str)) -> Option<MachineAddress> {
     })
 }
 
-/// Every two fields together.
+/// Groups the fields in pairs.
 fn pairs<'a>(mut fields: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, &'a str)> {
     std::iter::from_fn(move || Some((fields.next()?, fields.next()?)))
 }
@@ -141,7 +141,7 @@ mod tests {
     use crate::MachineAddressType;
 
     fn text() -> impl Strategy<Value = String> {
-        // Whatever XML can carry.
+        // Characters that XML can contain.
         vec(any::<char>(), 0..12).prop_map(|text| text.into_iter().filter(|char| !char.is_control()).collect())
     }
 
@@ -178,14 +178,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_instance_is_given_as_it_was_kept(instance in instance()) {
+        fn an_instance_is_restored_from_its_compact_form(instance in instance()) {
             let kept = CompactInstance::new(&instance);
             prop_assert_eq!(kept.availability_zone(), instance.availability_zone.as_str());
             prop_assert_eq!(kept.instance("i-1"), instance);
         }
 
         #[test]
-        fn what_is_kept_differs_as_instances_do(one in instance(), other in instance()) {
+        fn compact_forms_of_different_instances_differ(one in instance(), other in instance()) {
             prop_assert_eq!(CompactInstance::new(&one) == CompactInstance::new(&other), one == other);
         }
     }

@@ -1,5 +1,5 @@
-//! Which instances a listing asks for and which of them are kept: those that the clusters of the informer's own
-//! machines need. An account may hold the instances of hundreds of clusters, each with an informer of its own.
+//! The scope of listings, and the instances that the informer stores: those of the clusters of its own machines. An
+//! account may contain the instances of hundreds of clusters, each with its own informer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,12 +19,13 @@ pub const VALUES_PER_FILTER: usize = 200;
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Tag.html>).
 const LONGEST_TAG_KEY: usize = 127;
 
-/// Which instances a listing shows. What a listing does not show proves something only for the clusters that it covers.
+/// The instances that a listing shows. The absence of an instance from a listing counts only for the clusters that the
+/// listing covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListingScope {
-    /// Those that carry the tag of one of these clusters; at most [`VALUES_PER_FILTER`].
+    /// Instances with the tag of one of these clusters, at most [`VALUES_PER_FILTER`] clusters.
     Clusters(BTreeSet<Arc<str>>),
-    /// All that carry the provider's role tag, of whatever cluster.
+    /// Instances of all clusters: all instances with the provider's role tag.
     AllClusters,
 }
 
@@ -47,18 +48,19 @@ impl ListingScope {
 }
 
 /// Whether the tag key of a cluster can be a filter's value. EC2 takes `*`, `?` and a backslash for patterns, and
-/// refuses a call with a key that no tag can have. Names of Clusters, and labels with them, consist of other characters.
+/// refuses a call with a key that no tag can have. Names of Clusters, and labels with them, consist of other
+/// characters.
 fn is_exact(cluster: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     !cluster.is_empty() && cluster.chars().all(plain) && meta::cluster_tag(cluster).len() <= LONGEST_TAG_KEY
 }
 
-/// The clusters of the machines that watch instances: how many machines there are in each namespace.
+/// The clusters of the machines that watch instances, with the number of machines in each namespace.
 #[derive(Default)]
 pub(super) struct ServedClusters(BTreeMap<Arc<str>, BTreeMap<String, usize>>);
 
 impl ServedClusters {
-    /// One more machine of a cluster; gives the one copy of the cluster's name.
+    /// Adds a machine of a cluster. Returns the shared copy of the cluster's name.
     pub(super) fn add(&mut self, cluster: &str, namespace: &str) -> Arc<str> {
         let known = self.0.get_key_value(cluster);
         let cluster = known.map_or_else(|| cluster.into(), |(cluster, _)| cluster.clone());
@@ -67,7 +69,7 @@ impl ServedClusters {
         cluster
     }
 
-    /// One machine of a cluster less.
+    /// Removes a machine of a cluster.
     pub(super) fn remove(&mut self, cluster: &str, namespace: &str) {
         let Some(namespaces) = self.0.get_mut(cluster) else {
             return;
@@ -81,7 +83,7 @@ impl ServedClusters {
         }
     }
 
-    /// What a listing that begins now asks for.
+    /// The scope of a listing that begins now.
     pub(super) fn scope(&self) -> ListingScope {
         if self.0.len() > VALUES_PER_FILTER || !self.0.keys().all(|cluster| is_exact(cluster)) {
             return ListingScope::AllClusters;
@@ -89,8 +91,9 @@ impl ServedClusters {
         ListingScope::Clusters(self.0.keys().cloned().collect())
     }
 
-    /// Whether an instance with these tags belongs to a machine beside those that watch: in the same namespace, of the
-    /// same cluster. Another namespace may have a cluster of the same name, and another informer follows it.
+    /// Whether an instance with these tags belongs to a served cluster: a machine of the same cluster and namespace
+    /// watches an instance. Another namespace may contain a cluster with the same name, and another informer follows
+    /// that cluster.
     fn serves(&self, tags: &OwnerTags<'_>) -> bool {
         self.cluster_of(tags).is_some()
     }
@@ -106,10 +109,10 @@ impl ServedClusters {
     }
 }
 
-/// A living instance that no machine of the informer has, with what its tags say.
+/// A living instance that no machine of the informer watches, with the names in its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwatchedInstance {
-    /// `i-…`
+    /// The id, `i-…`.
     pub id: Arc<str>,
     /// Namespace of the Machine that the tags name.
     pub namespace: String,
@@ -122,14 +125,15 @@ pub struct UnwatchedInstance {
 }
 
 impl InstanceInformer {
-    /// Whether an instance that a listing shows is kept: a machine watches it, or it belongs to a served cluster. Its
-    /// machine may be about to watch it then, or there may be none.
+    /// Whether the informer stores an instance from a listing: a machine watches the instance, or the instance belongs
+    /// to a served cluster. In the second case its Machine may watch it later, or may not exist.
     pub(super) fn is_wanted(&self, id: &str, tags: &OwnerTags<'_>) -> bool {
         let record = self.records.get(id);
         record.is_some_and(|record| !record.watchers.is_empty()) || self.served.serves(tags)
     }
 
-    /// Drops what no machine watches and no served cluster needs, unless it came after the listing that began then.
+    /// Removes the instances that no machine watches and that belong to no served cluster. Instances that were seen
+    /// after the listing of this epoch stay.
     pub(super) fn drop_unserved(&mut self, began: Epoch) {
         let served = &self.served;
         self.records.retain(|_, record| {
@@ -138,8 +142,8 @@ impl InstanceInformer {
         });
     }
 
-    /// Whether a listing of that scope shows the instance if it is there: by the cluster of a machine that watches it,
-    /// or by its own tags.
+    /// Whether a listing of this scope shows the instance if the instance exists. The cluster of a machine that watches
+    /// the instance decides, or the instance's own tags.
     pub(super) fn is_covered(&self, record: &Record, scope: &ListingScope) -> bool {
         let of_watcher = record.watchers.iter().filter_map(|machine| self.watches.get(machine));
         let of_tags = || record.kept().map(|kept| kept.owner_tags().clusters);
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_filter_cannot_match_exactly_never_enter_one() {
+    fn only_exact_cluster_names_become_filter_values() {
         let long = "a".repeat(83);
         for name in ["*", "de?", "d\\ev", "", "dev/prod", long.as_str()] {
             assert_eq!(scope(&["dev", name]), ListingScope::AllClusters, "{name:?}");

@@ -1,13 +1,13 @@
-//! Replaced credentials and changed accounts: observations hold for one account, proofs of absence for one set of
-//! credentials.
+//! Replaced credentials and changed accounts. An observation is valid for one account, and a proof of absence for one
+//! set of credentials.
 
 use super::disappearance::DisappearanceGuard;
 use super::{Epoch, InstanceInformer};
 
 impl InstanceInformer {
-    /// Tells how often the credentials of the informer's calls have been replaced by now. Others may belong to another
-    /// account, in which nothing is shown of what lives in ours: whatever was missed until then is looked for anew, and
-    /// a call that began before proves no absence any more.
+    /// Records how often the credentials of the informer's calls have been replaced. New credentials may belong to
+    /// another account, whose answers do not show the instances of this one. So the proof of every absence begins anew,
+    /// and a call that began before the replacement no longer proves an absence.
     pub fn credentials_replaced(&mut self, times: u64) {
         if self.credentials == times {
             return;
@@ -28,8 +28,8 @@ impl InstanceInformer {
         }
     }
 
-    /// Tells whose account the credentials belong to by now. In another one nothing is known of what the first has
-    /// shown.
+    /// Records the account that the credentials belong to. If the account has changed, the informer forgets the
+    /// instances of the former account.
     pub fn belongs_to(&mut self, account: &str) {
         let is_another = self.account.as_ref().is_some_and(|before| before != account);
         self.account = Some(account.to_owned());
@@ -52,7 +52,7 @@ impl InstanceInformer {
         }
     }
 
-    /// Whether what a call that began then did not show counts against it.
+    /// Whether a call that began at this epoch can prove that an instance is absent.
     pub(super) fn proves_absence(&self, began: Epoch) -> bool {
         began > self.proofs_since
     }

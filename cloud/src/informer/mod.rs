@@ -1,8 +1,8 @@
 //! The instance informer: the instances that AWS shows to one identity in one region, and the machines that watch them.
 //!
-//! [`InstanceInformer`] is the whole logic without time, calls or tasks of its own. The driver asks for the calls that
-//! are due ([`InstanceInformer::next_read`]), makes them, tells their answers ([`InstanceInformer::read_ended`]) and
-//! wakes machines ([`InstanceInformer::take_woken`]).
+//! [`InstanceInformer`] contains the logic, without clock, calls or tasks. The driver gets the calls that are due
+//! ([`InstanceInformer::next_read`]), makes them, passes the answers back ([`InstanceInformer::read_ended`]), and wakes
+//! machines ([`InstanceInformer::take_woken`]).
 
 mod compact;
 mod coverage;
@@ -35,17 +35,17 @@ use terminations::Terminations;
 use crate::targets::Targets;
 use crate::{CloudError, Instance, InstanceState, MachineKey, Observation, Timing};
 
-/// A moment in the life of one informer. Of two observations the one whose call *began* later is the newer one; a
-/// result of a write counts from when it came.
+/// A moment in the life of one informer. Of two observations, the one whose call *began* later is newer. The result of
+/// a write counts from its arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
 /// The last complete listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// When it ended.
+    /// The end of the listing.
     pub ended: Duration,
-    /// How long it took, all pages together.
+    /// The duration of all pages together.
     pub took: Duration,
 }
 
@@ -54,11 +54,11 @@ struct Watch {
     /// Name of the machine's cluster in tags.
     cluster: Arc<str>,
     since: Epoch,
-    /// What the machine was told last; it is woken when this changes.
+    /// The last observation that the machine received. A change wakes the machine.
     told: Told,
 }
 
-/// What AWS shows of the instances of one identity in one region. Time is passed in, counted from any fixed origin.
+/// The instances that AWS shows to one identity in one region. The time is an argument, counted from any fixed origin.
 pub struct InstanceInformer {
     timing: Timing,
     epoch: Epoch,
@@ -66,20 +66,20 @@ pub struct InstanceInformer {
     watches: HashMap<Arc<MachineKey>, Watch>,
     served: ServedClusters,
     woken: BTreeSet<MachineKey>,
-    /// Watched instances whose state is about to change.
+    /// Watched instances in a transitional state.
     in_transition: BTreeSet<String>,
-    /// Ids to look up as soon as no lookup is under way.
+    /// Ids for the next lookup.
     wanted: BTreeSet<String>,
-    /// Ids of the lookup under way; empty when there is none.
+    /// Ids of the running lookup; empty if none is running.
     looking: BTreeSet<String>,
     next_look: Option<Duration>,
-    /// When the lookup under way began.
+    /// The beginning of the running lookup.
     look_began: u32,
     listing_began: Option<Duration>,
     next_listing: Duration,
-    /// What the last listing asked for, and when it began.
+    /// The beginning and the scope of the last listing.
     listed_scope: Option<(Duration, ListingScope)>,
-    /// Whether a machine has come since whose cluster that listing does not cover.
+    /// Whether a machine has joined since then whose cluster the last listing does not cover.
     uncovered: bool,
     last_listing: Option<Listing>,
     overdue: Overdue,
@@ -88,16 +88,16 @@ pub struct InstanceInformer {
     terminations: Terminations,
     targets: Targets,
     guard: DisappearanceGuard,
-    /// How often the credentials have been replaced, and when that was noticed last.
+    /// Number of replacements of the credentials, and the epoch of the last one.
     credentials: u64,
     proofs_since: Epoch,
-    /// Whose account it is, as far as it is known, and since when.
+    /// The account of the credentials, if it is known, and the epoch since which it is known.
     account: Option<String>,
     account_since: Epoch,
 }
 
 impl InstanceInformer {
-    /// An empty informer. It wants no call until a machine watches an instance.
+    /// An empty informer. No call is due until a machine watches an instance.
     pub fn new(timing: Timing) -> Self {
         Self {
             timing,
@@ -134,9 +134,9 @@ impl InstanceInformer {
         self.listing_failure.as_ref().or(self.look_failure.as_ref())
     }
 
-    /// What is known of an instance. From the first call on the machine is woken whenever that changes. A machine
-    /// watches one instance: another id replaces the first. `cluster`: name of the machine's cluster in tags; with
-    /// another one everything that is to prove an absence begins anew.
+    /// Returns the observation of an instance, and watches the instance: every change wakes the machine. A machine
+    /// watches one instance, so another id replaces the former one. `cluster` is the name of the machine's cluster in
+    /// tags. If the cluster changes, the proof of an absence begins anew.
     pub fn watch(&mut self, machine: &MachineKey, cluster: &str, id: &str) -> Observation {
         let is_same = |watch: &&Watch| *watch.id == *id && *watch.cluster == *cluster;
         if let Some(watch) = self.watches.get(machine).filter(is_same) {
@@ -164,15 +164,15 @@ impl InstanceInformer {
         observation
     }
 
-    /// How long ago the looks began that prove the absence of an instance: the earlier of its two. An instance that was
-    /// too young to be shown then may be there all the same.
+    /// The time since the beginning of the reads that prove the absence of an instance: the earlier one of the two
+    /// reads. An instance that was too young for these reads may exist in spite of the proof.
     pub fn absence_age(&self, id: &str, now: Duration) -> Duration {
         let record = self.records.get(id);
         let looked = record.map(|record| record.listing_missed_at.min(record.lookup_missed_at));
         looked.map_or(Duration::ZERO, |at| now.saturating_sub(Duration::from_secs(at.into())))
     }
 
-    /// Ends a machine's interest.
+    /// Ends the watch of a machine.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.targets.forget(machine);
         self.unwatch(machine);
@@ -196,20 +196,20 @@ impl InstanceInformer {
         }
     }
 
-    /// Nobody is told anything any more, and no listing would drop what is known.
+    /// Removes all instances after the last watch has ended, because no listing would remove them any more.
     fn forget_all(&mut self) {
         self.records.clear();
         self.guard = DisappearanceGuard::default();
     }
 
-    /// An instance as a launch answered it.
+    /// Records an instance from the answer of a launch.
     pub fn launched(&mut self, instance: &Instance) {
         let at = self.tick();
         self.saw(instance, at);
     }
 
-    /// The state of an instance as a write answered it. An instance that was never seen stays so: nothing but its state
-    /// is known.
+    /// Records the state of an instance from the answer of a write. An instance that no read has shown stays unknown,
+    /// because the answer contains only the state.
     pub fn changed_state(&mut self, id: &str, state: InstanceState) {
         let known = self.records.get(id).and_then(|record| record.kept().cloned());
         if let Some(known) = known {
@@ -218,15 +218,15 @@ impl InstanceInformer {
         }
     }
 
-    /// The moment a lookup outside the informer begins, for [`InstanceInformer::lookup_ended`].
+    /// The epoch at the beginning of a lookup outside of the informer, for [`InstanceInformer::lookup_ended`].
     pub fn lookup_began(&mut self) -> Epoch {
         self.tick()
     }
 
-    /// Instances that a lookup outside the informer showed. What it did not show means nothing.
+    /// Records the instances from a lookup outside of the informer. Such a lookup proves no absence.
     pub fn lookup_ended(&mut self, began: Epoch, instances: &[Instance]) {
         if self.watches.is_empty() {
-            // Of earlier lookups whose machines did not come to watch what they found.
+            // Removes instances from earlier lookups that no machine watched afterwards.
             self.forget_all();
         }
         for instance in instances {
@@ -234,8 +234,8 @@ impl InstanceInformer {
         }
     }
 
-    /// When [`InstanceInformer::next_read`], [`InstanceInformer::next_termination`] or
-    /// [`InstanceInformer::next_target_call`] will have a call if nothing happens before; a time in the past means now.
+    /// The time of the next call from [`InstanceInformer::next_read`], [`InstanceInformer::next_termination`] or
+    /// [`InstanceInformer::next_target_call`], if nothing happens before. A time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
         let batched = self
             .terminations
@@ -253,7 +253,7 @@ impl InstanceInformer {
         [listing, look, wanted, overdue, batched].into_iter().flatten().min()
     }
 
-    /// When the next listing is due: soon after a machine has come whose cluster the last one does not cover.
+    /// The time of the next listing. It is soon if a machine has joined whose cluster the last listing does not cover.
     fn listing_due(&self) -> Duration {
         match &self.listed_scope {
             Some((began, _)) if self.uncovered => self.next_listing.min(*began + self.timing.transition_interval),
@@ -286,13 +286,14 @@ impl InstanceInformer {
         self.settle(&id);
     }
 
-    /// The one copy of an id.
+    /// The shared copy of an id.
     fn shared(&self, id: &str) -> Arc<str> {
         let known = self.records.get_key_value(id);
         known.map_or_else(|| id.into(), |(id, _)| id.clone())
     }
 
-    /// Brings everything that follows from one record up to date: who is woken, what is looked up, whether it is kept.
+    /// Updates the state that depends on one record: the machines to wake, the ids to look up, and whether the record
+    /// stays.
     fn settle(&mut self, id: &str) {
         let Some(record) = self.records.get_mut(id) else {
             return;

@@ -1,22 +1,23 @@
-//! Whose an instance is by its tags. That it is so is for others to prove: anybody may have put the tags there.
+//! The owners of an instance according to its tags. Tags prove no ownership, because any user of the account can write
+//! them.
 
 use std::borrow::Cow;
 
 use capa_api::meta;
 
-/// Whose an instance is by its tags.
+/// The owners of an instance according to its tags.
 #[derive(Default)]
 pub(super) struct OwnerTags<'a> {
     /// Namespace and name of the Machine.
     pub(super) machine: Option<(&'a str, &'a str)>,
-    /// The clusters that own it.
+    /// The clusters that own the instance.
     pub(super) clusters: Vec<&'a str>,
-    /// The management cluster that launched it.
+    /// The management cluster that launched the instance.
     pub(super) management_cluster: Option<&'a str>,
 }
 
 impl<'a> OwnerTags<'a> {
-    /// Reads tags whose keys are whole or shortened.
+    /// Reads the tags. Their keys may be shortened.
     pub(super) fn of(tags: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut owner = Self::default();
         for (key, value) in tags {
@@ -37,8 +38,8 @@ impl<'a> OwnerTags<'a> {
     }
 }
 
-/// Stands for the prefix of the provider's own tag keys, which every instance has several of. EC2 answers in XML, which
-/// cannot contain this character.
+/// Replaces the prefix of the provider's own tag keys in the compact form, because every instance has several such
+/// tags. EC2 answers in XML, which cannot contain this character.
 const OWN: char = '\u{2}';
 
 /// The key of a tag without the prefix of the provider's own keys.
@@ -47,7 +48,7 @@ pub(super) fn shorten(key: &str) -> Cow<'_, str> {
     own.map_or(Cow::Borrowed(key), |own| Cow::Owned(format!("{OWN}{own}")))
 }
 
-/// The whole key of a shortened one.
+/// Restores a shortened key.
 pub(super) fn restore(key: &str) -> String {
     let own = key.strip_prefix(OWN);
     own.map_or_else(|| key.to_owned(), |own| format!("{}{own}", meta::OWN_TAG_PREFIX))

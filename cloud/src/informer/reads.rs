@@ -1,4 +1,4 @@
-//! The reads of an informer: when they are due, and what follows from their answers.
+//! The reads of an informer: their times, and the processing of their answers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::owner_tags::OwnerTags;
 use super::record::{Record, Told};
 use super::{Epoch, InstanceInformer, Listing, ListingScope, VALUES_PER_FILTER};
 
-/// A call that the informer wants to be made. Its answer goes to [`InstanceInformer::read_ended`].
+/// A read that is due. The driver makes the call and passes the answer to [`InstanceInformer::read_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceRead {
     /// All instances of the clusters of the machines that watch.
     List {
         /// When it began.
         began: Epoch,
-        /// What it asks for.
+        /// The scope of the listing.
         scope: ListingScope,
     },
     /// Instances by id, at most [`VALUES_PER_FILTER`].
@@ -30,23 +30,23 @@ pub enum InstanceRead {
     },
 }
 
-/// A change worth a line in the log.
+/// A change that the driver logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InformerReport {
-    /// Calls of one kind began to fail, or fail with another error than before.
+    /// Calls of one kind fail, with another error than before.
     Failing(CloudError),
-    /// Calls of one kind work again.
+    /// Calls of one kind succeed again.
     Recovered,
-    /// A listing lost more at once than is believed of one: the informer keeps what it knows until two more listings,
-    /// and lookups of their own, agree.
+    /// Too many instances were missing from a listing. The informer keeps these instances until two more listings, and
+    /// a lookup of each instance, agree.
     ListingIncomplete(Loss),
-    /// That doubt is over: the instances show again, or are believed to be gone.
+    /// Listings are trusted again: they show the instances, or the instances count as gone.
     ListingComplete,
 }
 
 impl InstanceInformer {
-    /// The next call that is due, if any; the informer counts it as under way until [`InstanceInformer::read_ended`].
-    /// Call it until it gives none.
+    /// The next read that is due. The read is under way until [`InstanceInformer::read_ended`]. Call this function
+    /// until it returns `None`.
     pub fn next_read(&mut self, now: Duration) -> Option<InstanceRead> {
         self.note_overdue(now);
         if self.watches.is_empty() {
@@ -78,7 +78,8 @@ impl InstanceInformer {
         None
     }
 
-    /// The answer to a call: every instance of every page, or an error if any page failed. An error concludes nothing.
+    /// Processes the answer of a read: the instances of all pages, or an error if a page failed. An error proves
+    /// nothing about instances.
     pub fn read_ended(
         &mut self,
         call: InstanceRead,
@@ -122,7 +123,7 @@ impl InstanceInformer {
             Err(error) => {
                 let was = self.listing_failure.as_ref().map(|failure| failure.class);
                 if error.class == ErrorClass::Unauthorized && was != Some(ErrorClass::Unauthorized) {
-                    // The identity may have changed: its machines find out by resolving it anew.
+                    // The identity may have changed, so its machines resolve it anew.
                     self.wake_all();
                 }
                 return failing(&mut self.listing_failure, error).into_iter().collect();
@@ -139,11 +140,11 @@ impl InstanceInformer {
                 record.listed = true;
             }
         }
-        let (loss, doubted) = (self.loss(began, scope), self.guard.is_cast());
-        let verdict = self.guard.listed(loss);
+        let (loss, doubted) = (self.loss(began, scope), self.guard.is_active());
+        let trust = self.guard.listed(loss);
         for id in self.missed(began, scope, &shown) {
             if let Some(record) = self.records.get_mut(&id) {
-                match verdict {
+                match trust {
                     ListingTrust::Doubted if record.is_lost_to(began) => record.doubted = began,
                     ListingTrust::Doubted | ListingTrust::Believed => {
                         record.listing_missed = began;
@@ -160,7 +161,7 @@ impl InstanceInformer {
             took: now.saturating_sub(since),
         });
         let recovered = self.listing_failure.take().map(|_| InformerReport::Recovered);
-        let doubt = match (doubted, self.guard.is_cast()) {
+        let doubt = match (doubted, self.guard.is_active()) {
             (false, true) => Some(InformerReport::ListingIncomplete(loss)),
             (true, false) => Some(InformerReport::ListingComplete),
             _ => None,
@@ -168,7 +169,7 @@ impl InstanceInformer {
         recovered.into_iter().chain(doubt).collect()
     }
 
-    /// The instances that a listing should have shown if they are there, and did not show.
+    /// The covered instances that a listing did not show. Empty if the listing cannot prove an absence.
     fn missed(&self, began: Epoch, scope: &ListingScope, shown: &HashSet<&str>) -> Vec<Arc<str>> {
         if !self.proves_absence(began) {
             return Vec::new();
@@ -178,7 +179,7 @@ impl InstanceInformer {
         missed.map(|(id, _)| id.clone()).collect()
     }
 
-    /// What a listing that began then should have shown, and did not.
+    /// The loss of a listing that began at this epoch.
     fn loss(&self, began: Epoch, scope: &ListingScope) -> Loss {
         let covered = self.records.values().filter(|record| self.is_covered(record, scope));
         let expected = covered.filter(|record| self.is_expected(record));
@@ -188,8 +189,8 @@ impl InstanceInformer {
         Loss { known, lost }
     }
 
-    /// Whether listings have shown the instance and it lives as far as is known, or a machine says that it has it and
-    /// nothing says yet that it is there or gone.
+    /// Whether a listing should show the instance: earlier listings showed the instance and it is known to live, or a
+    /// machine names the instance and no read has confirmed or disproved it yet.
     fn is_expected(&self, record: &Record) -> bool {
         let undecided = |machine: &Arc<MachineKey>| {
             let watch = self.watches.get(machine);
@@ -229,12 +230,12 @@ impl InstanceInformer {
     }
 }
 
-/// Rounded down, and exact enough: ages are minutes.
+/// Rounds down to seconds. Ages are minutes, so the error does not matter.
 fn whole_seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// Records an error; a report only where it differs from the last one.
+/// Records an error. Returns a report if the error differs from the last one.
 fn failing(last: &mut Option<CloudError>, error: CloudError) -> Option<InformerReport> {
     if last.as_ref() == Some(&error) {
         return None;

@@ -1,4 +1,4 @@
-//! What the informer knows of one instance.
+//! The informer's record of one instance.
 
 use std::sync::Arc;
 
@@ -6,41 +6,43 @@ use super::Epoch;
 use super::compact::CompactInstance;
 use crate::{InstanceState, MachineKey, Observation};
 
-/// What a machine was told of an instance.
+/// The last observation of an instance that a machine received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Nothing yet.
+    /// No read has shown or disproved the instance.
     Unknown,
-    /// What was known at this version.
+    /// The instance at this version of the record.
     Seen(u32),
-    /// That it is not there.
+    /// The instance is absent.
     Absent,
 }
 
-/// One instance id: the freshest evidence for it, the freshest against it, and who wants to know.
+/// The record of one instance id: the latest read that showed the instance, the latest reads that did not, and the
+/// machines that watch the instance.
 #[derive(Default)]
 pub(super) struct Record {
     instance: Option<CompactInstance>,
-    /// Counts the changes of `instance`.
+    /// Number of changes of `instance`.
     version: u32,
-    /// When the evidence in `instance` began.
+    /// The beginning of the read that showed `instance`.
     pub(super) seen: Epoch,
-    /// Beginning of the last complete listing that did not show it.
+    /// Beginning of the last complete and trusted listing that did not show the instance.
     pub(super) listing_missed: Epoch,
-    /// Whether listings show it at all: a tag that somebody took off hides it from them and not from lookups.
+    /// Whether listings show the instance. An instance whose tags were removed is absent from listings, but not from
+    /// lookups by id.
     pub(super) listed: bool,
-    /// Beginning of the last complete listing that did not show it and is not believed.
+    /// Beginning of the last complete listing that did not show the instance and was not trusted.
     pub(super) doubted: Epoch,
-    /// Beginning of the last lookup of its own that did not show it.
+    /// Beginning of the last lookup by id that did not show the instance.
     pub(super) lookup_missed: Epoch,
-    /// The same of `listing_missed` and `lookup_missed` in whole seconds of the informer's time.
+    /// The times of `listing_missed` and `lookup_missed`, in whole seconds of the informer's time.
     pub(super) listing_missed_at: u32,
     pub(super) lookup_missed_at: u32,
     pub(super) watchers: Vec<Arc<MachineKey>>,
 }
 
 impl Record {
-    /// Takes evidence unless something newer is known.
+    /// Records the instance from a read, unless a newer read has shown the instance.
     pub(super) fn saw(&mut self, instance: CompactInstance, at: Epoch) {
         if at < self.seen {
             return;
@@ -55,34 +57,34 @@ impl Record {
         }
     }
 
-    /// What is known of the instance.
+    /// The last known state of the instance.
     pub(super) fn kept(&self) -> Option<&CompactInstance> {
         self.instance.as_ref()
     }
 
-    /// Believes that the instance is gone once a listing and a lookup, both begun after it was last seen, missed it.
-    /// A terminated one disappears from EC2 by itself after an hour and stays what it was.
+    /// Marks the instance as gone if a listing and a lookup did not show it, and both began after the instance was last
+    /// seen. A terminated instance disappears from EC2 after an hour, and keeps its last state here.
     pub(super) fn conclude(&mut self) {
         if self.listing_missed.min(self.lookup_missed) > self.seen && !self.is_terminated() {
             self.instance = None;
         }
     }
 
-    /// What was not shown until now says nothing any more.
+    /// Discards the reads that did not show the instance: they no longer prove its absence.
     pub(super) fn forget_misses(&mut self) {
         self.listing_missed = Epoch::default();
         self.lookup_missed = Epoch::default();
         self.doubted = Epoch::default();
     }
 
-    /// Knows nothing of the instance any more.
+    /// Discards everything that is known of the instance.
     pub(super) fn forget(&mut self) {
         self.forget_misses();
         self.instance = None;
         self.listed = false;
     }
 
-    /// What a machine that watches since `since` may be told.
+    /// The observation for a machine that has watched the instance since `since`.
     pub(super) fn tells(&self, since: Epoch) -> Told {
         match &self.instance {
             Some(_) => Told::Seen(self.version),
@@ -91,7 +93,7 @@ impl Record {
         }
     }
 
-    /// The same, in full.
+    /// The observation with the instance itself, for a machine that has watched since `since`.
     pub(super) fn observation(&self, id: &str, since: Epoch) -> Observation {
         match (&self.instance, self.tells(since)) {
             (Some(kept), _) => Observation::Seen(Arc::new(kept.instance(id))),
@@ -100,27 +102,29 @@ impl Record {
         }
     }
 
-    /// Whether a listing missed the instance and only a lookup can tell, for a machine that watches since `since`.
+    /// Whether the instance must be looked up by id, because a listing did not show it, for a machine that has watched
+    /// since `since`.
     pub(super) fn wants_lookup(&self, since: Epoch) -> bool {
         let last = if self.instance.is_some() { self.seen } else { since };
         let missed = self.listing_missed > last && self.lookup_missed <= last;
-        // What is doubted is looked up after each listing.
+        // An instance that an untrusted listing did not show is looked up after each listing.
         let doubted = self.doubted > last.max(self.listing_missed) && self.lookup_missed <= self.doubted;
         (missed || doubted) && !self.is_terminated()
     }
 
-    /// A lookup is about to show the instance: if listings miss it they cannot be relied on for it.
+    /// Records that a lookup shows the instance. If listings did not show it, their silence about this instance no
+    /// longer counts as a loss.
     pub(super) fn contradicts_listings(&mut self) {
         self.listed &= self.listing_missed.max(self.doubted) <= self.seen;
     }
 
-    /// Whether EC2 should go on showing it.
+    /// Whether EC2 should still show the instance.
     pub(super) fn is_alive(&self) -> bool {
         let state = self.instance.as_ref().map(|instance| instance.state);
         state.is_some_and(|state| !matches!(state, InstanceState::ShuttingDown | InstanceState::Terminated))
     }
 
-    /// Whether a listing that began then should have shown the instance and did not.
+    /// Whether the instance is missing from a listing that began at this epoch.
     pub(super) fn is_lost_to(&self, listing: Epoch) -> bool {
         self.seen < listing && (self.is_alive() || self.instance.is_none())
     }
@@ -130,7 +134,7 @@ impl Record {
         !self.watchers.is_empty() && state.is_some_and(InstanceState::is_in_transition)
     }
 
-    /// Whether no machine watches the instance and AWS does not show it any more.
+    /// Whether the record can be removed: no machine watches the instance, and AWS no longer shows it.
     pub(super) fn is_of_no_use(&self) -> bool {
         self.watchers.is_empty() && (self.instance.is_none() || self.listing_missed > self.seen)
     }
@@ -141,8 +145,8 @@ impl Record {
     }
 }
 
-/// Whether EC2 can show `next` after it showed `known`. Reads right after a write may show the state before it; a
-/// terminated instance never comes back, and one that shuts down never runs again.
+/// Whether EC2 can show the state `next` after `known`. A read right after a write may show the state before the write.
+/// A terminated instance stays terminated, and an instance that shuts down never runs again.
 fn may_follow(known: InstanceState, next: InstanceState) -> bool {
     match known {
         InstanceState::Terminated => next == InstanceState::Terminated,

@@ -3,24 +3,23 @@
 use super::{InstanceInformer, Listing, UnwatchedInstance};
 use crate::MachineKey;
 
-/// What is unusual about an informer as it stands. Of what is as it should be nothing is copied: an informer may hold
-/// thousands of instances.
+/// The irregularities of an informer. A snapshot does not copy regular instances, because an informer may store
+/// thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InformerSnapshot {
-    /// The machines that it follows an instance for, where its last listing lost more instances than is believed of
-    /// one; none otherwise.
+    /// The machines of the informer, if too many instances were missing from the last listing; otherwise empty.
     pub doubted: Vec<MachineKey>,
-    /// Instances of its clusters that live and that no machine of this informer has.
+    /// Living instances of the informer's clusters that no machine of this informer watches.
     pub unwatched: Vec<UnwatchedInstance>,
 }
 
 impl InstanceInformer {
-    /// Whether the last listing lost more instances at once than is believed of one.
+    /// Whether too many instances were missing from the last listing.
     pub fn is_listing_incomplete(&self) -> bool {
-        self.guard.is_cast()
+        self.guard.is_active()
     }
 
-    /// What is unusual about the informer.
+    /// The irregularities of the informer.
     pub fn snapshot(&self) -> InformerSnapshot {
         let doubted = self.watches.keys().filter(|_| self.is_listing_incomplete());
         InformerSnapshot {
@@ -29,15 +28,14 @@ impl InstanceInformer {
         }
     }
 
-    /// How many entries the informer keeps, of instances, machines, terminations and targets together. It keeps none
-    /// without machines.
+    /// Number of stored entries: instances, machines, terminations and targets. An informer without machines has none.
     pub fn entries(&self) -> usize {
         let instances = self.records.len() + self.in_transition.len() + self.wanted.len();
         let machines = self.watches.len() + self.woken.len();
         instances + machines + self.terminations.entries() + self.targets.entries()
     }
 
-    /// How many instances are known.
+    /// Number of known instances.
     pub fn instances(&self) -> usize {
         self.records.values().filter(|record| record.kept().is_some()).count()
     }

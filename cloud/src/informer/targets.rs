@@ -1,10 +1,10 @@
-//! The load balancer targets of the machines of an informer, which share its life and its wake-ups.
+//! The load balancer targets of the machines of an informer. They use the informer's lifetime and its wake-ups.
 
 use std::time::Duration;
 
 use super::InstanceInformer;
 use crate::targets::{
-    Access, Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetInstance, TargetRequest,
+    Desired, GroupAnswer, GroupCall, GroupReport, RegistrationState, TargetAccess, TargetInstance, TargetRequest,
 };
 use crate::{CloudError, MachineKey};
 
@@ -22,21 +22,26 @@ impl InstanceInformer {
     }
 
     /// As [`Targets::ask`](crate::targets::Targets::ask).
-    pub fn ask_for_targets(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<Access> {
+    pub fn ask_for_targets(
+        &mut self,
+        machine: &MachineKey,
+        targets: &[TargetRequest],
+        now: Duration,
+    ) -> Vec<TargetAccess> {
         self.targets.ask(machine, targets, now)
     }
 
-    /// Ends a machine's interest in targets alone. What is registered stays so.
+    /// Forgets the targets of a machine, but not its instance. Registered targets stay registered.
     pub fn forget_targets(&mut self, machine: &MachineKey) {
         self.targets.forget(machine);
     }
 
-    /// The next call about targets that is due. Call it until it gives none.
+    /// The next call about targets that is due. Call this function until it returns `None`.
     pub fn next_target_call(&mut self, now: Duration) -> Option<GroupCall> {
         self.targets.begin(now)
     }
 
-    /// The answer to a call about targets, and what is to be logged of it.
+    /// Processes the answer of a call about targets. Returns the reports for the log.
     pub fn target_call_ended(
         &mut self,
         call: &GroupCall,

@@ -1,4 +1,4 @@
-//! Instances that are to be terminated: collected into batches, each one call.
+//! Batches of instances to terminate. Each batch is one call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::InstanceInformer;
 use super::compact::CompactInstance;
 use super::record::Record;
 
-/// Instances in one call. Two seconds of what EC2 terminates a second: a larger batch would only wait longer for its
-/// turn.
+/// Maximum number of instances in one call. EC2 terminates as many instances in two seconds; a larger batch would wait
+/// longer for its turn.
 const MOST: usize = 40;
 
-/// Instances that one TerminateInstances call names. Its answer goes to [`super::InstanceInformer::termination_ended`].
+/// The instances of one TerminateInstances call. The answer goes to [`super::InstanceInformer::termination_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminationBatch {
     pub(super) ids: Vec<String>,
@@ -25,37 +25,37 @@ impl TerminationBatch {
         &self.ids
     }
 
-    /// The same in two, so that what AWS refuses for one of them is found.
+    /// Splits the batch in two, to isolate the instance that AWS refuses.
     fn halves(mut self) -> [Self; 2] {
         let second = self.ids.split_off(self.ids.len() / 2);
         [self, Self { ids: second }]
     }
 }
 
-/// A batch that is still being filled.
+/// A batch that accepts further instances.
 struct Open {
     since: Duration,
     ids: Vec<String>,
 }
 
-/// What became of the request to terminate an instance.
+/// The state of the request to terminate an instance.
 #[derive(Default)]
 struct Request {
-    /// Whether it waits for a call or is in one.
+    /// Whether the instance waits for a call, or its call is running.
     pending: bool,
-    /// What AWS said to the last call.
+    /// The error of the last call.
     failure: Option<CloudError>,
-    /// Whether the machine was told of that.
+    /// Whether the machine has received the error.
     told: bool,
 }
 
-/// Everything that is to be terminated.
+/// All instances to terminate.
 pub(super) struct Terminations {
-    /// How long a batch stays open.
+    /// The time for which a batch stays open.
     window: Duration,
     requests: HashMap<String, Request>,
-    /// By zone: EC2 carries a refused call out in part, zone by zone, so what it says of a batch of one zone holds for
-    /// all of it.
+    /// The open batches by zone. EC2 executes a refused call in part, zone by zone. So the answer for a batch of one
+    /// zone is valid for the whole batch.
     open: BTreeMap<String, Open>,
     ready: VecDeque<TerminationBatch>,
 }
@@ -70,12 +70,12 @@ impl Terminations {
         }
     }
 
-    /// Submits an instance unless it is submitted already. After a failed call it gives that failure first, and then
-    /// with each new submission until one succeeds.
+    /// Submits an instance, unless it is submitted already. After a failed call the function first returns the error,
+    /// and then returns it with each new submission until a call succeeds.
     pub(super) fn submit(&mut self, id: &str, zone: &str, now: Duration) -> Result<(), CloudError> {
         let request = self.requests.entry(id.to_owned()).or_default();
         if let Some(failure) = request.failure.clone().filter(|_| !request.told) {
-            // The machine that is told for the first time decides when to try again.
+            // A machine that receives the error for the first time decides when to submit again.
             request.told = true;
             return Err(failure);
         }
@@ -111,7 +111,7 @@ impl Terminations {
         self.ready.pop_front()
     }
 
-    /// When [`Terminations::begin`] will have a batch.
+    /// The time of the next batch from [`Terminations::begin`].
     pub(super) fn next_due(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
@@ -125,7 +125,7 @@ impl Terminations {
         }
     }
 
-    /// Sees to what a failed call leaves open, and gives the instances of which something new is to be told.
+    /// Processes a failed call: splits or repeats the batch. Returns the instances whose machines must be woken.
     pub(super) fn failed(&mut self, batch: TerminationBatch, error: &CloudError) -> BTreeSet<String> {
         if error.class == ErrorClass::Throttled {
             self.ready.push_front(batch);
@@ -148,7 +148,7 @@ impl Terminations {
         news
     }
 
-    /// How many instances are kept here.
+    /// Number of stored instances.
     pub(super) fn entries(&self) -> usize {
         let batches = self.ready.iter().map(|batch| batch.ids.len());
         self.requests.len()
@@ -168,21 +168,21 @@ impl Terminations {
     }
 }
 
-/// Whether a call may have failed for one instance that it names, and succeeds for the others without it.
+/// Whether one instance may have caused the error, so that a call for the others can succeed.
 fn concerns_single_instances(error: &CloudError) -> bool {
     matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid)
-        // The policy may tell instances apart; broken credentials have other codes.
+        // An IAM policy may allow some instances only. Invalid credentials have other codes.
         || error.code.as_deref() == Some("UnauthorizedOperation")
 }
 
 impl InstanceInformer {
-    /// Submits an instance to be terminated; doing so again changes nothing until AWS has answered. The new state, or a
-    /// failure, wakes the machine. Nothing is lost with a process that ends: the instance lives on, and the next
-    /// process submits it again.
+    /// Submits an instance to be terminated. A further submission has no effect until AWS has answered. The new state,
+    /// or an error, wakes the machine. If the process ends before the call, the next process submits the instance
+    /// again.
     ///
     /// # Errors
-    /// What AWS said to the last call for this instance: once after that call without submitting it, and then with each
-    /// new submission until one succeeds.
+    /// The error of the last call for this instance: once after that call without a new submission, and then with each
+    /// new submission until a call succeeds.
     pub fn terminate(
         &mut self,
         machine: &MachineKey,
@@ -196,13 +196,13 @@ impl InstanceInformer {
         self.terminations.submit(id, zone, now)
     }
 
-    /// The next batch of instances that is due to be terminated. Call it until it gives none.
+    /// The next batch that is due. Call this function until it returns `None`.
     pub fn next_termination(&mut self, now: Duration) -> Option<TerminationBatch> {
         self.terminations.begin(now)
     }
 
-    /// The answer to a termination: the new states that it shows. A refusal that may concern one instance splits the
-    /// batch, so that none is held up by another; a throttle repeats it.
+    /// Processes the answer of a termination. A refusal that may concern one instance splits the batch, so that no
+    /// instance delays another one. A throttled batch is repeated.
     pub fn termination_ended(
         &mut self,
         batch: TerminationBatch,
@@ -222,7 +222,7 @@ impl InstanceInformer {
                     let record = self.records.get(id.as_str());
                     let watchers = record.map_or(&[][..], |record| record.watchers.as_slice());
                     if watchers.is_empty() {
-                        // Its machine went while the call was under way.
+                        // The machine was removed during the call.
                         self.terminations.forget(&id);
                     } else if news.contains(&id) {
                         self.woken

@@ -9,7 +9,7 @@ use super::share::Share;
 use super::token_bucket::TokenBucket;
 use super::{CallRequest, Caller, Flow};
 
-/// How long a turn is kept for a caller that does not come.
+/// The time for which a turn is kept for an absent caller.
 const KEPT: Duration = Duration::from_secs(10);
 
 struct Granted {
@@ -85,8 +85,8 @@ impl ActionLimiter {
         }
         self.throttled = Some(now);
         self.tokens.requests.throttled(now);
-        if let Some(meter) = &mut self.tokens.instances {
-            meter.throttled(now);
+        if let Some(bucket) = &mut self.tokens.instances {
+            bucket.throttled(now);
         }
     }
 
@@ -124,25 +124,25 @@ impl Tokens {
     /// The time until the tokens suffice for all callers ahead and for a call that names this many instances.
     fn wait(&mut self, ahead: Cost, instances: u64, now: Duration) -> Duration {
         let requests = self.requests.wait_for(ahead.requests + 1, now);
-        let instances = self.instances.as_mut().map(|meter| {
+        let instances = self.instances.as_mut().map(|bucket| {
             // A call for more instances than the bucket can hold is granted when the bucket is full.
-            let instances = instances.min(meter.capacity());
-            meter.wait_for(ahead.instances + instances, now)
+            let instances = instances.min(bucket.capacity());
+            bucket.wait_for(ahead.instances + instances, now)
         });
         requests.max(instances.unwrap_or_default())
     }
 
     fn charge(&mut self, instances: u64, now: Duration) {
         self.requests.charge(1, now);
-        if let Some(meter) = &mut self.instances {
-            meter.charge(instances, now);
+        if let Some(bucket) = &mut self.instances {
+            bucket.charge(instances, now);
         }
     }
 
     fn refund(&mut self, instances: u64) {
         self.requests.refund(1);
-        if let Some(meter) = &mut self.instances {
-            meter.refund(instances);
+        if let Some(bucket) = &mut self.instances {
+            bucket.refund(instances);
         }
     }
 }

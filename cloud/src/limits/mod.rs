@@ -56,7 +56,7 @@ impl Priority {
 pub enum Flow {
     /// A cluster.
     Cluster(ClusterKey),
-    /// The informer of a session, which serves all machines of the session. The key of its identity.
+    /// The informer of a session, which serves all machines of the session; with the key of the session's identity.
     Session(String),
 }
 
@@ -82,12 +82,12 @@ pub struct CallRequest {
     pub caller: Caller,
     /// The priority.
     pub priority: Priority,
-    /// How many instances the call names or asks for, where AWS counts them; 1 for a launch.
+    /// Number of instances that the call names or requests, if AWS counts them; 1 for a launch.
     pub instances: u64,
 }
 
 impl CallRequest {
-    /// A describe. Callers of a flow with the same query share the turn.
+    /// A describe call. Callers of a flow with the same query share the turn.
     pub fn describe(action: &'static str, flow: &Flow, query: &Query, priority: Priority) -> Self {
         Self {
             action,
@@ -98,12 +98,12 @@ impl CallRequest {
         }
     }
 
-    /// To look instances up for a machine that is to be launched or deleted.
+    /// A lookup of instances for a machine that is being launched or deleted.
     pub fn lookup(flow: &Flow, query: &Query) -> Self {
         Self::describe("DescribeInstances", flow, query, Priority::Launch)
     }
 
-    /// To terminate instances.
+    /// A termination of instances.
     pub fn terminate(flow: &Flow, ids: &[String]) -> Self {
         Self {
             action: "TerminateInstances",
@@ -114,7 +114,7 @@ impl CallRequest {
         }
     }
 
-    /// To look a load balancer up by its name.
+    /// A lookup of a load balancer by its name.
     pub fn load_balancer(flow: &Flow, name: &str) -> Self {
         Self {
             action: "DescribeLoadBalancers",
@@ -125,15 +125,15 @@ impl CallRequest {
         }
     }
 
-    /// To list the listeners of a load balancer, by the name of the latter.
-    pub fn listeners(name: &str) -> Self {
+    /// A listing of the listeners of a load balancer, which has this name.
+    pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {
             action: "DescribeListeners",
-            ..Self::load_balancer(name)
+            ..Self::load_balancer(flow, name)
         }
     }
 
-    /// To launch a machine's instance.
+    /// A launch of a machine's instance.
     pub fn launch(flow: &Flow, machine: &MachineKey) -> Self {
         Self {
             action: "RunInstances",
@@ -152,8 +152,8 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Rates at this share of the published ones. Launches and terminations have all of theirs. Every bucket starts
-    /// with one second of refill when it is first used.
+    /// A limiter at this share of the published rates. Launches and terminations use the whole published rates. A
+    /// bucket starts with one second of refill at its first use.
     pub fn new(share: Share) -> Self {
         Self {
             share,
@@ -161,11 +161,11 @@ impl Limiter {
         }
     }
 
-    /// Asks for a turn without making the call yet: once it has come it stays the caller's for some seconds, for
+    /// Requests a turn before the call is made. A turn that has come stays reserved for some seconds, for
     /// [`Limiter::acquire`].
     ///
     /// # Errors
-    /// How long until the turn comes.
+    /// The time until the turn comes.
     pub fn reserve(&mut self, turn: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.bucket(turn.action, now).reserve(turn, now)
     }
@@ -173,7 +173,7 @@ impl Limiter {
     /// Takes the tokens of a call that is made now.
     ///
     /// # Errors
-    /// How long until the caller's turn comes. A caller that comes back then, or up to ten seconds later, is granted
+    /// The time until the caller's turn comes. A caller that comes back then, or up to ten seconds later, is granted
     /// the turn unless a more urgent call, a throttle, or a call of a tenant that waits for fewer turns came between.
     pub fn acquire(&mut self, turn: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.bucket(turn.action, now).acquire(turn, now)
@@ -192,13 +192,13 @@ impl Limiter {
         }
     }
 
-    /// AWS throttled a call that began then: the action's rate is halved, and recovers a tenth of the whole for each
-    /// minute without a throttle. Calls that were under way together count as one.
+    /// Records that AWS throttled a call that began at `began`. The action's rate is halved, and recovers a tenth of
+    /// the whole rate in each minute without a throttle. Throttles of simultaneous calls count once.
     pub fn throttled(&mut self, action: &'static str, began: Duration, now: Duration) {
         self.bucket(action, now).throttled(began, now);
     }
 
-    /// Whether nobody waits for a turn, or has one that is not used.
+    /// Whether no caller waits for a turn or has an unused one.
     #[cfg(test)]
     fn is_idle(&self) -> bool {
         self.buckets.values().all(ActionLimiter::is_idle)

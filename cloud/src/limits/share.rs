@@ -12,10 +12,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// The whole published rates.
+    /// The whole of the published rates.
     pub const WHOLE: Self = Self { thousandths: 1000 };
 
-    /// In thousandths.
+    /// The share in thousandths.
     pub(super) fn thousandths(self) -> u32 {
         self.thousandths
     }
@@ -28,16 +28,16 @@ impl Default for Share {
     }
 }
 
-/// A text that is no share.
+/// A text that is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseShareError {
-    /// Not a number in range.
+    /// The text is not a number in the range.
     #[error("{0:?} is no share: write a number from 0.001 to 1, for example 0.5")]
     Number(String),
-    /// Not an account with its share.
+    /// The text is not an account with its share.
     #[error("{0:?} names no share of an account: write <account id>=<share>, for example 123456789012=0.2")]
     Account(String),
-    /// An account twice.
+    /// The text names an account twice.
     #[error("account {0} is named twice: name it once")]
     Twice(String),
 }
@@ -85,7 +85,7 @@ impl FromStr for AccountShares {
 /// The share of every account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// The share of accounts that [`Self::accounts`] does not name.
+    /// The share of all accounts that [`Self::accounts`] does not contain.
     pub default: Share,
     /// The shares of single accounts.
     pub accounts: AccountShares,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_a_part_of_the_whole_and_not_nothing() {
+    fn a_share_is_above_zero_and_at_most_one() {
         for (text, thousandths) in [
             ("0.5", 500),
             ("1", 1000),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_account_or_one_twice_is_refused() {
+    fn a_malformed_or_repeated_account_is_refused() {
         for text in ["0.2", "1234=0.2", "12345678901x=0.2", "=0.2"] {
             assert_eq!(
                 text.parse::<AccountShares>(),

@@ -9,31 +9,32 @@ use super::share::Share;
 /// a whole number of units: nothing is rounded, and a promised turn comes at exactly that nanosecond.
 const TOKEN: i128 = 1_000_000_000_000;
 
-/// How long a meter must be left alone by throttles to recover a tenth of its rate.
+/// The time without a throttle after which a bucket recovers a tenth of its rate.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Throttles reduce the rate to an eighth at least: enough to find out soon that AWS accepts more.
+/// The lowest rate after throttles: an eighth. At this rate the provider soon notices that AWS accepts more calls.
 const LEAST: i128 = 8;
 
-/// One bucket of tokens. Its rate is halved by a throttle and recovers a tenth of the whole each quiet minute.
+/// A bucket of tokens. A throttle halves its rate, and each minute without a throttle restores a tenth of the highest
+/// rate.
 #[derive(Clone, Debug)]
 pub(super) struct TokenBucket {
     capacity: i128,
-    /// Thousandths of a token a second, at best and now.
+    /// Thousandths of a token per second: the highest rate and the current one.
     full: i128,
     rate: i128,
     level: i128,
     at: Duration,
-    /// When the rate recovers next, while it is not full.
+    /// The time of the next recovery, while the rate is reduced.
     recovers: Duration,
 }
 
 impl TokenBucket {
-    /// A bucket with one second of refill in it: it is not known how full AWS's is.
+    /// A bucket with one second of refill, because the level of AWS's bucket is unknown.
     pub(super) fn new(published: Rate, share: Share, now: Duration) -> Self {
         let share = i128::from(share.thousandths());
         let full = i128::from(published.refill) * share;
-        // Below one token nothing could ever be taken.
+        // A bucket for less than one token could never grant a call.
         let capacity = (i128::from(published.burst) * share * TOKEN / 1000).max(TOKEN);
         Self {
             capacity,
@@ -45,7 +46,7 @@ impl TokenBucket {
         }
     }
 
-    /// How long until there are this many tokens.
+    /// The time until the bucket contains this many tokens.
     pub(super) fn wait_for(&mut self, tokens: u64, now: Duration) -> Duration {
         self.advance(now);
         let missing = i128::from(tokens) * TOKEN - self.level;
@@ -53,13 +54,13 @@ impl TokenBucket {
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Takes tokens, even below zero: a debt is paid off before the next call is granted.
+    /// Takes tokens. The level may become negative, and must recover before the next call is granted.
     pub(super) fn charge(&mut self, tokens: u64, now: Duration) {
         self.advance(now);
         self.level -= i128::from(tokens) * TOKEN;
     }
 
-    /// Gives tokens back that were not used.
+    /// Returns unused tokens.
     pub(super) fn refund(&mut self, tokens: u64) {
         self.level = (self.level + i128::from(tokens) * TOKEN).min(self.capacity);
     }
@@ -72,7 +73,7 @@ impl TokenBucket {
         self.recovers = now + QUIET;
     }
 
-    /// Tokens that the bucket holds at best.
+    /// Maximum number of tokens.
     pub(super) fn capacity(&self) -> u64 {
         u64::try_from(self.capacity / TOKEN).unwrap_or(u64::MAX)
     }

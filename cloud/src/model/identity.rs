@@ -12,8 +12,8 @@ pub struct ResolvedIdentity {
     pub key: String,
     /// The source of the credentials.
     pub source: CredentialSource,
-    /// The Cluster that the calls serve. The calls use the turns of this Cluster in the request rates. Clusters with the
-    /// same `key` share a client.
+    /// The Cluster that the calls serve. The calls use the turns of this Cluster in the request rates. Clusters with
+    /// the same `key` share a client.
     pub cluster: ClusterKey,
 }
 

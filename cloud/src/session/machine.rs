@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
     CloudError, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query, SecurityGroup, Subnet,
 };
@@ -25,7 +25,7 @@ pub trait SessionDriver: Send + Sync {
     where
         Self: Sized;
 
-    /// Records in the [`Owners`](super::Owners) that this session follows the machine.
+    /// Records in the [`SessionAssignments`](super::SessionAssignments) that this session follows the machine.
     fn claim(&self, machine: &MachineKey);
 
     /// The request rates of the session.
@@ -174,7 +174,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
             .act(|state, at| state.terminate(machine, &self.cluster, id, at))
     }
 
-    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<Access> {
+    fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess> {
         self.driver.claim(machine);
         self.driver.act(|state, at| state.ask_for_targets(machine, targets, at))
     }

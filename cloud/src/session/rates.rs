@@ -11,8 +11,8 @@ use crate::{CloudError, ErrorClass, Query};
 
 type SharedLimiter = Arc<Mutex<Limiter>>;
 
-/// The scope of a limiter: an account, or an identity if its account is not known yet; and the region.
-type Scope = (String, String);
+/// The key of a limiter: an account, or an identity if its account is not known yet; and the region.
+type LimiterKey = (String, String);
 
 /// All limiters of a process. A limiter without sessions is dropped; the buckets of a later limiter start with one
 /// second of refill.
@@ -20,7 +20,7 @@ pub struct RateLimits {
     shares: Shares,
     /// The duration that counts as a second in the rates.
     second: Duration,
-    limiters: Mutex<HashMap<Scope, Weak<Mutex<Limiter>>>>,
+    limiters: Mutex<HashMap<LimiterKey, Weak<Mutex<Limiter>>>>,
 }
 
 impl RateLimits {
@@ -40,12 +40,12 @@ impl RateLimits {
         };
         let mut limiters = self.limiters.lock();
         limiters.retain(|_, limiter| limiter.strong_count() > 0);
-        let scope = (name, region.to_owned());
-        if let Some(limiter) = limiters.get(&scope).and_then(Weak::upgrade) {
+        let key = (name, region.to_owned());
+        if let Some(limiter) = limiters.get(&key).and_then(Weak::upgrade) {
             return limiter;
         }
         let limiter = Arc::new(Mutex::new(Limiter::new(self.shares.of(account))));
-        limiters.insert(scope, Arc::downgrade(&limiter));
+        limiters.insert(key, Arc::downgrade(&limiter));
         limiter
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
-use crate::targets::{Access, Desired, RegistrationState, TargetInstance, TargetRequest};
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{CloudError, Instance, MachineKey, Observation, Timing};
 
 use super::account::AccountCache;
@@ -138,7 +138,7 @@ impl SessionState {
         machine: &MachineKey,
         targets: &[TargetRequest],
         at: Moment,
-    ) -> Vec<Access> {
+    ) -> Vec<TargetAccess> {
         self.informer.credentials_replaced(at.replacements);
         self.informer.ask_for_targets(machine, targets, at.now)
     }

@@ -150,15 +150,15 @@ fn the_account_is_asked_for_three_times_at_most() {
 
 #[test]
 fn a_machine_has_one_session_and_a_claim_names_the_former() {
-    let mut owners = Owners::default();
+    let mut assignments = SessionAssignments::default();
     let (one, two) = (machine("one"), machine("two"));
-    assert_eq!(owners.claim(&one, "a"), None);
-    assert_eq!(owners.claim(&one, "a"), None, "the same again");
-    assert_eq!(owners.claim(&two, "a"), None);
-    assert_eq!(owners.claim(&one, "b"), Some("a"));
-    assert_eq!(owners.release(&one), Some("b"));
-    assert_eq!(owners.release(&one), None);
-    assert_eq!(owners.release(&two), Some("a"));
+    assert_eq!(assignments.claim(&one, "a"), None);
+    assert_eq!(assignments.claim(&one, "a"), None, "the same again");
+    assert_eq!(assignments.claim(&two, "a"), None);
+    assert_eq!(assignments.claim(&one, "b"), Some("a"));
+    assert_eq!(assignments.release(&one), Some("b"));
+    assert_eq!(assignments.release(&one), None);
+    assert_eq!(assignments.release(&two), Some("a"));
 }
 
 fn rates() -> Arc<RateLimits> {

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use crate::informer::InformerSnapshot;
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::session::{
-    EndedCall, InformerCalls, Moment, Owners, Permit, RateLimiter, RateLimits, SessionCall, SessionDriver, SessionKey,
-    SessionState, confirmed_account,
+    EndedCall, InformerCalls, Moment, Permit, RateLimiter, RateLimits, SessionAssignments, SessionCall, SessionDriver,
+    SessionKey, SessionState, confirmed_account,
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
@@ -62,7 +62,7 @@ pub struct Sessions {
     timing: Timing,
     limits: Arc<RateLimits>,
     by_key: BTreeMap<SessionKey, (SessionState, Arc<RateLimiter>)>,
-    owners: Owners<SessionKey>,
+    owners: SessionAssignments<SessionKey>,
 }
 
 impl Default for Sessions {
@@ -80,7 +80,7 @@ impl Sessions {
             timing,
             limits: Arc::new(limits),
             by_key: BTreeMap::new(),
-            owners: Owners::default(),
+            owners: SessionAssignments::default(),
         }
     }
 

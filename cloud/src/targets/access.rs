@@ -78,7 +78,7 @@ pub enum Refusal {
 
 /// Whether a control plane may use a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum TargetAccess {
     /// The tags of the group were not read yet, or too long ago.
     Unknown,
     /// They cannot be read; that is tried again.

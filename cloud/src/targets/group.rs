@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::access::TargetRequest;
-use super::member::{Member, Registration};
+use super::member::{Member, RegistrationCall};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
@@ -180,7 +180,7 @@ impl GroupState {
         if let (Some(GroupRequest::Register(targets)), Some(facts)) = (&request, &self.facts) {
             for member in self.members.values_mut().filter(|member| !member.is_leaving()) {
                 if member.target(facts).is_some_and(|target| targets.contains(&target)) {
-                    member.registration = Registration::UnderWay;
+                    member.registration = RegistrationCall::UnderWay;
                 }
             }
         }
@@ -355,8 +355,8 @@ impl GroupState {
         for member in self.members.values_mut() {
             let health = member.target(facts).and_then(|target| seen.get(&target));
             let Some(health) = health else { continue };
-            if health.state != TargetState::Draining && member.registration == Registration::Unanswered {
-                member.registration = Registration::Taken(now);
+            if health.state != TargetState::Draining && member.registration == RegistrationCall::Unanswered {
+                member.registration = RegistrationCall::Taken(now);
             }
             if health.state == TargetState::Draining && member.is_leaving() {
                 member.leaving_since.get_or_insert(now);
@@ -433,7 +433,7 @@ impl GroupState {
                         member.leaving_since = None;
                     }
                     member.written(now);
-                    member.registration = Registration::None;
+                    member.registration = RegistrationCall::None;
                 }
                 Ok(_) => member.written(now),
                 Err(error) => member.failed(error, now + backoff(member.failures, timing)),

@@ -8,7 +8,7 @@ use crate::{CloudError, ErrorClass, Timing};
 
 /// The last registration of a member by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Registration {
+pub(super) enum RegistrationCall {
     /// This process has made no registration, AWS refused the last one, or a later deregistration has undone it.
     None,
     /// The call is under way.
@@ -33,7 +33,7 @@ pub(super) struct Member {
     pub(super) since: Duration,
     /// The time at which AWS accepted the deregistration, or first showed the target as draining.
     pub(super) leaving_since: Option<Duration>,
-    pub(super) registration: Registration,
+    pub(super) registration: RegistrationCall,
     /// Whether the instance is gone and its address is out of the group. A later target with the same address belongs
     /// to another instance.
     pub(super) is_done: bool,
@@ -56,7 +56,7 @@ impl Member {
             desired,
             since: now,
             leaving_since: None,
-            registration: Registration::None,
+            registration: RegistrationCall::None,
             is_done: false,
             failure: None,
             failures: 0,
@@ -101,7 +101,7 @@ impl Member {
 
     /// Whether it was registered by this process, or by an earlier one as far as that is on record.
     pub(super) fn was_registered(&self) -> bool {
-        self.on_record || self.registration != Registration::None
+        self.on_record || self.registration != RegistrationCall::None
     }
 
     /// Whether the desired state of the member is deregistered or gone.
@@ -139,13 +139,13 @@ impl Member {
 
     /// Records the result of the registration call that was under way.
     pub(super) fn registered(&mut self, answer: Result<(), &CloudError>, now: Duration) {
-        if self.registration != Registration::UnderWay {
+        if self.registration != RegistrationCall::UnderWay {
             return;
         }
         self.registration = match answer {
-            Ok(()) => Registration::Taken(now),
-            Err(error) if error.class == ErrorClass::NoAnswer => Registration::Unanswered,
-            Err(_) => Registration::None,
+            Ok(()) => RegistrationCall::Taken(now),
+            Err(error) if error.class == ErrorClass::NoAnswer => RegistrationCall::Unanswered,
+            Err(_) => RegistrationCall::None,
         };
     }
 
@@ -153,9 +153,9 @@ impl Member {
     /// delay.
     pub(super) fn may_appear(&self, timing: &Timing, now: Duration) -> bool {
         match self.registration {
-            Registration::None => false,
-            Registration::UnderWay | Registration::Unanswered => true,
-            Registration::Taken(at) => now < at + timing.target_poll * 3,
+            RegistrationCall::None => false,
+            RegistrationCall::UnderWay | RegistrationCall::Unanswered => true,
+            RegistrationCall::Taken(at) => now < at + timing.target_poll * 3,
         }
     }
 

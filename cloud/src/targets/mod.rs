@@ -17,7 +17,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub use access::{Access, GroupTags, Refusal, TargetPolicy, TargetRequest, TargetUser};
+pub use access::{GroupTags, Refusal, TargetAccess, TargetPolicy, TargetRequest, TargetUser};
 use group::GroupState;
 pub use model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
@@ -70,7 +70,7 @@ impl Targets {
     /// Asks whether the control plane of a machine that has no instance yet may use each of `targets`, and gives the
     /// answers, in their order. The machine is woken when an answer that did not grant it changes, until
     /// [`Targets::want`] or [`Targets::forget`].
-    pub fn ask(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<Access> {
+    pub fn ask(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<TargetAccess> {
         self.drop_unnamed(machine, targets);
         let timing = self.timing;
         let ask = |(request, state): (&TargetRequest, &mut GroupState)| state.ask(machine, &request.user, &timing, now);

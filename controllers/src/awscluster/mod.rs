@@ -67,6 +67,11 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         let paused = status::paused(&cluster, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(paused));
     }
+    if !cluster.spec.unmanaged && meta::is_marked_for_move(&cluster.metadata) {
+        // `clusterctl move` has replaced all annotations, so another controller may still manage the infrastructure.
+        let interrupted = status::move_interrupted(&cluster, context.kubernetes.now());
+        return Ok(outcome(cluster, interrupted));
+    }
     if !cluster.spec.unmanaged {
         let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
         return Ok(outcome(cluster, not_yet));

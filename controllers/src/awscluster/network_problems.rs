@@ -17,8 +17,8 @@ impl NetworkProblems {
         self.0.is_empty()
     }
 
-    /// Whether the text can be an id of this kind. If not, the function adds a problem with `path`: the API server would
-    /// refuse the whole status because of one invalid id in `status.network`.
+    /// Whether the text can be an id of this kind. If not, the function adds a problem with `path`: the API server
+    /// would refuse the whole status because of one invalid id in `status.network`.
     pub(super) fn accepts_id(&mut self, path: &str, kind: IdKind, text: &str) -> bool {
         let accepted = kind.is_id(text);
         if !accepted {

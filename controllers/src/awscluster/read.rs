@@ -149,8 +149,8 @@ async fn look_up(
     Ok(NetworkLookup::Found(Box::new(found)))
 }
 
-/// The declared subnets, as far as AWS has them. What is no id is not asked for, because it may be a pattern: the status
-/// names it.
+/// The declared subnets, as far as AWS has them. What is no id is not asked for, because it may be a pattern: the
+/// status names it.
 async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<Subnet>, CloudError> {
     let declared = spec.subnets().iter();
     let mut ids: Vec<&str> = declared.filter_map(|subnet| subnet.effective_resource_id()).collect();

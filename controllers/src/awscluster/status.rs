@@ -28,6 +28,14 @@ pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     status
 }
 
+/// Status of an AWSCluster that a move has marked and not deleted: only the condition `Paused` changes.
+pub(super) fn move_interrupted(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let generation = cluster.metadata.generation;
+    conditions::set(&mut status.conditions, not_paused(&cluster.metadata), generation, now);
+    status
+}
+
 /// Status of an AWSCluster in the managed mode, which this release does not support.
 pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
     let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \

@@ -1,4 +1,4 @@
-//! When an instance that AWS does not show counts as gone.
+//! Decides when an instance that AWS does not show counts as gone.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::locate::InstanceLocation;
 use super::scope::MachineScope;
 use super::time::age;
 
-/// Whether it is known in which account the instance lives; the location has compared it with the credentials then.
+/// Whether the account of the instance is recorded. The location has compared a recorded account with the credentials.
 pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
     let network = scope.status.network.as_ref();
     network.is_some_and(|network| network.account_id.is_some())
 }
 
-/// The message about an instance whose account was never recorded and that AWS does not show.
+/// The message about an instance that AWS does not show and whose account was never recorded.
 pub(super) fn unproven(id: &str, location: &InstanceLocation) -> String {
     format!(
         "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
@@ -28,8 +28,9 @@ pub(super) fn unproven(id: &str, location: &InstanceLocation) -> String {
     )
 }
 
-/// How long until an absence counts: the instance must have been old enough when it was looked for, which may be long
-/// ago where AWS could not be asked or the process stood still. An instance without a launch record is old.
+/// The time until an absence counts. The instance must have been old enough at the time of the reads that did not show
+/// it. These reads may be long ago, if calls failed or the process was suspended. An instance without a launch record
+/// counts as old.
 pub(super) fn remaining_youth(
     scope: &MachineScope,
     id: &str,
@@ -43,8 +44,8 @@ pub(super) fn remaining_youth(
     remaining.filter(|remaining| !remaining.is_zero())
 }
 
-/// Looks for a young instance anew. Its absence so far proves nothing once it is older: AWS may not have been asked
-/// since.
+/// Begins the proof of absence anew for a young instance. The reads until now cannot prove the absence of the older
+/// instance.
 pub(super) fn watch_anew(scope: &MachineScope, id: &str, location: &InstanceLocation, context: &MachineContext) {
     context.clouds.forget(&scope.key());
     location.cloud.observe_instance(&scope.key(), id);

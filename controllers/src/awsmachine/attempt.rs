@@ -1,4 +1,4 @@
-//! The attempt to launch that the record is about: what this process knows of it besides.
+//! The recorded attempt to launch, and the additional knowledge of this process about it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::scope::MachineScope;
 const UNRECORDED: &str = "the AWSMachine came without a readable launch record (restored or moved): its instance is \
                           looked for before one is launched";
 
-/// The message about a launch that may have taken place and does not show.
+/// The message about a launch that may have succeeded and whose instance AWS does not show.
 pub(super) fn unconfirmed(scope: &MachineScope) -> &'static str {
     match scope.status.launch {
         None | Some(LaunchRecord::Unreadable(_)) => UNRECORDED,
@@ -38,8 +38,8 @@ pub(super) fn search_token(scope: &MachineScope) -> String {
     format!("{}-0", scope.uid())
 }
 
-/// How far this process knows the recorded attempt to have come. Once another process has claimed the record, the call
-/// of that process may have launched whatever became of ours.
+/// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
+/// call of that process may have launched an instance, whatever the result of this process's call.
 pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
     let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
     if attempt.is_some_and(|attempt| attempt.holder == context.memory.holder()) {
@@ -49,15 +49,15 @@ pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &Machi
     }
 }
 
-/// The answer to the call of the recorded attempt that could not be recorded yet. An answer to an earlier attempt says
-/// nothing about this one: the instance of that one is found by its tags.
+/// The answer to the call of the recorded attempt, if the answer could not be recorded yet. The answer to an earlier
+/// attempt does not count: a lookup by tags finds the instance of that attempt.
 pub(super) fn unrecorded_answer(scope: &MachineScope, context: &MachineContext) -> Option<Instance> {
     let answer = context.memory.answer(scope.uid())?;
     (answer.client_token.as_deref() == open_token(scope)).then_some(answer)
 }
 
-/// Records a refusal that this process knows and could not record yet: a corrected identity or region must not be held
-/// against a record of what was never launched.
+/// Records a refusal that this process could not record before. A refused attempt has launched nothing, so its record
+/// must not prevent the use of a corrected identity or region.
 pub(super) fn record_known_refusal(
     scope: &mut MachineScope,
     context: &MachineContext,
@@ -69,7 +69,7 @@ pub(super) fn record_known_refusal(
     Ok(())
 }
 
-/// How long an unconfirmed launch waits before its instance is looked up again.
+/// The time between two lookups of the instance of an unconfirmed launch.
 pub(super) fn lookup_interval(timing: &Timing) -> Duration {
     timing.transition_interval * 6
 }

@@ -1,7 +1,7 @@
 //! How a flow ends early. Pure.
 
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_cloud::CloudError;
+use capa_api::conditions::{ConditionType, ConditionUpdate};
+use capa_cloud::{CloudError, ErrorClass};
 use capa_runtime::reconcile::{Next, ReconcileError};
 
 use super::launch::record::IllegalTransition;
@@ -15,8 +15,8 @@ pub(super) struct Blocked {
     pub(super) condition: ConditionUpdate,
     /// When the flow is tried again.
     pub(super) next: Next,
-    /// Whether the cause is a permanent error of an AWS call.
-    pub(super) is_refused: bool,
+    /// The class of the error, where an AWS call has failed and the error is not recorded yet.
+    pub(super) cause: Option<ErrorClass>,
 }
 
 impl Blocked {
@@ -24,7 +24,7 @@ impl Blocked {
         Self {
             condition,
             next,
-            is_refused: false,
+            cause: None,
         }
     }
 
@@ -33,13 +33,18 @@ impl Blocked {
         Self {
             condition: condition.is_false(error.class.reason(), message),
             next: retry::after(error),
-            is_refused: error.class.is_permanent(),
+            cause: Some(error.class),
         }
+    }
+
+    /// Whether AWS has refused the call for good: it would refuse the same call again.
+    pub(super) fn is_refused(&self) -> bool {
+        self.cause.is_some_and(ErrorClass::is_permanent)
     }
 
     /// Whether AWS was asked too often: it can be asked a little later.
     pub(super) fn is_throttled(&self) -> bool {
-        self.condition.reason == Reason::Throttled
+        self.cause == Some(ErrorClass::Throttled)
     }
 }
 

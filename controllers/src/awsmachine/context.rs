@@ -1,4 +1,4 @@
-//! What AWSMachines are reconciled with.
+//! The context of the AWSMachine reconciler.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::memory::LaunchMemory;
 use super::time::Moment;
 use crate::kubernetes_api::MachineKubernetes;
 
-/// What an AWSMachine is reconciled with.
+/// The context of the AWSMachine reconciler: its clients, memory and settings.
 #[derive(Clone)]
 pub struct MachineContext {
     /// Kubernetes.
@@ -27,7 +27,7 @@ pub struct MachineContext {
 }
 
 impl MachineContext {
-    /// This moment.
+    /// The current moment.
     pub(super) fn now(&self) -> Moment {
         Moment {
             time: self.kubernetes.now(),

@@ -14,7 +14,7 @@ use crate::resync::with_resync;
 
 /// Reconciles AWSMachines.
 pub struct MachineReconciler {
-    /// What they are reconciled with.
+    /// The context of the reconciles.
     pub context: MachineContext,
     /// The longest time between two passes of one object.
     pub sync_period: Duration,
@@ -49,8 +49,8 @@ impl Reconciler for MachineReconciler {
     }
 }
 
-/// Hash of the fields of a Machine that its AWSMachine depends on. Its status, which Cluster API writes often, is none
-/// of them.
+/// Hash of the fields of a Machine that its AWSMachine depends on. The status of the Machine, which Cluster API writes
+/// often, is not among them.
 pub fn watched_machine(machine: &Machine) -> Option<u64> {
     let spec = &machine.spec;
     Some(hash(&(

@@ -1,4 +1,4 @@
-//! Where the instance of a machine is, or is to be, and as whom AWS is asked there: recorded or resolved.
+//! The location of a machine's instance: account, region, identity and targets, recorded or resolved.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 
-/// Where the instance of a machine is, or is to be, and as whom AWS is asked there.
+/// The location of a machine's instance, or of its launch, with the AWS session for it.
 pub(super) struct InstanceLocation {
     pub(super) region: String,
     pub(super) identity_ref: IdentityReference,
@@ -32,16 +32,16 @@ pub(super) struct InstanceLocation {
     pub(super) role: MachineRole,
     /// The load balancer targets of the instance.
     pub(super) targets: Vec<ControlPlaneTarget>,
-    /// Why the targets are not known yet, where a source is still to supply them.
+    /// The problem of the source that shall supply the targets, if they are not known yet.
     pub(super) pending_targets: Option<Problem>,
-    /// AWS as the identity sees it in the region.
+    /// The AWS session of the identity in the region.
     pub(super) cloud: Arc<dyn MachineCloud>,
     /// The key of the credentials. A changed identity or a changed Secret has another key.
     pub(super) identity_key: String,
 }
 
-/// The parts of a location that are recorded, or that the network sources supply.
-struct Placement {
+/// The parts of a location that the status or the network sources supply.
+struct LocationInputs {
     region: Option<String>,
     identity_ref: Option<IdentityReference>,
     cluster_tag: Option<String>,
@@ -49,7 +49,7 @@ struct Placement {
     pending_targets: Option<Problem>,
 }
 
-impl Placement {
+impl LocationInputs {
     fn recorded(network: MachineNetworkInUse) -> Self {
         Self {
             region: network.region,
@@ -71,8 +71,8 @@ impl Placement {
     }
 }
 
-/// The location of a launch: where an open attempt was made, whatever the sources say by now, else where the sources
-/// say.
+/// The location of a launch. An open attempt keeps its recorded location, even if the sources have changed. Otherwise
+/// the sources supply the location.
 pub(super) async fn for_launch(
     scope: &MachineScope,
     merged: &Merged,
@@ -80,25 +80,26 @@ pub(super) async fn for_launch(
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone();
     let recorded = recorded.filter(|network| scope.status.has_open_attempt() && network.region.is_some());
-    let placement = match recorded {
-        Some(network) => Placement::recorded(network),
-        None => Placement::of_sources(merged.network.clone(), None),
+    let inputs = match recorded {
+        Some(network) => LocationInputs::recorded(network),
+        None => LocationInputs::of_sources(merged.network.clone(), None),
     };
-    connect(scope, placement, context).await
+    connect(scope, inputs, context).await
 }
 
-/// The location of an instance: as recorded at launch, else (the status was lost) as the network sources say.
+/// The location of an instance: the location recorded at launch or, if the status was lost, the location from the
+/// network sources.
 pub(super) async fn recorded_or_resolved(
     scope: &MachineScope,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone().filter(|network| network.region.is_some());
-    let placement = match (recorded, scope.owners.cluster.as_deref()) {
-        (Some(network), _) => Placement::recorded(network),
+    let inputs = match (recorded, scope.owners.cluster.as_deref()) {
+        (Some(network), _) => LocationInputs::recorded(network),
         (None, Some(cluster)) => resolved(scope, cluster, context).await?,
         (None, None) => {
             let spec = &scope.machine.spec;
-            Placement {
+            LocationInputs {
                 region: spec.region.clone(),
                 identity_ref: spec.identity_ref.clone(),
                 cluster_tag: None,
@@ -107,26 +108,30 @@ pub(super) async fn recorded_or_resolved(
             }
         }
     };
-    connect(scope, placement, context).await
+    connect(scope, inputs, context).await
 }
 
-async fn resolved(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Placement, FlowError> {
+async fn resolved(
+    scope: &MachineScope,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<LocationInputs, FlowError> {
     let merged = read::network(&scope.machine, cluster, context).await?;
     if let Some(problem) = &merged.problem {
         return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
-    Ok(Placement::of_sources(merged.network, pending_targets))
+    Ok(LocationInputs::of_sources(merged.network, pending_targets))
 }
 
-/// Resolves the identity and asks for its account.
+/// Resolves the identity and looks up its account.
 async fn connect(
     scope: &MachineScope,
-    placement: Placement,
+    inputs: LocationInputs,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
-    let Some(region) = placement.region else {
+    let Some(region) = inputs.region else {
         let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
         let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
         return Err(Blocked::new(missing, Next::Retry).into());
@@ -135,7 +140,7 @@ async fn connect(
         return Err(Blocked::new(read::network_not_ready(&problem), Next::Retry).into());
     }
     let default_identity = IdentityReference::controller_default;
-    let identity_ref = placement.identity_ref.unwrap_or_else(default_identity);
+    let identity_ref = inputs.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);
     let request = IdentityRequest {
         reference: &identity_ref,
@@ -147,13 +152,13 @@ async fn connect(
     let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
     let resolved = resolved.map_err(|error| match error {
         IdentityError::Unusable(problem) => {
-            // The credentials that this process still holds are not the machine's to use any more.
+            // The machine may no longer use the credentials that this process holds.
             context.clouds.forget(&scope.key());
             FlowError::from(not_ready(problem.condition()))
         }
         IdentityError::Unread(error) => FlowError::from(error),
     })?;
-    let cluster_tag = placement.cluster_tag.unwrap_or_else(|| cluster_name.clone());
+    let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
     let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
     validate_account(scope, &account_id).map_err(not_ready)?;
@@ -164,8 +169,8 @@ async fn connect(
         cluster_name,
         cluster_tag,
         role: scope.owners.role(&scope.machine),
-        targets: placement.targets,
-        pending_targets: placement.pending_targets,
+        targets: inputs.targets,
+        pending_targets: inputs.pending_targets,
         cloud,
         identity_key: resolved.key,
     })
@@ -190,7 +195,8 @@ async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> 
     })
 }
 
-/// Refuses credentials of another account than the recorded one: there, the instance would look as if it had vanished.
+/// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
+/// account.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
     let network = scope.status.network.as_ref();
     match network.and_then(|network| network.account_id.as_deref()) {

@@ -1,4 +1,4 @@
-//! Lookups of a machine's instances by tags, by client token and by id, besides those that the instance informer follows.
+//! Lookups of a machine's instances by tags, client token and id. The instance informer does not make these lookups.
 
 use capa_api::conditions::ConditionType;
 use capa_cloud::{CloudError, Instance, MachineCloud, Query};
@@ -9,8 +9,8 @@ use super::machine_tags::MachineTags;
 /// The longest client token that EC2 takes.
 const TOKEN_LENGTH: usize = 64;
 
-/// All instances with these tags, and those that were launched with this token, whatever their tags are by now. What a
-/// filter let pass is compared once more.
+/// All instances with these tags, and all instances that were launched with this token, whatever their tags. The
+/// instances of the answer are compared again, because filters may be patterns.
 pub(super) async fn find(
     cloud: &dyn MachineCloud,
     tags: &MachineTags<'_>,
@@ -32,19 +32,20 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// The instance with this id, which must be one by its form.
+/// The instance with this id. The text must have the form of an instance id, because a pattern would match other
+/// instances.
 pub(super) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<Instance>, CloudError> {
     let found = cloud.find_instances(&Query::filter("instance-id", [id])).await?;
     Ok(found.into_iter().find(|instance| instance.id == id))
 }
 
-/// Whether a text is a client token, and no pattern.
+/// Whether a text is a client token and not a pattern.
 fn is_token(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=TOKEN_LENGTH).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// A lookup that failed blocks a launch as well as a deletion.
+/// The block of a launch or a deletion by a failed lookup.
 pub(super) fn failed(error: &CloudError) -> Blocked {
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
     Blocked::by_call(ConditionType::InstanceReady, message, error)

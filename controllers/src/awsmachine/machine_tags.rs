@@ -1,13 +1,13 @@
-//! The tags by which every provider of this API tells the instance of a machine from others. Pure.
+//! The tags that identify the instance of a machine in every provider of this API. Pure.
 
 use capa_api::meta;
 use capa_cloud::{Instance, Query};
 
-/// The longest name of an object.
+/// Maximum length of an object name.
 const NAME_LENGTH: usize = 253;
 
-/// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster and
-/// CAPA use the same.
+/// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster
+/// and CAPA use the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineTags<'a> {
     /// Name of the cluster in tags.
@@ -19,16 +19,17 @@ pub(super) struct MachineTags<'a> {
 }
 
 impl MachineTags<'_> {
-    /// Whether AWS shows these tags on an instance: exactly these, whatever a filter has let pass.
+    /// Whether an instance has exactly these tags.
     pub(super) fn are_on(&self, instance: &Instance) -> bool {
         let tag = |key: &str| instance.tags.get(key).map(String::as_str);
         tag(&meta::cluster_tag(self.cluster)) == Some(meta::OWNED_TAG_VALUE)
             && tag(meta::MACHINE_NAME_TAG) == Some(self.machine_name().as_str())
     }
 
-    /// The query for the instances with these tags. EC2 takes `*` and `?` in filters, so what is no name of an object
-    /// does not get into one: a cluster's name in tags is left to the comparison with the answer then, and a machine
-    /// whose name none can have has no instances to ask for.
+    /// The query for the instances with these tags. EC2 interprets `*` and `?` in filters as wildcards, so only valid
+    /// object names become filter values. If the cluster's name in tags is not valid, the query has no filter for it,
+    /// and [`Self::are_on`] compares it. If the Machine's name is not valid, there is no query, because no such Machine
+    /// exists.
     pub(super) fn query(&self) -> Option<Query> {
         if !is_name(self.namespace) || !is_name(self.machine) {
             return None;
@@ -42,7 +43,7 @@ impl MachineTags<'_> {
         })
     }
 
-    /// The tags as a message names them.
+    /// The tags in the form of messages.
     pub(super) fn described(&self) -> String {
         format!(
             "{}: {} and {}: {}",
@@ -58,7 +59,7 @@ impl MachineTags<'_> {
     }
 }
 
-/// Whether Kubernetes gives objects such names (a DNS subdomain by RFC 1123).
+/// Whether the text is a valid object name: a DNS subdomain according to RFC 1123.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

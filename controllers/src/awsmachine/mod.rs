@@ -1,7 +1,7 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
-//! The network comes from any object that satisfies the network contract; no infrastructure kind is named here. This
-//! file alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
+//! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
+//! This file alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
 
 mod absence;
 mod attempt;
@@ -50,7 +50,7 @@ use self::scope::MachineScope;
 pub(crate) use self::spec::machine_name;
 use crate::transitions;
 
-/// One pass.
+/// Runs one pass over an AWSMachine.
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     let deleting = machine.metadata.deletion_timestamp.is_some();
     let is_released = deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
@@ -63,7 +63,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     }
     let owners = read::owners(&machine, context.kubernetes.as_ref());
     if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
-        // The instance informer calls AWS for as long as it follows a machine.
+        // The instance informer makes calls as long as it follows a machine.
         context.clouds.forget(&scope::key(&machine));
         let paused = status::paused(&machine, context.kubernetes.now());
         let machine = write::allow_move(machine, &paused, context).await?;
@@ -73,12 +73,12 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     let flow = if deleting {
         Box::pin(delete(&mut scope, context)).await
     } else {
-        Box::pin(run(&mut scope, context)).await.map(|()| false)
+        Box::pin(run(&mut scope, context)).await
     };
     match flow {
-        Ok(false) => {}
-        // A postponed pass leaves the status unchanged.
-        Ok(true) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
+        Ok(()) if !deleting => {}
+        // A released AWSMachine is gone, and a postponed pass leaves the status unchanged.
+        Ok(()) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error),
     }
@@ -88,7 +88,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     finish(scope, context).await
 }
 
-/// The outcome of a pass whose AWSMachine stays.
+/// The outcome of a pass that does not release the AWSMachine.
 async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     let status = status::summarize(&scope, context.kubernetes.now());
     let before = scope.stored_status().map(|status| status.conditions.as_slice());
@@ -101,7 +101,7 @@ async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome
         .with_events(warnings))
 }
 
-/// A machine that is wanted: its instance is launched and followed.
+/// Launches and follows the instance of a machine that is not being deleted.
 async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if scope.owners.machine.is_ok() && scope.owners.cluster.is_some() {
         write::ensure_finalizer(scope, context).await?;
@@ -127,14 +127,13 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     Ok(())
 }
 
-/// A machine that is being deleted: its instances leave their targets and are terminated. Answers whether the
-/// AWSMachine is released.
-async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bool, FlowError> {
+/// Deletes the instances of a machine: deregisters them from their targets and terminates them. Then the AWSMachine is
+/// released.
+async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if let Abandonment::Asked(what) = abandonment(&scope.machine) {
-        deletion::abandoned(scope, &what, context).await?;
-        return Ok(true);
+        return Ok(deletion::abandoned(scope, &what, context).await?);
     }
-    let mut nothing_left = true;
+    let mut blocks = Vec::new();
     match deletion::find(scope, context).await? {
         Found::Nothing { left_alone } => deletion::tell_left_alone(scope, &left_alone),
         Found::Instances { location, instances } => {
@@ -146,12 +145,12 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<bo
                     }
                     Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
                 };
-                nothing_left &= deletion::end_instance(scope, instance, has_left, &location, context).await;
+                blocks.extend(deletion::end_instance(scope, instance, has_left, &location, context).await);
             }
         }
     }
-    if nothing_left {
-        deletion::release(scope, context).await?;
+    if let Some(blocked) = deletion::merged(blocks) {
+        return Err(blocked.into());
     }
-    Ok(nothing_left)
+    Ok(deletion::release(scope, context).await?)
 }

@@ -1,5 +1,5 @@
-//! Whose instance is it? One function decides, and everything asks it that launches, adopts, terminates, registers or
-//! recovers. Pure.
+//! Decides which AWSMachine an instance belongs to. Launch, adoption, termination, registration and recovery all use
+//! this function. Pure.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -15,75 +15,75 @@ use thiserror::Error;
 use super::machine_tags::MachineTags;
 use super::spec;
 
-/// Whose an instance is.
+/// The ownership of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// The AWSMachine's: AWS shows its tags, and this proves it.
+    /// The instance belongs to the AWSMachine: it has the tags of the machine, and this proof.
     Ours(Proof),
-    /// Somebody else's, as far as anybody can tell.
+    /// Nothing proves that the instance belongs to the AWSMachine.
     Foreign(Reason),
 }
 
-/// What proves, together with the tags, that an instance is the AWSMachine's.
+/// The proof, in addition to the tags, that an instance belongs to the AWSMachine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The launch record has its id, or the client token that it was launched with.
+    /// The launch record contains the id of the instance, or its client token.
     Recorded,
-    /// It was launched with a client token of this AWSMachine.
+    /// The client token of the instance begins with the UID of this AWSMachine.
     Launched,
-    /// The spec names it, and the AWSMachine is the only one of its Machine.
+    /// The spec names the instance, and the AWSMachine has a verified owner.
     Named,
-    /// The annotation `adopt-instance` names it, and the AWSMachine is the only one of its Machine.
+    /// The annotation `adopt-instance` names the instance, and the AWSMachine has a verified owner.
     Adopted,
 }
 
-/// Why an instance is not the AWSMachine's.
+/// The reason why an instance does not belong to the AWSMachine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Reason {
-    /// Only the tags are missing.
+    /// The tags of the machine are missing.
     #[error("it does not carry the tags of this machine")]
     Untagged(Proof),
-    /// Nothing says that it is.
+    /// No proof exists.
     #[error("neither its client token nor this AWSMachine says that it belongs to this machine")]
     Unnamed,
-    /// The AWSMachine names it, and is not its Machine's.
+    /// The AWSMachine names the instance, but has no verified owner.
     #[error("this AWSMachine names it, and {0}")]
     WithoutOwner(OwnerProblem),
-    /// Another AWSMachine names or records it as well.
+    /// Another AWSMachine names or records the instance too.
     #[error("AWSMachine {0} has it as well")]
     Claimed(String),
 }
 
-/// Why an AWSMachine is not its Machine's.
+/// The reason why an AWSMachine has no verified owner.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum OwnerProblem {
-    /// No owner reference.
+    /// The AWSMachine has no owner reference to a Machine.
     #[error("no Machine owns this AWSMachine")]
     Unreferenced,
-    /// The owner is gone, or never was.
+    /// The owner does not exist.
     #[error("the Machine that owns this AWSMachine by its ownerReferences does not exist")]
     Missing,
-    /// The reference means another Machine of that name.
+    /// The UID in the reference differs from the UID of the Machine.
     #[error("its ownerReferences mean another Machine than the one of that name (the UIDs differ)")]
     OtherUid,
-    /// The Machine has another infrastructure object.
+    /// The Machine names another infrastructure object.
     #[error("the Machine that it names in its ownerReferences names another object in spec.infrastructureRef")]
     NamesAnother,
 }
 
-/// What is known of the AWSMachine that an instance may belong to.
+/// The facts about the AWSMachine that an instance may belong to.
 pub(super) struct Evidence<'a> {
     /// The AWSMachine.
     pub(super) machine: &'a AWSMachine,
-    /// Its verified owner, as [`verified_owner`] gives it.
+    /// The result of [`verified_owner`].
     pub(super) owner: &'a Result<Arc<Machine>, OwnerProblem>,
-    /// The tags of its instance.
+    /// The tags of the AWSMachine's instance.
     pub(super) tags: MachineTags<'a>,
-    /// The AWSMachines that name or record the instance, by [`claimed_instances`]; this one may be among them.
+    /// The AWSMachines that name or record the instance ([`claimed_instances`]). This AWSMachine may be among them.
     pub(super) claims: &'a [Arc<AWSMachine>],
 }
 
-/// Decides whose an instance is that AWS shows.
+/// Decides whether an instance from AWS belongs to the AWSMachine.
 pub(super) fn ownership(instance: &Instance, evidence: &Evidence<'_>) -> Ownership {
     match proof(instance, evidence) {
         Ok(proof) if evidence.tags.are_on(instance) => Ownership::Ours(proof),
@@ -92,7 +92,7 @@ pub(super) fn ownership(instance: &Instance, evidence: &Evidence<'_>) -> Ownersh
     }
 }
 
-/// What besides its tags proves that an instance is the AWSMachine's.
+/// The proof, besides the tags, that an instance belongs to the AWSMachine.
 fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> {
     let Evidence { machine, .. } = evidence;
     let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
@@ -126,9 +126,9 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
     }
 }
 
-/// Whether another AWSMachine stands in the way. What we have recorded for it counts wherever it is. What its user has
-/// written counts in the namespace that the tags of the instance name: elsewhere it could claim any instance, and could
-/// never have one.
+/// Whether another AWSMachine has a claim to the instance. An instance in the status of the other AWSMachine counts in
+/// every namespace. An instance in its spec, which users write, counts only in the namespace that the tags of the
+/// instance name: in another namespace a user could claim any instance.
 fn has_claim(other: &AWSMachine, machine: &AWSMachine, id: &str) -> bool {
     let is_itself = other.metadata.name == machine.metadata.name;
     let is_neighbour = other.metadata.namespace == machine.metadata.namespace;
@@ -141,7 +141,7 @@ fn name_of(machine: &AWSMachine) -> String {
     format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
 }
 
-/// The instances that an AWSMachine names or records, each once: what AWSMachines are indexed by.
+/// The instances that an AWSMachine names or records, without duplicates. The cache indexes AWSMachines by these ids.
 pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
     let mut ids: Vec<String> = spec::recorded_instance_id(machine)
         .map(str::to_owned)
@@ -156,16 +156,16 @@ pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
     ids
 }
 
-/// The number of the attempt that launched with a client token, where it is a token of the AWSMachine with this UID.
+/// The number of the attempt in a client token of the AWSMachine with this UID. `None` for any other token.
 pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
     let number = client_token.strip_prefix(uid).filter(|_| !uid.is_empty())?;
     let number: i32 = number.strip_prefix('-')?.parse().ok()?;
     u32::try_from(number).ok()
 }
 
-/// The Machine that owns an AWSMachine beyond doubt: it exists, the owner reference means it by its UID, and it names
-/// this very object in its `infrastructureRef`. Users can write owner references, so one alone proves nothing. `named`
-/// is the Machine that has the name in the reference.
+/// The verified owner of an AWSMachine: a Machine that exists, whose UID is in the owner reference, and whose
+/// `infrastructureRef` names this AWSMachine. Users can write owner references, so a reference alone proves nothing.
+/// `named` is the Machine with the name in the reference.
 pub(super) fn verified_owner(machine: &AWSMachine, named: Option<Arc<Machine>>) -> Result<Arc<Machine>, OwnerProblem> {
     let reference = meta::owner(&machine.metadata, meta::CORE_GROUP, "Machine").ok_or(OwnerProblem::Unreferenced)?;
     let owner = named.ok_or(OwnerProblem::Missing)?;
@@ -184,16 +184,16 @@ pub(super) fn verified_owner(machine: &AWSMachine, named: Option<Arc<Machine>>) 
     }
 }
 
-/// What the annotation `adopt-instance` asks for.
+/// The value of the annotation `adopt-instance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdoptionWish<'a> {
-    /// It is not there.
+    /// The annotation is absent.
     Unsaid,
-    /// An instance is to be launched although there are others with the tags of this machine.
+    /// The value `none`: an instance is launched although other instances have the tags of this machine.
     LaunchNew,
-    /// This instance is to be adopted.
+    /// The id of an instance: this instance is adopted.
     Instance(&'a str),
-    /// It is neither an instance id nor `none`.
+    /// The value is neither an instance id nor `none`.
     Unreadable(&'a str),
 }
 
@@ -209,7 +209,7 @@ impl<'a> AdoptionWish<'a> {
     }
 }
 
-/// Instances in a message: at most ten of them.
+/// The ids of instances in a message, at most ten of them.
 pub(super) struct Ids<'a>(pub(super) &'a [String]);
 
 impl Display for Ids<'_> {

@@ -1,4 +1,4 @@
-//! How many machines are in which phase of their life, for dashboards and alerts.
+//! The number of machines in each phase, for dashboards and alerts.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::spec;
 /// Phase of the life of a machine, coarser than its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The machine waits, and nothing was launched.
+    /// The machine waits, and no instance was launched.
     Waiting,
     /// A launch is under way.
     Launching,
@@ -23,9 +23,9 @@ enum Phase {
     Pending,
     /// The instance runs.
     Running,
-    /// The instance is stopped, or on its way there.
+    /// The instance is stopped or stopping.
     Stopped,
-    /// The instance was terminated while the machine is wanted.
+    /// The instance was terminated, but the machine is not being deleted.
     Terminated,
     /// The machine is being deleted.
     Deleting,
@@ -73,7 +73,8 @@ impl Phase {
     }
 }
 
-/// Registers `capa_machines`, counted from the cache when it is scraped: every phase, also those without a machine.
+/// Registers the metric `capa_machines`. A scrape counts the machines in the cache, and shows every phase, including
+/// phases without a machine.
 pub fn count_phases(machines: Store<AWSMachine>, registry: &mut Registry) {
     registry.register_collector(Box::new(PhaseCounts(machines)));
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_in_the_phase_that_its_record_and_instance_say() {
+    fn the_launch_record_and_the_instance_decide_the_phase() {
         let deleted = ", deletionTimestamp: '2026-01-01T00:00:00Z'";
         let open = format!("launch: {{phase: Requested, {LAUNCH}}}");
         let refused = format!("launch: {{phase: Refused, {LAUNCH}}}");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_is_told_also_without_a_machine() {
+    fn the_metric_shows_phases_without_a_machine() {
         let (reader, mut writer) = store();
         let mut registry = Registry::default();
         count_phases(reader, &mut registry);

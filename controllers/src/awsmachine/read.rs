@@ -23,7 +23,7 @@ use crate::launching::bootstrap_secret;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 
-/// The owning Machine and its Cluster, from caches.
+/// The Machine that owns an AWSMachine, and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
     let named = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
@@ -39,12 +39,12 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
     }
 }
 
-/// The Cluster of a machine, which is named by its owner, or else by its label.
+/// The Cluster of a machine. The owner names the Cluster; without an owner, the label does.
 pub(crate) fn cluster_of(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     owners(machine, kubernetes).cluster
 }
 
-/// Whose an instance is that AWS shows. `cluster_tag` is the name of the cluster in tags.
+/// The ownership of an instance from AWS. `cluster_tag` is the name of the cluster in tags.
 pub(super) fn ownership(
     scope: &MachineScope,
     instance: &Instance,
@@ -88,7 +88,7 @@ pub(super) async fn user_data(
     };
     bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
     let secret = context.kubernetes.secret(scope.namespace(), name).await?;
-    // The Machine is watched, its Secret is not.
+    // The controller watches the Machine, but not its Secret.
     let unusable = |update| Blocked::new(update, Next::Retry);
     if let Some(secret) = &secret {
         bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
@@ -96,17 +96,17 @@ pub(super) async fn user_data(
     Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
-/// The inputs of a launch that only AWS knows.
+/// The inputs of a launch that are looked up in AWS.
 pub(super) struct ResolvedInputs {
     /// The network with the machine's own subnet resolved and missing zones filled in.
     pub(super) network: MachineNetwork,
     /// `additionalSecurityGroups` as ids.
     pub(super) additional_security_group_ids: Vec<String>,
-    /// Device of the image's root volume, where the spec shapes that volume.
+    /// Device of the image's root volume, if the spec configures that volume.
     pub(super) root_device: Option<String>,
 }
 
-/// Why the inputs of a launch cannot be resolved.
+/// The reason why the inputs of a launch cannot be resolved.
 enum LookupError {
     /// The spec names a resource that does not exist.
     Problem(Problem),
@@ -136,7 +136,8 @@ pub(super) fn network_not_ready(problem: &Problem) -> ConditionUpdate {
     ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone())
 }
 
-/// Resolves filters, zones and the root device. AWS is asked only where the spec leaves something open.
+/// Resolves filters, zones and the root device. The function makes a call only for inputs that the spec does not
+/// contain.
 pub(super) async fn resolve_inputs(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -179,8 +180,7 @@ async fn look_up_inputs(
     })
 }
 
-/// The subnets that the machine's own filters match, and of these the one that it names; `None` for a machine without
-/// filters.
+/// The subnets that match the machine's own filters and id. `None` for a machine without filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
@@ -258,7 +258,7 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
     }
 }
 
-/// The query for the objects that a reference filters for; `None` for a reference without filters.
+/// The query for the filters of a reference. `None` for a reference without filters.
 fn filter_query(reference: &ResourceReference, id_filter: &str, network: &MachineNetwork) -> Option<Query> {
     if reference.filters.is_empty() {
         return None;

@@ -39,7 +39,7 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 /// Sets the inputs of the following calls of the pass.
 ///
 /// # Errors
-/// A permanent error of an earlier call with these inputs, while it is too early for the next call.
+/// The permanent error of an earlier call with these inputs, until the time of the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
     let now = context.kubernetes.now();
@@ -53,9 +53,15 @@ pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &M
     }
 }
 
-/// Ends the pass with its block, and records a permanent error.
-pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) {
-    if blocked.is_refused
+/// Ends the pass with what blocks it, and records a permanent error.
+pub(super) fn finish_blocked(scope: &mut MachineScope, blocked: Blocked, context: &MachineContext) {
+    let blocked = record(scope, blocked, context);
+    scope.finish_blocked(blocked);
+}
+
+/// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is due.
+pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
+    if blocked.is_refused()
         && let Some(inputs) = scope.inputs
     {
         let now = context.kubernetes.now();
@@ -63,8 +69,9 @@ pub(super) fn finish_blocked(scope: &mut MachineScope, mut blocked: Blocked, con
         let refusals = context.memory.refusals();
         let wait = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);
         blocked.next = next(wait, context);
+        blocked.cause = None;
     }
-    scope.finish_blocked(blocked);
+    blocked
 }
 
 /// Sources and Secrets have no watch, so they are read again before the next call.

@@ -1,4 +1,4 @@
-//! The scope of one pass: the AWSMachine, its owners, and what the pass makes of its status. Pure.
+//! The scope of one pass: the AWSMachine, its owners, and its new status. Pure.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::refusals::Inputs;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
-    /// The Machine, where it is the owner beyond doubt.
+    /// The Machine, if it is the verified owner.
     pub(super) machine: Result<Arc<Machine>, OwnerProblem>,
     pub(super) cluster: Option<Arc<Cluster>>,
 }
 
 impl Owners {
-    /// Role of the machine. Cluster API marks the Machine, and not every control plane provider marks the AWSMachine
-    /// too. An AWSMachine whose Machine is gone has only its own mark.
+    /// Role of the machine. Cluster API labels the Machine, but not every control plane provider labels the AWSMachine
+    /// too. Without a Machine, the label of the AWSMachine decides.
     pub(super) fn role(&self, machine: &AWSMachine) -> MachineRole {
         let owner = self.machine.as_ref().map(|owner| &owner.metadata);
         meta::machine_role(owner.unwrap_or(&machine.metadata))
@@ -35,11 +35,11 @@ impl Owners {
 
 /// The scope of one pass.
 pub(super) struct MachineScope {
-    /// The AWSMachine as the server last answered it.
+    /// The AWSMachine from the last answer of the API server.
     pub(super) machine: AWSMachine,
     /// Its Machine and Cluster.
     pub(super) owners: Owners,
-    /// The status that the AWSMachine shall have, conditions aside.
+    /// The new status of the AWSMachine, without conditions.
     pub(super) status: AWSMachineStatus,
     /// The inputs of the pass's AWS calls, once they are known.
     pub(super) inputs: Option<Inputs>,
@@ -65,7 +65,7 @@ impl MachineScope {
         }
     }
 
-    /// Sets a condition, in place of what the pass has set for it before.
+    /// Sets a condition. It replaces an earlier condition of the pass of the same type.
     pub(super) fn set_condition(&mut self, update: ConditionUpdate) {
         self.conditions.retain(|earlier| earlier.condition != update.condition);
         self.conditions.push(update);
@@ -90,7 +90,7 @@ impl MachineScope {
         }
     }
 
-    /// Brings the launch record forward. After an attempt without an instance no network is in use.
+    /// Applies an event to the launch record. After an attempt without an instance, the network in use is removed.
     pub(super) fn record_launch(&mut self, event: LaunchEvent) -> Result<(), IllegalTransition> {
         let frees_network = matches!(event, LaunchEvent::Refused | LaunchEvent::EndedBeforeRunning);
         self.status.launch = Some(transition(self.status.launch.clone(), event)?);
@@ -100,7 +100,7 @@ impl MachineScope {
         Ok(())
     }
 
-    /// The status as it is stored.
+    /// The status that is stored in the API server.
     pub(super) fn stored_status(&self) -> Option<&AWSMachineStatus> {
         self.machine.status.as_ref()
     }
@@ -127,7 +127,7 @@ impl MachineScope {
     }
 }
 
-/// The key by which the instance informer knows the machine.
+/// The key of the machine in the instance informer.
 pub(super) fn key(machine: &AWSMachine) -> MachineKey {
     MachineKey {
         namespace: machine.metadata.namespace.clone().unwrap_or_default(),

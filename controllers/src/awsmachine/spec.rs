@@ -15,8 +15,8 @@ use crate::launching::image::image_id;
 use crate::launching::overrides::validate_overrides;
 use crate::tags;
 
-/// Name of the Machine, which tags carry. An AWSMachine has its Machine's name, so it is known even where the owner
-/// reference is lost.
+/// Name of the Machine, which tags contain. An AWSMachine has the same name as its Machine, so the name is known
+/// without the owner reference.
 pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
     let metadata = &machine.metadata;
     meta::owner_machine_name(metadata)
@@ -24,8 +24,8 @@ pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
         .unwrap_or_default()
 }
 
-/// The instance of a machine: the recorded one, else the one that the spec names. After an attempt without an instance
-/// the spec does not count: the instance that may exist is the attempt's.
+/// The id of a machine's instance: from the launch record, or else from the spec. After an attempt without an instance
+/// the spec does not count, because only the attempt can have launched an instance.
 pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
     let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     if record.is_some_and(LaunchRecord::is_without_instance) {
@@ -36,13 +36,13 @@ pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
         .or_else(|| claimed_instance_id(&machine.spec))
 }
 
-/// The instance that the launch record names.
+/// The id of the instance in the launch record.
 pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
     let recorded = machine.status.as_ref()?.launch.as_ref()?.instance_id();
     recorded.filter(|id| IdKind::Instance.is_id(id))
 }
 
-/// Refuses a spec that names an instance by an id that no instance can have, or two instances.
+/// Refuses a spec that names two instances, or that contains an invalid instance id.
 fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
     let [provider_id, instance_id] = named_instances(spec);
     for (field, named) in [("providerID", provider_id), ("instanceID", instance_id)] {
@@ -63,7 +63,7 @@ fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
     }
 }
 
-/// `providerID` and `instanceID` where they are set: the text of each, and the instance id in it.
+/// The texts of `providerID` and `instanceID`, if they are set, with the instance ids in them.
 fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
     [&spec.provider_id, &spec.instance_id].map(|field| {
         let text = field.as_deref().filter(|text| !text.is_empty())?;
@@ -71,7 +71,7 @@ fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
     })
 }
 
-/// The field by which the spec names another instance than this one, and its value.
+/// The field of the spec that names another instance than this one, and its value.
 pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> Option<(&'static str, &'a str)> {
     let [by_provider_id, by_instance_id] = named_instances(spec);
     let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];
@@ -80,7 +80,7 @@ pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> 
     Some((field, text))
 }
 
-/// The instance that the spec names. Users can write it as well.
+/// The instance that the spec names. Users can write this field too.
 pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     if validate_instance_ids(spec).is_some() {
         return None;
@@ -90,25 +90,25 @@ pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// Whether the machine names its subnet itself.
+/// Whether the machine's own spec names its subnet.
 pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
     let subnet = spec.subnet.as_ref();
     subnet.is_some_and(|subnet| given_id(subnet).is_some() || !subnet.filters.is_empty())
 }
 
-/// The id of a reference to a resource, where it has one.
+/// The id in a reference to a resource, if there is one.
 pub(super) fn given_id(reference: &ResourceReference) -> Option<&String> {
     reference.id.as_ref().filter(|id| !id.is_empty())
 }
 
-/// Refuses tags that only the manager sets: they decide which instances are deleted.
+/// Refuses tags that only the manager may set, because these tags decide which instances are deleted.
 pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Option<Problem> {
     let path = "additionalTags";
     let mut refused = tags::refused(path, &spec.additional_tags).chain(tags::refused(path, &network.additional_tags));
     refused.next()
 }
 
-/// Refuses a spec that no launch could fulfil, and names the field.
+/// Refuses a spec that cannot be launched, and names the field.
 pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
     let message = if let Some(contradiction) = validate_instance_ids(spec) {
@@ -132,8 +132,8 @@ fn names_nothing(reference: &ResourceReference) -> bool {
     reference.id.as_ref().is_none_or(String::is_empty) && reference.filters.is_empty()
 }
 
-/// Refuses a network with a value that is too long for the status of a machine, or with an id that AWS cannot have
-/// given. `cluster_name` is the name in tags where no source gives another one.
+/// Refuses a network with a value that is too long for the status of a machine, or with an invalid AWS id.
+/// `cluster_name` is the name in tags if no source supplies another one.
 pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
     let mut sized = network.clone();
     sized.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
@@ -149,7 +149,7 @@ pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> 
     Some(Problem::new(Reason::InvalidSpec, message))
 }
 
-/// Refuses fields that are set but have no effect yet: the machine is not launched without them.
+/// Refuses fields that have no effect yet. The machine is not launched, because its instance would lack them.
 pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let condition = ConditionType::InstanceReady;
     let found = unsupported::found(AWSMachine::kind(&()).as_ref(), spec);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_of_aws_is_refused() {
+    fn an_invalid_aws_id_in_the_spec_is_refused() {
         let mut pattern = machine("").spec;
         pattern.ami = read("{id: 'ami-*'}");
         let update = validate(&pattern).unwrap();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_or_oversized_value_of_a_network_is_not_quoted() {
+    fn an_invalid_or_long_network_value_is_not_quoted() {
         let long = "x".repeat(65);
         let in_network =
             |network: &str, cluster: &str| validate_network(&read(network), cluster).map(|problem| problem.message);

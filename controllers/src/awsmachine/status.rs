@@ -1,4 +1,4 @@
-//! The status of an AWSMachine from what a pass found. Pure.
+//! Computes the status of an AWSMachine from the result of a pass. Pure.
 
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
@@ -19,9 +19,9 @@ pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
     status
 }
 
-/// The status of the scope with its conditions, and `Ready` as their summary. A condition that the pass has not set
-/// stays as it was, with one exception: a launch walks through its waits in order, so a wait that it has not reached is
-/// over.
+/// The status of the scope with its conditions, and with `Ready` as their summary. A condition that the pass has not
+/// set does not change, with one exception: a launch checks its requirements in order, so a condition of a requirement
+/// that it has not reached does not stay False.
 pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatus {
     let deleting = scope.machine.metadata.deletion_timestamp.is_some();
     let launching = !deleting && spec::instance_id(&scope.machine).is_none();
@@ -45,8 +45,8 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
     }
 }
 
-/// `Ready` is True once the machine is provisioned and while every condition that counts is True; else it repeats the
-/// first one that is not. The message of a True one names the fields without effect that the spec sets.
+/// `Ready` is True if the machine is provisioned and all conditions of the summary are True. Otherwise `Ready` repeats
+/// the first condition that is not True. The message of a True condition names the fields without effect in the spec.
 fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let culprit = updates
         .iter()
@@ -66,7 +66,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     }
 }
 
-/// The update that leaves a condition as it is. `None` for a condition that is not ours.
+/// The update that does not change a condition. `None` for a condition of another controller.
 fn as_update(condition: &Condition) -> Option<ConditionUpdate> {
     Some(ConditionUpdate {
         condition: condition.type_.parse().ok()?,

@@ -1,33 +1,33 @@
-//! Ages of what was recorded, and durations within this process. Pure.
+//! Ages of recorded events, and durations within this process. Pure.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A moment in the life of this process, by two clocks.
+/// A moment on two clocks of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// By the clock that records carry. Somebody may set it, ahead or back.
+    /// The wall clock, whose times are recorded. A user may set it forward or back.
     pub(super) time: Timestamp,
-    /// Since the process began, by a clock that nobody sets. It may stand still while the whole host is suspended.
+    /// The time since the start of the process on a monotonic clock. This clock may stop while the host is suspended.
     pub(super) uptime: Duration,
 }
 
 impl Moment {
-    /// The time since an earlier moment by whichever clock shows more: neither a clock that was set back nor one that
-    /// stood still makes what is old look fresh.
+    /// The longer one of the times since an earlier moment on the two clocks. So an old moment never looks recent
+    /// because a clock was set back or stopped.
     pub(super) fn at_most_since(self, earlier: Self) -> Duration {
         let uptime = self.uptime.saturating_sub(earlier.uptime);
         uptime.max(age(earlier.time, self.time))
     }
 }
 
-/// Time since then. A time that lies ahead, by another leader's clock, has no age.
+/// The time since `since`. A future time, from the clock of another leader, has the age zero.
 pub(super) fn age(since: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(since).try_into().unwrap_or_default()
 }
 
-/// How much of a period that began then is left.
+/// The rest of a period that began at `since`.
 pub(super) fn remaining(period: Duration, since: Timestamp, now: Timestamp) -> Duration {
     period.saturating_sub(age(since, now))
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_that_shows_more_tells_how_old_something_is() {
+    fn the_age_is_the_longer_time_of_the_two_clocks() {
         let at = |time, uptime| Moment {
             time: Timestamp::UNIX_EPOCH + Duration::from_secs(time),
             uptime: Duration::from_secs(uptime),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_ends_and_a_time_ahead_has_no_age() {
+    fn a_period_ends_and_a_future_time_has_no_age() {
         let at = |seconds| Timestamp::UNIX_EPOCH + Duration::from_secs(seconds);
         let minute = Duration::from_secs(60);
         assert_eq!(age(at(10), at(25)), Duration::from_secs(15));

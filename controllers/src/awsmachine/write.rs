@@ -1,5 +1,4 @@
-//! Writes to the AWSMachine within a pass: its status, our finalizer, and the annotation that holds `clusterctl move`
-//! back.
+//! Writes to the AWSMachine within a pass: the status, the finalizer, and the annotation that blocks `clusterctl move`.
 
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
@@ -11,20 +10,20 @@ use super::scope::MachineScope;
 use super::spec;
 use crate::kubernetes_api::KubernetesError;
 
-/// Writes the status as the scope has it. The write is refused if the AWSMachine has changed meanwhile.
+/// Writes the status of the scope. The API server refuses the write if the AWSMachine has changed meanwhile.
 pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
     scope.machine = context.kubernetes.write_status(&scope.machine, &scope.status).await?;
     Ok(())
 }
 
-/// Ensures that the AWSMachine has our finalizer, also where somebody took it off.
+/// Ensures that the AWSMachine has the finalizer, even if a user removed it.
 pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER) {
         return Ok(());
     }
     if spec::instance_id(&scope.machine).is_none() && scope.status.launch.is_none() {
-        // Only before our finalizer is on is it known that nothing was launched: the record says so from here on. It is
-        // stored first, because an AWSMachine with the finalizer and without a record counts as restored or moved.
+        // An AWSMachine without the finalizer has launched nothing, and the record states this from here on. The record
+        // is stored first, because an AWSMachine with the finalizer and without a record counts as restored or moved.
         scope.record_launch(LaunchEvent::Planned)?;
         store(scope, context).await?;
     }
@@ -32,8 +31,8 @@ pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &Machine
     Ok(())
 }
 
-/// Puts on the annotation that holds `clusterctl move` back: in another management cluster nobody would know of the
-/// attempt that is about to be made.
+/// Adds the annotation that blocks `clusterctl move`, because the manager of another management cluster would not know
+/// of the coming attempt.
 pub(super) async fn block_move(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
     if !meta::has_annotation(&scope.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
         scope.machine = context.kubernetes.block_move(&scope.machine).await?;
@@ -41,9 +40,9 @@ pub(super) async fn block_move(scope: &mut MachineScope, context: &MachineContex
     Ok(())
 }
 
-/// Takes the annotation off where no attempt is open, also one that a crash left behind. The status without an open
-/// attempt is stored first. Where the spec does not name the instance yet, the annotation `adopt-instance` does from then
-/// on: a move loses the status, and gives the AWSMachine another UID than the one in the client token.
+/// Removes the annotation if no attempt is open, even if a crash left it behind. The status without an open attempt is
+/// stored first. If the spec does not name the instance yet, the function adds the annotation `adopt-instance`: a move
+/// loses the status, and the moved AWSMachine has another UID than the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,
@@ -63,7 +62,7 @@ pub(super) async fn allow_move(
     context.kubernetes.allow_move(&machine, instance).await
 }
 
-/// The instance on record that the spec does not name, while it lives as far as is known.
+/// The recorded instance, if the spec does not name it and it is not known to have ended.
 fn instance_to_name<'a>(machine: &AWSMachine, status: &'a AWSMachineStatus) -> Option<&'a str> {
     let id = status.launch.as_ref()?.instance_id()?;
     let has_ended = status.instance_state.is_some_and(InstanceState::has_ended);

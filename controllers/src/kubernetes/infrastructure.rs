@@ -25,7 +25,7 @@ pub struct InfrastructureReader {
     requests: Arc<Requests>,
 }
 
-/// Asks the API server for objects of kinds that are known at run time only.
+/// Requests for objects of kinds that are known only at run time.
 struct Requests {
     client: Client,
     kinds: KindCache,
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unreadable_object_says_why_and_is_read_once_for_all() {
+    async fn an_unreadable_object_shows_the_error_and_is_read_once() {
         let server = Server::new();
         let message = "conversion webhook for example.org/v1, Kind=Landscape failed: service \"convert\" not found";
         server.refuse(500, "InternalError", message);
@@ -298,7 +298,7 @@ mod tests {
 
         tokio::time::advance(Timing::default().source_retry).await;
         server.refuse(500, "InternalError", "dial tcp 10.0.0.1:443: i/o timeout");
-        assert_eq!(said(&read(&reader).await), first, "the same trouble in other words");
+        assert_eq!(said(&read(&reader).await), first, "the same failure with another text");
         assert_eq!(server.asked(OBJECT), 2);
 
         tokio::time::advance(Timing::default().source_retry).await;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_cannot_be_discovered_is_an_answer_as_well() {
+    async fn a_failed_discovery_of_a_kind_is_stored() {
         let server = Server::new();
         server.answer(
             "/apis",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ten_thousand_objects_that_nobody_asks_for_are_forgotten() {
+    async fn ten_thousand_unused_objects_are_removed() {
         let server = Server::new();
         let reader = server.reader();
         for number in 0..10_000 {
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(server.asked("/apis"), 1);
         tokio::time::advance(Timing::default().source_retry).await;
         read_named(&reader, &named("Moonscape", "m-0")).await;
-        assert_eq!(server.asked("/apis"), 2, "it may have been installed");
+        assert_eq!(server.asked("/apis"), 2, "a user may have installed the kind");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Kinds of infrastructure objects as the API server serves them, or does not, remembered for a while. Their names come
-//! from users.
+//! A cache of the kinds of infrastructure objects, served or not. Users choose the names of the kinds, so the size of
+//! the cache is limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long the properties of a kind are remembered.
+/// The time for which the properties of a kind are stored.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
-/// Kinds that are remembered at most; then the oldest is forgotten. A management cluster serves some hundreds.
+/// Maximum number of stored kinds. A further kind removes the oldest one. A management cluster serves some hundreds.
 const MOST: usize = 1_000;
 
 /// A kind as the API server serves it.
@@ -22,7 +22,7 @@ pub(super) struct Kind {
     pub(super) publishes_network: bool,
 }
 
-/// What the API server has said of a kind.
+/// The result of the discovery of a kind.
 #[derive(Clone)]
 pub(super) enum Known {
     Served(Kind),
@@ -34,10 +34,10 @@ struct Entry {
     known: Known,
 }
 
-/// The kinds that were asked for.
+/// The cache of discovered kinds.
 pub(super) struct KindCache {
-    /// How long it is believed that a kind is not served: somebody may install it at any time. For so long it is also
-    /// believed that a kind is as it was found.
+    /// The time for which a kind counts as not served, because a user may install it at any time. A served kind is not
+    /// discovered again within this time either.
     missing_age: Duration,
     entries: Mutex<HashMap<(String, String), Entry>>,
 }
@@ -50,7 +50,7 @@ impl KindCache {
         }
     }
 
-    /// What is remembered of a kind.
+    /// The stored result of the discovery of a kind.
     pub(super) fn get(&self, reference: &ContractReference) -> Option<Known> {
         let entries = self.entries.lock();
         let entry = entries.get(&key(reference)).filter(|entry| self.is_fresh(entry));
@@ -71,8 +71,8 @@ impl KindCache {
         entries.insert(key(reference), Entry { at, known });
     }
 
-    /// An object of the kind was not found, which may be because the kind is served otherwise by now: it is looked for
-    /// anew, unless it was found a moment ago.
+    /// Removes a kind, because an object of the kind was not found, and the kind may have changed since its discovery.
+    /// A kind that was discovered recently stays.
     pub(super) fn doubt(&self, reference: &ContractReference) {
         let mut entries = self.entries.lock();
         let key = key(reference);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_missing_kind_is_believed_for_a_shorter_time() {
+    async fn a_missing_kind_is_stored_for_a_shorter_time() {
         let cache = KindCache::new(Duration::from_secs(5));
         cache.insert(&reference("Missing"), Known::NotServed);
         let resource = ApiResource {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ten_thousand_missing_kinds_are_not_all_remembered() {
+    async fn the_number_of_stored_kinds_is_limited() {
         let cache = KindCache::new(Duration::from_secs(5));
         for number in 0..10_000 {
             cache.insert(&reference(&format!("Kind{number}")), Known::NotServed);

@@ -41,7 +41,7 @@ pub use infrastructure::InfrastructureReader;
 /// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
 
-/// The namespace that every cluster has from its beginning, and whose UID tells it from others.
+/// The namespace whose UID identifies a cluster: every cluster has it.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Caches of all watched kinds.
@@ -55,7 +55,7 @@ pub struct Caches {
     pub aws_clusters: ObjectCache<AWSCluster>,
     /// AWSMachines.
     pub aws_machines: ObjectCache<AWSMachine>,
-    /// AWSMachines by the instances that they name or have on record.
+    /// AWSMachines by the instances that they name or record.
     pub machines_by_instance: CacheIndex<AWSMachine>,
     /// AWSMachineTemplates.
     pub aws_machine_templates: ObjectCache<AWSMachineTemplate>,
@@ -381,15 +381,15 @@ fn publishes_target_group(cluster: &AWSCluster, arn: &str) -> bool {
     targets.any(|target| target.target_group_arn.as_deref() == Some(arn))
 }
 
-/// The Cluster that an AWSCluster has as its owner. Any object may claim an owner; machines and templates use the
-/// AWSCluster that the Cluster itself names.
+/// The Cluster that owns an AWSCluster and names it. Users can write owner references, so a reference alone does not
+/// count.
 pub fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<Arc<Cluster>> {
     let owner = meta::owner_cluster_name(&cluster.metadata)?;
     let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
     (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then_some(named_by)
 }
 
-/// An AWSCluster as a Cluster names it.
+/// The reference of a Cluster to an AWSCluster.
 pub fn reference_to(cluster: &AWSCluster) -> ContractReference {
     ContractReference {
         api_group: AWSCluster::group(&()).into_owned(),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_read_holds_nobody_up_and_wakes_all_who_wait() {
+    async fn a_slow_read_delays_no_pass_and_wakes_the_waiting() {
         let reads = Arc::new(SharedReads::new(Timing::default()));
         let mut listener = reads.ended();
         let began = Instant::now();
@@ -276,7 +276,7 @@ mod tests {
             let takes = Duration::from_secs(10);
             assert!(read_within(&reads, "slow", number, takes).await.is_none());
         }
-        assert!(began.elapsed() <= 2 * PATIENCE, "all of them together");
+        assert!(began.elapsed() <= 2 * PATIENCE, "all reads together");
         assert!(read_within(&reads, "fast", 0, Duration::ZERO).await.is_some());
         assert!(woken(&mut listener).is_empty());
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -300,7 +300,7 @@ mod tests {
         assert!(read(0).await.is_err());
         assert_eq!(listener.recv().await, Some(machine(0)));
         let Ok(Infrastructure::Unreadable { code, text }) = read(0).await else {
-            panic!("an answer all the same");
+            panic!("the read has ended");
         };
         assert_eq!(
             (code, text.as_str()),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_read_shows_of_an_object_that_changed_is_not_kept() {
+    async fn the_answer_about_a_changed_object_is_not_stored() {
         let reads = Arc::new(SharedReads::new(Timing::default()));
         let slow = read_within(&reads, "l", 0, Duration::from_millis(400));
         let changed = async {
@@ -318,14 +318,14 @@ mod tests {
             reads.changed("team-a", &reference("l"));
         };
         let (shown, ()) = tokio::join!(slow, changed);
-        assert!(shown.is_some(), "whoever waited has it");
+        assert!(shown.is_some(), "the waiting object gets the answer");
         let fetch = || async { Infrastructure::NotFound };
         let anew = reads.read(&machine(0), &reference("l"), fetch).await;
         assert!(matches!(anew, Ok(Infrastructure::NotFound)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_that_nobody_asks_for_are_dropped() {
+    async fn unused_objects_are_removed() {
         let reads = Arc::new(SharedReads::new(Timing::default()));
         for number in 0..1_000 {
             read_within(&reads, &number.to_string(), 0, Duration::ZERO).await;

@@ -12,8 +12,11 @@ use k8s_openapi::api::core::v1::Secret;
 /// The type of the Secrets that Cluster API and its providers make.
 const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 
-/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last are
-/// the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
+/// The API group of bootstrap providers. Objects of other groups own Secrets for other purposes.
+const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
+
+/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last
+/// are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
 const PURPOSES: [&str; 8] = [
     "kubeconfig",
     "user-kubeconfig",
@@ -66,6 +69,9 @@ fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
     let Some(ContractReference { api_group, kind, name }) = source else {
         return false;
     };
+    if api_group != BOOTSTRAP_GROUP {
+        return false;
+    }
     let owner = meta::owner(&secret.metadata, api_group, kind);
     let is_named_like_source = secret.metadata.name.as_ref() == Some(name);
     let claimed = secret.metadata.name.as_deref().and_then(purpose);
@@ -157,6 +163,17 @@ mod tests {
             assert!(message.contains(meta::BOOTSTRAP_DATA_LABEL), "{kind}: {message}");
         }
         assert!(validate(&secret("app", "Opaque", None, Some(CONFIG)), None).is_err());
+    }
+
+    #[test]
+    fn an_owner_of_another_group_makes_no_bootstrap_data() {
+        let source = ContractReference {
+            api_group: "external-secrets.io".into(),
+            kind: "ExternalSecret".into(),
+            name: "db".into(),
+        };
+        let secret = secret("db", "Opaque", None, Some("external-secrets.io/v1/ExternalSecret/db"));
+        assert!(validate(&secret, Some(&source)).is_err());
     }
 
     #[test]

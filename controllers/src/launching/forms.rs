@@ -103,8 +103,8 @@ pub(crate) fn misnamed_region(region: &str) -> Option<Problem> {
     (!is_region(region)).then(|| Problem::new(Reason::InvalidSpec, message))
 }
 
-/// The field of a network that holds an id that AWS cannot have given, and the form of such ids. The value is not named:
-/// the source of the network may be anybody's.
+/// The field of a network that holds an id that AWS cannot have given, and the form of such ids. The value is not
+/// named: the source of the network may be anybody's.
 pub(crate) fn misformed_in_network(network: &MachineNetwork) -> Option<(&'static str, String)> {
     let groups = network.security_groups.as_ref();
     let subnets = network

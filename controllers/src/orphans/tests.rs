@@ -54,24 +54,24 @@ fn of_cluster(id: &str, cluster: &str, machine: &str) -> UnwatchedInstance {
     }
 }
 
-fn store(unwatched: Vec<UnwatchedInstance>) -> Vec<(String, InformerSnapshot)> {
-    let view = InformerSnapshot {
+fn snapshot(unwatched: Vec<UnwatchedInstance>) -> Vec<(String, InformerSnapshot)> {
+    let snapshot = InformerSnapshot {
         unwatched,
         ..InformerSnapshot::default()
     };
-    vec![("eu-west-1".to_owned(), view)]
+    vec![("eu-west-1".to_owned(), snapshot)]
 }
 
-fn suspicious(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
+fn incomplete_listing_of(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
     let key = |name: &&str| MachineKey {
         namespace: "team-a".into(),
         name: (*name).to_owned(),
     };
-    let view = InformerSnapshot {
+    let snapshot = InformerSnapshot {
         doubted: machines.iter().map(key).collect(),
         ..InformerSnapshot::default()
     };
-    vec![("eu-west-1".to_owned(), view)]
+    vec![("eu-west-1".to_owned(), snapshot)]
 }
 
 /// Cluster, reason and message of each event.
@@ -92,7 +92,7 @@ fn counted(findings: &Findings) -> u32 {
 #[test]
 fn an_incomplete_listing_is_reported_once_on_each_cluster() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let doubted = suspicious(&["one", "two", "three", "unknown"]);
+    let doubted = incomplete_listing_of(&["one", "two", "three", "unknown"]);
     let findings = scanner.scan(doubted.clone(), &kubernetes);
     let told_to: Vec<_> = told(&findings)
         .into_iter()
@@ -107,7 +107,7 @@ fn an_incomplete_listing_is_reported_once_on_each_cluster() {
     );
     assert!(findings.events.iter().all(|(_, event)| event.warning));
     assert_eq!(scanner.scan(doubted.clone(), &kubernetes).events.len(), 0);
-    assert_eq!(scanner.scan(store(vec![]), &kubernetes).events.len(), 0);
+    assert_eq!(scanner.scan(snapshot(vec![]), &kubernetes).events.len(), 0);
     assert_eq!(scanner.scan(doubted.clone(), &kubernetes).events.len(), 2);
 }
 
@@ -118,7 +118,7 @@ fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
     kubernetes.put_aws_machine(aws_machine("workers-x7k2p", &owned_by("four")));
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: prod}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
-    let findings = scanner.scan(suspicious(&["workers-x7k2p", "orphan"]), &kubernetes);
+    let findings = scanner.scan(incomplete_listing_of(&["workers-x7k2p", "orphan"]), &kubernetes);
     let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, ..)| cluster).collect();
     assert_eq!(told_to, ["dev", "prod"]);
 }
@@ -126,14 +126,14 @@ fn a_machine_belongs_to_the_cluster_of_its_owner_or_label() {
 #[test]
 fn an_orphan_is_counted_and_reported_at_the_second_scan() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let stray = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
-    let first = scanner.scan(stray.clone(), &kubernetes);
+    let orphans = snapshot(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
+    let first = scanner.scan(orphans.clone(), &kubernetes);
     assert_eq!(
         (counted(&first), first.events.len()),
         (0, 0),
-        "its machine may be about to come"
+        "its machine may appear soon"
     );
-    let second = scanner.scan(stray.clone(), &kubernetes);
+    let second = scanner.scan(orphans.clone(), &kubernetes);
     assert_eq!(counted(&second), 1);
     let events = told(&second);
     assert_eq!(
@@ -145,17 +145,21 @@ fn an_orphan_is_counted_and_reported_at_the_second_scan() {
         "{}",
         events[0].2
     );
-    let third = scanner.scan(stray.clone(), &kubernetes);
-    assert_eq!((counted(&third), third.events.len()), (1, 0), "told once");
-    let ended = scanner.scan(store(vec![]), &kubernetes);
+    let third = scanner.scan(orphans.clone(), &kubernetes);
+    assert_eq!(
+        (counted(&third), third.events.len()),
+        (1, 0),
+        "the event is published once"
+    );
+    let ended = scanner.scan(snapshot(vec![]), &kubernetes);
     assert_eq!(counted(&ended), 0);
 }
 
 #[test]
 fn one_more_orphan_is_reported_with_the_others() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let one = store(vec![of("i-1", "team-a/gone")]);
-    let two = store(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
+    let one = snapshot(vec![of("i-1", "team-a/gone")]);
+    let two = snapshot(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/lost")]);
     scanner.scan(one.clone(), &kubernetes);
     assert_eq!(scanner.scan(two.clone(), &kubernetes).events.len(), 1);
     let findings = scanner.scan(two.clone(), &kubernetes);
@@ -168,11 +172,11 @@ fn one_more_orphan_is_reported_with_the_others() {
 }
 
 #[test]
-fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
+fn an_awsmachine_without_its_machine_counts_as_a_machine() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let labelled = "labels: {cluster.x-k8s.io/cluster-name: dev}";
     kubernetes.put_aws_machine(aws_machine("orphan", labelled));
-    let known = store(vec![of("i-1", "team-a/orphan")]);
+    let known = snapshot(vec![of("i-1", "team-a/orphan")]);
     scanner.scan(known.clone(), &kubernetes);
     assert_eq!(counted(&scanner.scan(known.clone(), &kubernetes)), 0);
 }
@@ -180,7 +184,7 @@ fn a_machine_that_only_its_awsmachine_is_left_of_is_known() {
 #[test]
 fn instances_of_unknown_clusters_are_no_orphans() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let elsewhere = store(vec![
+    let elsewhere = snapshot(vec![
         of("i-1", "team-b/gone"),
         of_cluster("i-2", "staging", "team-a/gone"),
     ]);
@@ -195,7 +199,7 @@ fn instances_of_other_management_clusters_are_no_orphans() {
         management_cluster: management_cluster.map(str::to_owned),
         ..of(id, "team-a/gone")
     };
-    let elsewhere = store(vec![launched_by("i-1", None), launched_by("i-2", Some("another"))]);
+    let elsewhere = snapshot(vec![launched_by("i-1", None), launched_by("i-2", Some("another"))]);
     scanner.scan(elsewhere.clone(), &kubernetes);
     let findings = scanner.scan(elsewhere.clone(), &kubernetes);
     assert_eq!((counted(&findings), findings.events.len()), (0, 0));
@@ -207,7 +211,7 @@ fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
     let many: Vec<_> = (0..25)
         .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
         .collect();
-    let twice: Vec<_> = [store(many.clone()), store(many)].concat();
+    let twice: Vec<_> = [snapshot(many.clone()), snapshot(many)].concat();
     scanner.scan(twice.clone(), &kubernetes);
     let findings = scanner.scan(twice.clone(), &kubernetes);
     assert_eq!(counted(&findings), 25);

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use super::answer::{Answer, Refusal};
 use super::instances::{self, Instances, PENDING, SHUTTING_DOWN, STOPPED, STOPPING, State, TERMINATED};
-use super::pipeline::{Caller, unreadable};
+use super::pipeline::{CallerIdentity, unreadable};
 use super::request::Request;
 use super::state::Shared;
 
 /// TerminateInstances; EC2 accepts it in every state.
-pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
         instances.terminated(id, now);
@@ -26,7 +26,7 @@ pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Calle
 }
 
 /// StopInstances, for instances that are neither shutting down nor terminated.
-pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn stop(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
@@ -37,7 +37,7 @@ pub(super) async fn stop(shared: &Shared, request: &Request, caller: &Caller) ->
 }
 
 /// StartInstances, for stopped instances.
-pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn start(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     refuse_in(shared, request, caller, &[STOPPING, SHUTTING_DOWN, TERMINATED])?;
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
@@ -51,7 +51,7 @@ pub(super) async fn start(shared: &Shared, request: &Request, caller: &Caller) -
 async fn change(
     shared: &Shared,
     request: &Request,
-    caller: &Caller,
+    caller: &CallerIdentity,
     note: impl Fn(&mut Instances, &str, Instant) -> (State, State),
 ) -> Result<Answer, Refusal> {
     let transitions = shared.transitions(&caller.account);
@@ -77,7 +77,7 @@ async fn change(
 }
 
 /// Refuses the whole call when it names an instance that is hidden from the caller.
-fn refuse_hidden(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
+fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let now = Instant::now();
     let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
     match request.instance_ids().find(|id| !caller.is_user && hidden(id)) {
@@ -89,7 +89,7 @@ fn refuse_hidden(shared: &Shared, request: &Request, caller: &Caller) -> Result<
     }
 }
 
-fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[State]) -> Result<(), Refusal> {
+fn refuse_in(shared: &Shared, request: &Request, caller: &CallerIdentity, states: &[State]) -> Result<(), Refusal> {
     let now = Instant::now();
     let state = |id: &str| shared.with_account(&caller.account, |account| account.instances.state(id, now));
     match request.instance_ids().find(|id| states.contains(&state(id))) {
@@ -105,7 +105,7 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &Caller, states: &[Stat
 }
 
 /// DescribeInstances, with the states of this proxy and without hidden instances.
-pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn describe(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
     let mut request = request.clone();
@@ -128,7 +128,7 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
 }
 
 /// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.
-async fn terminate_dead(shared: &Shared, request: &Request, caller: &Caller) -> Result<(), Refusal> {
+async fn terminate_dead(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let region = &request.scope.region;
     let dead = shared.with_account(&caller.account, |account| {
         account.instances.take_dead(region, Instant::now())
@@ -155,7 +155,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::super::launches;
-    use super::super::request::Scope;
+    use super::super::request::CredentialScope;
     use super::super::upstream::Moto;
     use super::*;
 
@@ -195,17 +195,17 @@ mod tests {
     /// Calls the proxy as the manager does.
     async fn call(shared: Arc<Shared>, action: &'static str) -> Answer {
         let request = Request {
-            scope: Scope {
+            scope: CredentialScope {
                 region: "eu-west-1".into(),
                 service: "ec2".into(),
-                ..Scope::default()
+                ..CredentialScope::default()
             },
             action: action.into(),
             parameters: [("Action", action), VERSION]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
         };
-        let caller = Caller {
+        let caller = CallerIdentity {
             account: ACCOUNT.into(),
             is_user: false,
         };

@@ -213,7 +213,7 @@ mod tests {
         ];
         let parameters: BTreeMap<_, _> = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let request = Request {
-            scope: super::super::request::Scope::default(),
+            scope: super::super::request::CredentialScope::default(),
             action: "RunInstances".into(),
             parameters,
         };

@@ -5,22 +5,22 @@ use std::time::Instant;
 use super::answer::{Answer, Refusal};
 use super::faults::{Ending, FaultEffect, Stage};
 use super::instances::{self, Death};
-use super::pipeline::{Caller, Outcome, injected, unreadable};
+use super::pipeline::{CallerIdentity, Outcome, injected, unreadable};
 use super::request::Request;
 use super::state::Shared;
-use super::tokens::{Known, Place};
+use super::tokens::{Known, TokenKey};
 
 /// Launches instances, or repeats the answer of the launch that had the same ClientToken.
 pub(super) async fn run_instances(
     shared: &Shared,
     request: &Request,
-    caller: &Caller,
+    caller: &CallerIdentity,
     zone: &str,
 ) -> Result<Outcome, Refusal> {
     let Some(token) = request.parameter("ClientToken") else {
         return launch(shared, request, caller, zone).await;
     };
-    let place = Place {
+    let key = TokenKey {
         region: request.scope.region.clone(),
         zone: zone.to_owned(),
         token: token.to_owned(),
@@ -28,7 +28,7 @@ pub(super) async fn run_instances(
     let launching = shared.with_account(&caller.account, |account| account.launching.clone());
     let _turn = launching.lock().await;
     let known = shared.with_account(&caller.account, |account| {
-        account.tokens.look_up(&place, &request.parameters)
+        account.tokens.look_up(&key, &request.parameters)
     });
     match known {
         Known::Same(body) => replay(shared, &Answer { status: 200, body }, &caller.account),
@@ -42,7 +42,7 @@ pub(super) async fn run_instances(
             if outcome.answer.succeeded() {
                 let (parameters, body) = (request.parameters.clone(), outcome.answer.body.clone());
                 shared.with_account(&caller.account, |account| {
-                    account.tokens.remember(place, parameters, body);
+                    account.tokens.remember(key, parameters, body);
                 });
             }
             Ok(outcome)
@@ -50,7 +50,7 @@ pub(super) async fn run_instances(
     }
 }
 
-async fn launch(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
+async fn launch(shared: &Shared, request: &Request, caller: &CallerIdentity, zone: &str) -> Result<Outcome, Refusal> {
     let FaultEffect { ending, delay } = shared.apply_faults(caller, request, zone, Stage::Launch);
     if let Ending::Refused(code) = &ending {
         return Ok(Outcome::after(injected(code, &request.scope.service), delay));

@@ -156,16 +156,16 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::super::request::Scope;
+    use super::super::request::CredentialScope;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn request(action: &str, parameters: &[(&str, &str)]) -> Request {
-        let scope = Scope {
+        let scope = CredentialScope {
             region: "eu-west-1".into(),
             service: "ec2".into(),
-            ..Scope::default()
+            ..CredentialScope::default()
         };
         Request {
             scope,

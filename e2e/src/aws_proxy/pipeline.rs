@@ -10,7 +10,7 @@ use super::faults::{Delay, Ending, FaultEffect, Stage};
 use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
-use super::request::{Request, Scope};
+use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
 use super::{changes, launches, load_balancing};
@@ -27,7 +27,7 @@ pub(super) struct Served {
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(super) struct CallerIdentity {
     pub(super) account: String,
     /// Whether the caller is the human who owns the account, whose calls meet no faults.
     pub(super) is_user: bool,
@@ -73,7 +73,7 @@ impl Outcome {
 /// Serves a request up to its answer, and records the call.
 pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, body: &[u8]) -> Served {
     let (at, began) = (Timestamp::now(), Instant::now());
-    let scope = Scope::read(&headers).unwrap_or_default();
+    let scope = CredentialScope::read(&headers).unwrap_or_default();
     let key = shared.with(|state| state.keys.get(&scope.access_key_id).cloned());
     let request = Request::read(&method, &headers, body);
     let outcome = match &request {
@@ -132,7 +132,7 @@ async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>)
     let Some(key) = key else {
         return Err(not_valid(request));
     };
-    let caller = Caller {
+    let caller = CallerIdentity {
         account: key.account.clone(),
         is_user: key.is_user,
     };
@@ -161,7 +161,7 @@ fn not_valid(request: &Request) -> Refusal {
 }
 
 /// Passes the call to the module that emulates its action; moto answers the other actions unchanged.
-async fn decide(shared: &Shared, request: &Request, caller: &Caller, zone: &str) -> Result<Outcome, Refusal> {
+async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zone: &str) -> Result<Outcome, Refusal> {
     if request.scope.service == load_balancing::SERVICE
         && let Some(answer) = load_balancing::serve(shared, request, caller).await
     {

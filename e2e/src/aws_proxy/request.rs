@@ -8,7 +8,7 @@ use super::answer::Refusal;
 
 /// The credential scope of a request's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scope {
+pub(super) struct CredentialScope {
     pub(super) access_key_id: String,
     pub(super) region: String,
     pub(super) service: String,
@@ -17,7 +17,7 @@ pub(super) struct Scope {
 /// A call in AWS's Query protocol.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    pub(super) scope: Scope,
+    pub(super) scope: CredentialScope,
     pub(super) action: String,
     /// The decoded form, including `Action`.
     pub(super) parameters: BTreeMap<String, String>,
@@ -30,7 +30,7 @@ pub(super) struct Filter {
     pub(super) values: Vec<String>,
 }
 
-impl Scope {
+impl CredentialScope {
     /// Reads the credential of a SigV4 header: `AWS4-HMAC-SHA256
     /// Credential=<key>/<day>/<region>/<service>/aws4_request, …`.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
@@ -55,7 +55,7 @@ impl Scope {
 impl Request {
     /// Parses a request. A request that the emulated AWS does not support is refused as AWS would refuse it.
     pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
-        let scope = Scope::read(headers).ok_or_else(|| {
+        let scope = CredentialScope::read(headers).ok_or_else(|| {
             Refusal::new(
                 403,
                 "MissingAuthenticationToken",
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(request.action, "DescribeVpcs");
         assert_eq!(
             request.scope,
-            Scope {
+            CredentialScope {
                 access_key_id: "AKIAX".into(),
                 region: "eu-west-1".into(),
                 service: "ec2".into()

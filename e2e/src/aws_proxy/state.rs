@@ -15,7 +15,7 @@ use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
 use super::limits::Limits;
 use super::load_balancing::Targets;
-use super::pipeline::Caller;
+use super::pipeline::CallerIdentity;
 use super::request::Request;
 use super::sessions::Session;
 use super::tokens::Tokens;
@@ -121,7 +121,13 @@ impl Shared {
     }
 
     /// The effect of the account's faults on a call.
-    pub(super) fn apply_faults(&self, caller: &Caller, request: &Request, zone: &str, stage: Stage) -> FaultEffect {
+    pub(super) fn apply_faults(
+        &self,
+        caller: &CallerIdentity,
+        request: &Request,
+        zone: &str,
+        stage: Stage,
+    ) -> FaultEffect {
         if caller.is_user {
             return FaultEffect::default();
         }
@@ -136,7 +142,7 @@ impl Shared {
     }
 
     /// Whether the account's throttling admits a call. The user's calls are neither throttled nor counted.
-    pub(super) fn admit(&self, caller: &Caller, request: &Request) -> bool {
+    pub(super) fn admit(&self, caller: &CallerIdentity, request: &Request) -> bool {
         caller.is_user
             || self.with_account(&caller.account, |account| {
                 let limits = account.limits.as_mut();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The scope of a ClientToken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct TokenKey {
     pub(super) region: String,
     pub(super) zone: String,
     pub(super) token: String,
@@ -31,19 +31,19 @@ struct Launch {
 
 /// The tokens of one account.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(HashMap<Place, Launch>);
+pub(super) struct Tokens(HashMap<TokenKey, Launch>);
 
 impl Tokens {
-    pub(super) fn look_up(&self, place: &Place, parameters: &BTreeMap<String, String>) -> Known {
-        match self.0.get(place) {
+    pub(super) fn look_up(&self, key: &TokenKey, parameters: &BTreeMap<String, String>) -> Known {
+        match self.0.get(key) {
             None => Known::New,
             Some(launch) if launch.parameters == *parameters => Known::Same(launch.answer.clone()),
             Some(_) => Known::Mismatch,
         }
     }
 
-    pub(super) fn remember(&mut self, place: Place, parameters: BTreeMap<String, String>, answer: Vec<u8>) {
-        self.0.insert(place, Launch { parameters, answer });
+    pub(super) fn remember(&mut self, key: TokenKey, parameters: BTreeMap<String, String>, answer: Vec<u8>) {
+        self.0.insert(key, Launch { parameters, answer });
     }
 }
 
@@ -51,8 +51,8 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    fn place(zone: &str) -> Place {
-        Place {
+    fn key(zone: &str) -> TokenKey {
+        TokenKey {
             region: "eu-west-1".into(),
             zone: zone.into(),
             token: "uid-1".into(),
@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn a_token_repeats_its_answer_for_its_parameters_in_its_zone() {
         let mut tokens = Tokens::default();
-        assert_eq!(tokens.look_up(&place("a"), &parameters("t3.small")), Known::New);
-        tokens.remember(place("a"), parameters("t3.small"), b"first".to_vec());
+        assert_eq!(tokens.look_up(&key("a"), &parameters("t3.small")), Known::New);
+        tokens.remember(key("a"), parameters("t3.small"), b"first".to_vec());
         assert_eq!(
-            tokens.look_up(&place("a"), &parameters("t3.small")),
+            tokens.look_up(&key("a"), &parameters("t3.small")),
             Known::Same(b"first".to_vec())
         );
-        assert_eq!(tokens.look_up(&place("a"), &parameters("t3.large")), Known::Mismatch);
-        assert_eq!(tokens.look_up(&place("b"), &parameters("t3.small")), Known::New);
+        assert_eq!(tokens.look_up(&key("a"), &parameters("t3.large")), Known::Mismatch);
+        assert_eq!(tokens.look_up(&key("b"), &parameters("t3.small")), Known::New);
     }
 }

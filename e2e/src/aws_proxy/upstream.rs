@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::answer::{Answer, Refusal};
-use super::request::Scope;
+use super::request::CredentialScope;
 
 /// A client of one moto server.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Moto {
     pub(super) async fn call(
         &self,
         account: &str,
-        scope: &Scope,
+        scope: &CredentialScope,
         parameters: &BTreeMap<String, String>,
     ) -> Result<Answer, Refusal> {
         let broken = |reason: &dyn std::fmt::Display| Refusal::new(500, "InternalError", format!("moto: {reason}"));

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use super::cluster::Cluster;
 use super::objects::{self, NodeFacts};
 use super::simulator::NodeSimulator;
-use super::user_data::{self, Bootstrap, Init, Join, Registration};
+use super::user_data::{self, Bootstrap, Init, Join, NodeRegistration};
 use crate::aws_proxy::computers::Computer;
 
 /// A computer that is a node.
@@ -74,7 +74,7 @@ impl Node {
     fn new(
         computer: &Computer,
         cluster: Arc<Cluster>,
-        registration: &Registration,
+        registration: &NodeRegistration,
         version: &str,
         control_plane: bool,
     ) -> Self {

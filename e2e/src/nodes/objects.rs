@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::user_data::Registration;
+use super::user_data::NodeRegistration;
 
 const SYSTEM: &str = "kube-system";
 const CONFIGURATION: &str = "kubeadm-config";
@@ -25,7 +25,7 @@ pub(super) struct NodeFacts {
     pub(super) zone: String,
     pub(super) kubelet_version: String,
     pub(super) control_plane: bool,
-    pub(super) registration: Registration,
+    pub(super) registration: NodeRegistration,
     /// The kubelet's port on this host, for a control plane node with stacked etcd.
     pub(super) kubelet_port: Option<u16>,
 }

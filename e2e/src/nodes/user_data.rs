@@ -36,7 +36,7 @@ pub(super) struct Init {
     /// The host and port of the API server.
     pub(super) endpoint: String,
     pub(super) kubernetes_version: String,
-    pub(super) registration: Registration,
+    pub(super) registration: NodeRegistration,
     pub(super) pki: Files,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Join {
     pub(super) token: String,
     /// The `sha256:…` hashes of the public keys of trusted authorities.
     pub(super) authority_hashes: Vec<String>,
-    pub(super) registration: Registration,
+    pub(super) registration: NodeRegistration,
     pub(super) pki: Files,
 }
 
@@ -58,7 +58,7 @@ pub(super) type Files = BTreeMap<String, String>;
 
 /// The registration of the Node by the kubelet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Registration {
+pub(super) struct NodeRegistration {
     pub(super) name: Option<String>,
     pub(super) labels: BTreeMap<String, String>,
     /// The taints; `None` for kubeadm's default.
@@ -133,7 +133,7 @@ fn read_init(configuration: &str, pki: Files) -> anyhow::Result<Init> {
     Ok(Init {
         endpoint: text(&cluster, "/controlPlaneEndpoint")?,
         kubernetes_version: text(&cluster, "/kubernetesVersion")?,
-        registration: Registration::read(&init),
+        registration: NodeRegistration::read(&init),
         configuration: cluster,
         pki,
     })
@@ -148,7 +148,7 @@ fn read_join(configuration: &str, pki: Files) -> anyhow::Result<Join> {
         endpoint: text(&join, "/discovery/bootstrapToken/apiServerEndpoint")?,
         token: text(&join, "/discovery/bootstrapToken/token")?,
         authority_hashes: hashes.filter_map(Value::as_str).map(str::to_owned).collect(),
-        registration: Registration::read(&join),
+        registration: NodeRegistration::read(&join),
         pki,
     })
 }
@@ -168,7 +168,7 @@ fn document(file: &str, kind: &str) -> anyhow::Result<Value> {
     found.with_context(|| format!("there is no {kind}"))
 }
 
-impl Registration {
+impl NodeRegistration {
     /// Reads the registration of an InitConfiguration or a JoinConfiguration.
     fn read(configuration: &Value) -> Self {
         let registration = configuration.get("nodeRegistration").unwrap_or(&Value::Null);

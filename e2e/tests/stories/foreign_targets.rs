@@ -38,7 +38,10 @@ fn the_target_group_of_a_neighbour_is_refused_until_it_leaves() -> anyhow::Resul
 
         s.cluster_with_targets("dev", &targets).await?;
         s.control_plane_machine("intruder", "dev").await?;
-        let holder = format!("is used by the control plane of Cluster {}/prod", s.namespace());
+        let holder = format!(
+            "is used or named by the control plane of Cluster {}/prod",
+            s.namespace()
+        );
         s.is_refused("intruder", &holder).await?;
         assert_eq!(s.user.targets(&group).await?, registered);
         s.machine_ready("victim").await?;

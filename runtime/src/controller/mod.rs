@@ -39,12 +39,12 @@ pub struct ControllerSettings {
     /// Objects reconciled at once, at most half of them of one group ([`Reconciler::groups`]). Default 10; 0 counts as
     /// 1.
     pub concurrency: u16,
-    /// The longest time a reconcile may take before it is cancelled and counts as failed. Default 2 min: the client
-    /// itself repeats a request that the server answers with 429, 503 or 504 for much longer.
+    /// The longest duration of a reconcile. A longer reconcile is cancelled and counts as failed. Default 2 min,
+    /// because the client repeats requests that the server answers with 429, 503 or 504 for much longer.
     pub timeout: Duration,
     /// Delays after failures.
     pub backoff: BackoffSettings,
-    /// How long a reconcile waits for the cache to show the object's last write before it reads the object from the
+    /// The time that a reconcile waits until the cache shows the object's last write. Then it reads the object from the
     /// server. Default 30 s.
     pub cache_patience: Duration,
 }
@@ -60,7 +60,7 @@ impl Default for ControllerSettings {
     }
 }
 
-/// A controller ended before it was asked to.
+/// The error of a controller that ended before it was stopped.
 #[derive(Debug, Error)]
 #[error("controller {controller} ended")]
 pub struct ControllerEnded {
@@ -69,7 +69,7 @@ pub struct ControllerEnded {
 
 type Trigger<K> = BoxStream<'static, ObjectRef<K>>;
 
-/// One reconciler, its objects and its triggers.
+/// A reconciler with its objects and its triggers.
 pub struct Controller<R: Reconciler> {
     runtime: Runtime,
     cache: ObjectCache<R::Kind>,
@@ -92,7 +92,7 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    /// Also reconciles the objects that `references` names. Objects that are not in the cache are ignored.
+    /// Also reconciles the objects in `references`. Objects that are not in the cache are ignored.
     #[must_use]
     pub fn reconcile_on(mut self, references: impl Stream<Item = ObjectRef<R::Kind>> + Send + 'static) -> Self {
         self.triggers.push(Box::new(|| references.boxed()));
@@ -100,7 +100,7 @@ impl<R: Reconciler> Controller<R> {
     }
 
     /// Also reconciles the objects that `mapper` names for an object of another kind, when that is deleted or its
-    /// `predicate` hash changes. The mapper runs on the controller's own task: it may look into stores, but not block.
+    /// `predicate` hash changes. The mapper runs on the controller's own task: it may read caches, but must not block.
     #[must_use]
     pub fn watches<O, P, M, I>(mut self, cache: &ObjectCache<O>, predicate: P, mapper: M) -> Self
     where
@@ -171,7 +171,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// The controller's own objects as they change. A deleted object is forgotten and not reconciled.
+/// The changes of the controller's own objects. A deleted object is forgotten and not reconciled.
 fn object_changes<R: Reconciler>(
     cache: &ObjectCache<R::Kind>,
     worker: Arc<Worker<R>>,

@@ -100,7 +100,7 @@ impl<R: Reconciler> Worker<R> {
         self.reconciler.forget(object);
     }
 
-    /// Reconciles an object that the queue named. It never fails: an error is logged, counted and turned into a delay.
+    /// Reconciles an object from the queue. It never fails: an error is logged, counted and turned into a delay.
     pub(super) async fn pass(self: Arc<Self>, cached: Arc<R::Kind>) -> Action {
         let groups = self.reconciler.groups(&cached);
         let Some(_busy) = self.workers.begin(&ObjectRef::from_obj(&*cached), groups) else {
@@ -108,7 +108,7 @@ impl<R: Reconciler> Worker<R> {
         };
         let span = span::<R>(cached.meta());
         let action = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
-        // An object may be deleted while it is reconciled: forget it again.
+        // The object may have been deleted during the reconcile, so it is forgotten again.
         let current = self.store.get(&ObjectRef::from_obj(&*cached));
         if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
             self.forget(&cached);
@@ -150,7 +150,7 @@ impl<R: Reconciler> Worker<R> {
                 match read.map_err(|_| ReconcileError::new("Timeout", PassError::Timeout(self.timeout)))? {
                     Ok(object) if object.meta().uid != metadata.uid => Ok(Subject::Gone),
                     Ok(object) => {
-                        // The cache is still behind: from now on it has to show this version.
+                        // The cache is still behind, and must show this version before the next pass.
                         self.writes.written(&object);
                         Ok(Subject::Object(Box::new(object)))
                     }

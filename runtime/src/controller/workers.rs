@@ -33,7 +33,7 @@ struct State<K: CachedKind> {
 struct Aside<K: CachedKind> {
     groups: Vec<String>,
     objects: HashSet<ObjectRef<K>>,
-    /// The order in which the objects came. Objects that are not in `objects` any more are skipped.
+    /// The order of the objects' arrival. Objects that are not in `objects` any more are skipped.
     order: VecDeque<ObjectRef<K>>,
 }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_worker_serves_everybody() {
+    fn a_single_worker_serves_all_groups() {
         let (workers, _called) = Workers::new(1);
         for group in ["a", "a", "b"] {
             assert_eq!(fill(&workers, group, 2).len(), 1, "{group}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_two_groups_keeps_to_both() {
+    fn an_object_of_two_groups_counts_for_both() {
         let (workers, _called) = Workers::new(10);
         let begin = |number: usize, cluster: &str| {
             let groups = vec![cluster.to_owned(), "account".to_owned()];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_forgotten_or_began_by_itself_is_not_called() {
+    fn forgotten_and_started_objects_are_not_called() {
         let (workers, mut called) = Workers::new(2);
         let mut passes = fill(&workers, "a", 4);
         workers.forget(&object("a-1"));
@@ -247,7 +247,7 @@ mod tests {
         let _began = workers.begin(&object("a-3"), vec!["a".to_owned()]);
         assert_eq!(names(&mut called), ["a-2"]);
         let state = workers.state.lock();
-        assert!(state.aside.is_empty(), "nothing is kept");
+        assert!(state.aside.is_empty(), "no object is put aside");
         assert_eq!(state.by_group.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics over HTTP, as Cluster API's managers serve them: with TLS for authorized users, or without protection.
 
-mod access;
+mod authorizer;
 mod tls;
 
 use std::io;
@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::access::Access;
+use self::authorizer::Authorizer;
 pub use self::tls::{CertificateError, Tls, TlsVersion};
 use crate::server;
 
@@ -38,7 +38,7 @@ pub enum Protection {
 #[derive(Clone)]
 struct Served {
     registry: Arc<Registry>,
-    access: Option<Access>,
+    authorizer: Option<Authorizer>,
 }
 
 /// Serves `/metrics` in the OpenMetrics text format until `stop`.
@@ -48,18 +48,18 @@ pub async fn serve(
     protection: Protection,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let (access, tls) = match protection {
+    let (authorizer, tls) = match protection {
         Protection::None => (None, None),
-        Protection::Secure(client, tls) => (Some(Access::new(client)), Some(tls.acceptor())),
+        Protection::Secure(client, tls) => (Some(Authorizer::new(client)), Some(tls.acceptor())),
     };
-    let served = Served { registry, access };
+    let served = Served { registry, authorizer };
     let router = Router::new().route(METRICS, get(metrics)).with_state(served);
     server::serve(listener, tls, router, stop).await
 }
 
 async fn metrics(State(served): State<Served>, headers: HeaderMap) -> Response {
-    if let Some(access) = &served.access
-        && let Err(denied) = access.check(&headers, METRICS).await
+    if let Some(authorizer) = &served.authorizer
+        && let Err(denied) = authorizer.check(&headers, METRICS).await
     {
         return denied.into_response();
     }
@@ -100,10 +100,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_without_permission_gets_no_metrics() {
-        let access = Some(Access::new(FakeServer::default().client()));
+        let authorizer = Some(Authorizer::new(FakeServer::default().client()));
         let served = Served {
             registry: registry(),
-            access,
+            authorizer,
         };
         let denied = metrics(State(served), HeaderMap::new()).await;
         assert_eq!(denied.status(), StatusCode::UNAUTHORIZED);

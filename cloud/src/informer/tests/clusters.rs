@@ -1,4 +1,4 @@
-//! An informer lists and keeps what the clusters of its machines need.
+//! Tests of the scope of listings: an informer lists and stores the instances of its machines' clusters.
 
 use super::*;
 
@@ -15,7 +15,7 @@ impl Rig {
         self.informer.watch(&machine(id), cluster, id)
     }
 
-    /// The listing that is due now, and the clusters that it asks for.
+    /// The listing that is due now, and the clusters of its scope.
     fn listing(&mut self) -> (InstanceRead, Vec<String>) {
         let call = self.call();
         let InstanceRead::List { scope, .. } = &call else {
@@ -36,7 +36,7 @@ impl Rig {
 }
 
 #[test]
-fn a_cluster_that_joins_is_listed_soon_and_others_are_not_held_up() {
+fn a_cluster_that_joins_is_listed_soon() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(2);
     rig.watch_of("prod", "i-2");
@@ -70,7 +70,7 @@ fn a_listing_proves_no_absence_for_a_cluster_it_does_not_cover() {
     assert_eq!(clusters, ["dev"]);
     assert_eq!(state(&rig.watch_of("prod", "i-2")), Some(InstanceState::Running));
     rig.end(listing, &[running("i-1")]);
-    assert_eq!(rig.due(), [], "nothing is looked up that no listing has missed");
+    assert_eq!(rig.due(), [], "only instances missing from a listing are looked up");
     assert_eq!(state(&rig.watch_of("prod", "i-2")), Some(InstanceState::Running));
     rig.pass(5);
     let (listing, clusters) = rig.listing();
@@ -80,7 +80,7 @@ fn a_listing_proves_no_absence_for_a_cluster_it_does_not_cover() {
 }
 
 #[test]
-fn a_machine_of_another_cluster_begins_its_proof_of_absence_anew() {
+fn another_cluster_of_a_machine_restarts_its_absence_proof() {
     let mut rig = rig();
     rig.watch("i-1");
     let listing = rig.call();
@@ -97,7 +97,7 @@ fn a_machine_of_another_cluster_begins_its_proof_of_absence_anew() {
 }
 
 #[test]
-fn a_cluster_that_leaves_is_no_loss() {
+fn instances_of_a_cluster_that_leaves_are_no_loss() {
     let fleet: Vec<_> = (0..20)
         .map(|index| of(&format!("i-{index:02}"), "default", "prod"))
         .collect();
@@ -110,7 +110,7 @@ fn a_cluster_that_leaves_is_no_loss() {
     assert_eq!(
         rig.informer.instances(),
         21,
-        "the machines of the others may be about to come"
+        "machines may join later that watch the others"
     );
     rig.informer.forget(&machine("i-00"));
     rig.pass(60);
@@ -182,7 +182,7 @@ fn an_instance_that_a_machine_watches_is_kept_whatever_its_tags() {
 }
 
 #[test]
-fn without_machines_nothing_is_kept() {
+fn an_informer_without_machines_stores_nothing() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
     rig.informer.launched(&running("i-3"));
     rig.informer.forget(&machine("i-1"));
@@ -197,6 +197,6 @@ fn without_machines_nothing_is_kept() {
     assert_eq!(
         rig.informer.entries(),
         1,
-        "what the last lookup found may be watched in a moment"
+        "a machine may soon watch an instance of the last lookup"
     );
 }

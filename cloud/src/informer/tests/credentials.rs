@@ -1,9 +1,9 @@
-//! What is proven with some credentials is not proven with others.
+//! Tests of replaced credentials: an absence is proven for one set of credentials.
 
 use super::*;
 
 impl Rig {
-    /// One listing and whatever lookups follow from it, all of which show these instances.
+    /// Answers one listing and the lookups that follow with these instances.
     fn shown(&mut self, instances: &[Instance]) {
         self.pass(60);
         for _ in 0..2 {
@@ -15,7 +15,7 @@ impl Rig {
 }
 
 #[test]
-fn misses_of_replaced_credentials_are_looked_for_anew() {
+fn replaced_credentials_prove_an_absence_anew() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.shown(&[]);
     assert_eq!(rig.watch("i-1"), Observation::Absent);
@@ -45,13 +45,13 @@ fn an_instance_missed_with_the_new_credentials_too_is_absent() {
 }
 
 #[test]
-fn reads_with_different_credentials_prove_nothing_together() {
+fn reads_with_different_credentials_prove_no_absence() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
     rig.informer.credentials_replaced(1);
-    assert_eq!(rig.due(), [], "nothing is looked up before the new credentials list");
+    assert_eq!(rig.due(), [], "lookups wait for a listing with the new credentials");
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     rig.pass(60);
     let listing = rig.call();

@@ -1,4 +1,4 @@
-//! What happens when a listing loses much at once.
+//! Tests of listings in which many instances are missing.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn fleet(count: usize) -> Vec<Instance> {
 }
 
 impl Rig {
-    /// A minute passes; AWS shows these instances to the listing, and those to the lookups that follow.
+    /// Advances by a minute. The listing shows `listed`, and the lookups that follow show `looked_up`.
     fn minute(&mut self, listed: &[Instance], looked_up: &[Instance]) -> Vec<InformerReport> {
         self.pass(60);
         let listing = self.call();
@@ -36,26 +36,26 @@ impl Rig {
 }
 
 #[test]
-fn a_mass_loss_is_believed_only_when_two_more_listings_agree() {
+fn a_mass_loss_counts_only_after_two_more_listings_agree() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
     let loss = Loss { known: 20, lost: 20 };
     assert_eq!(rig.minute(&[], &[]), [InformerReport::ListingIncomplete(loss)]);
     assert_eq!((rig.absent(&fleet), rig.informer.instances()), (0, 20));
     assert_eq!(rig.minute(&[], &[]), []);
-    assert_eq!(
-        (rig.absent(&fleet), rig.woken().len()),
-        (0, 0),
-        "nobody is told anything"
-    );
+    assert_eq!((rig.absent(&fleet), rig.woken().len()), (0, 0), "no machine is woken");
     assert_eq!(rig.minute(&[], &[]), [InformerReport::ListingComplete]);
     assert_eq!((rig.absent(&fleet), rig.woken().len()), (20, 20));
-    assert_eq!(rig.minute(&[], &[]), [], "what is gone is not lost again");
+    assert_eq!(
+        rig.minute(&[], &[]),
+        [],
+        "instances that are gone are not missing again"
+    );
 }
 
 #[test]
 fn more_than_a_fifth_and_more_than_five_are_too_much() {
-    // Of so many, so many are lost; whether that is believed at once.
+    // The known instances, the missing ones, and whether their absence counts at once.
     for (known, lost, believed) in [
         (5, 5, true),
         (6, 6, false),
@@ -73,7 +73,7 @@ fn more_than_a_fifth_and_more_than_five_are_too_much() {
 }
 
 #[test]
-fn a_fleet_that_shows_again_was_never_gone() {
+fn a_fleet_that_reappears_never_counts_as_gone() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
     rig.minute(&[], &[]);
@@ -108,7 +108,7 @@ fn instances_of_machines_that_were_never_seen_count_as_lost() {
 }
 
 #[test]
-fn instances_that_ended_vanish_without_suspicion() {
+fn ended_instances_disappear_without_a_report() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
     let ended: Vec<_> = fleet
@@ -123,7 +123,7 @@ fn instances_that_ended_vanish_without_suspicion() {
 fn instances_that_only_lookups_show_are_no_loss() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
-    // Somebody took the tag off that listings go by.
+    // A user removed the tag that listings filter by.
     assert_eq!(
         rig.minute(&[], &fleet),
         [InformerReport::ListingIncomplete(Loss { known: 20, lost: 20 })]
@@ -135,7 +135,7 @@ fn instances_that_only_lookups_show_are_no_loss() {
 }
 
 #[test]
-fn without_lookups_that_agree_nothing_is_gone() {
+fn no_instance_is_gone_before_its_lookup_agrees() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
     for _ in 0..5 {
@@ -151,7 +151,7 @@ fn without_lookups_that_agree_nothing_is_gone() {
 }
 
 #[test]
-fn what_is_doubted_stays_known_even_if_nobody_watches_it() {
+fn an_instance_in_doubt_stays_known_without_watchers() {
     let mut rig = Rig::listed(&fleet(20));
     for index in 0..19 {
         rig.informer.forget(&machine(&format!("i-{index:03}")));
@@ -176,7 +176,7 @@ fn a_snapshot_shows_doubt_and_unwatched_live_instances() {
         &[],
     );
     let view = rig.informer.snapshot();
-    assert_eq!(view.doubted, [], "nothing is copied of what is as it should be");
+    assert_eq!(view.doubted, [], "a snapshot contains no regular instances");
     let unwatched: Vec<_> = view.unwatched.iter().map(|instance| &*instance.id).collect();
     assert_eq!(unwatched, ["i-other"]);
     let mut rig = Rig::listed(&fleet(20));

@@ -10,7 +10,7 @@ use capa_api::meta;
 
 use super::*;
 
-/// A informer, its clock, and what it asks for.
+/// An informer with its clock. The tests answer its calls.
 struct Rig {
     informer: InstanceInformer,
     now: Duration,
@@ -30,7 +30,7 @@ fn machine(name: &str) -> MachineKey {
     }
 }
 
-/// An instance of the machine with its name, of cluster `dev`.
+/// An instance of the cluster `dev`. The instance and its machine have the same name.
 fn instance(id: &str, state: InstanceState) -> Instance {
     Instance {
         id: id.into(),
@@ -105,7 +105,7 @@ impl Rig {
             .collect()
     }
 
-    /// A informer that watches the given instances and has listed them once, at time zero.
+    /// An informer that watches these instances and has listed them once, at time zero.
     fn listed(instances: &[Instance]) -> Self {
         let mut rig = rig();
         for instance in instances {
@@ -146,7 +146,7 @@ fn without_machines_there_are_no_calls() {
 }
 
 #[test]
-fn the_first_machine_starts_a_listing_the_interval_the_next() {
+fn the_first_machine_and_the_interval_start_listings() {
     let mut rig = rig();
     rig.pass(7);
     rig.watch("i-1");
@@ -188,7 +188,7 @@ fn exactly_the_machines_whose_instance_changed_are_woken() {
 }
 
 #[test]
-fn a_machine_that_comes_late_is_told_what_is_known() {
+fn a_late_machine_gets_the_known_observation() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.informer.launched(&running("i-2"));
     assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
@@ -202,11 +202,15 @@ fn absence_takes_a_listing_and_a_lookup_begun_after_the_watch() {
     let early = rig.call();
     assert_eq!(rig.watch("i-2"), Observation::Unknown);
     rig.end(early, &[running("i-1")]);
-    assert_eq!(rig.due(), [], "a listing that began before says nothing");
+    assert_eq!(rig.due(), [], "an earlier listing proves nothing");
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
-    assert_eq!(rig.watch("i-2"), Observation::Unknown, "the listing alone says nothing");
+    assert_eq!(
+        rig.watch("i-2"),
+        Observation::Unknown,
+        "the listing alone proves nothing"
+    );
     let look = rig.call();
     assert_eq!(ids(&look), ["i-2"]);
     rig.end(look, &[]);
@@ -218,15 +222,15 @@ fn absence_takes_a_listing_and_a_lookup_begun_after_the_watch() {
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
-    assert_eq!(rig.due(), [], "what is absent is not looked up again");
+    assert_eq!(rig.due(), [], "an absent instance is not looked up again");
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1"), running("i-2")]);
-    assert_eq!(rig.woken(), ["i-2"], "it may still turn up");
+    assert_eq!(rig.woken(), ["i-2"], "an absent instance may still appear");
 }
 
 #[test]
-fn a_lookup_finds_what_the_listing_cannot_show() {
+fn a_lookup_finds_an_instance_that_listings_miss() {
     let mut rig = rig();
     rig.watch("i-untagged");
     let listing = rig.call();
@@ -364,7 +368,7 @@ fn a_terminated_instance_stays_terminated_after_ec2_forgets_it() {
 }
 
 #[test]
-fn a_stale_read_does_not_revive_what_was_terminated() {
+fn a_stale_read_does_not_revive_a_terminated_instance() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.informer.changed_state("i-1", InstanceState::ShuttingDown);
     assert_eq!(rig.woken(), ["i-1"]);

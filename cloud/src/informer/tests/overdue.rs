@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn listings_that_do_not_end_are_overdue_after_five_intervals() {
+fn unfinished_listings_are_overdue_after_five_intervals() {
     let mut rig = rig();
     rig.watch("i-1");
     let call = rig.call();
@@ -19,7 +19,7 @@ fn listings_that_do_not_end_are_overdue_after_five_intervals() {
 }
 
 #[test]
-fn listings_that_fail_are_overdue_as_well() {
+fn failing_listings_are_overdue_after_five_intervals() {
     let mut rig = rig();
     rig.watch("i-1");
     for _ in 0..5 {
@@ -33,7 +33,7 @@ fn listings_that_fail_are_overdue_as_well() {
 }
 
 #[test]
-fn an_informer_without_machines_owes_no_listing() {
+fn an_informer_without_machines_is_never_overdue() {
     let mut rig = rig();
     rig.watch("i-1");
     let call = rig.call();

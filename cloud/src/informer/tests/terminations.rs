@@ -1,4 +1,4 @@
-//! Terminations: collected, split where AWS refuses, told to the machines.
+//! Tests of terminations: batches, split batches, and the errors that machines receive.
 
 use super::*;
 
@@ -25,8 +25,7 @@ impl Rig {
         std::iter::from_fn(|| self.informer.next_termination(self.now)).collect()
     }
 
-    /// Lets the batches close, and makes their calls as `aws` answers them until none is left. Gives the ids of each
-    /// call.
+    /// Waits for the batches and answers their calls by `aws` until no batch is left. Returns the ids of each call.
     fn flush(&mut self, aws: impl Fn(&[String]) -> Result<(), CloudError>) -> Vec<Vec<String>> {
         self.now += WINDOW;
         let mut calls = Vec::new();
@@ -49,13 +48,13 @@ impl Rig {
 const ACCEPT: fn(&[String]) -> Result<(), CloudError> = |_| Ok(());
 
 #[test]
-fn terminations_of_a_moment_are_one_call_for_each_zone() {
+fn simultaneous_terminations_are_one_call_for_each_zone() {
     let mut rig = Rig::listed(&[in_zone("i-1", "a"), in_zone("i-2", "b"), in_zone("i-3", "a")]);
     let began = rig.now;
     for id in ["i-1", "i-2", "i-3", "i-1"] {
         assert_eq!(rig.terminate(id), Ok(()));
     }
-    assert_eq!(rig.batches(), [], "they are still collected");
+    assert_eq!(rig.batches(), [], "the batch is still open");
     assert_eq!(rig.informer.next_due(), Some(began + WINDOW));
     assert_eq!(rig.flush(ACCEPT), [vec!["i-1", "i-3"], vec!["i-2"]]);
     assert_eq!(
@@ -94,11 +93,11 @@ fn a_submitted_instance_waits_for_the_answer_of_aws() {
         "the answer did not show it"
     );
     rig.terminate("i-1").unwrap();
-    assert_eq!(rig.flush(ACCEPT), [["i-1"]], "it lives on, so it is submitted again");
+    assert_eq!(rig.flush(ACCEPT), [["i-1"]], "a living instance is submitted again");
 }
 
 #[test]
-fn one_bad_instance_never_holds_up_the_others() {
+fn one_bad_instance_never_delays_the_others() {
     for code in [
         "InvalidInstanceID.NotFound",
         "OperationNotPermitted",
@@ -132,27 +131,23 @@ fn one_bad_instance_never_holds_up_the_others() {
             );
         }
         assert!(calls.len() <= 13, "{code}: {calls:?}");
-        assert_eq!(rig.woken().len(), 16, "{code}: every machine is told");
+        assert_eq!(rig.woken().len(), 16, "{code}: every machine is woken");
         assert_eq!(rig.terminate("i-05"), Err(refused(code)));
     }
 }
 
 #[test]
-fn a_failure_is_told_before_the_next_try_until_one_succeeds() {
+fn a_failure_is_returned_until_a_termination_succeeds() {
     let mut rig = Rig::listed(&[running("i-1")]);
     let protected = || Err(refused("OperationNotPermitted"));
     rig.terminate("i-1").unwrap();
     rig.flush(|_| protected());
     assert_eq!(rig.woken(), ["i-1"]);
     assert_eq!(rig.terminate("i-1"), protected());
-    assert_eq!(
-        rig.flush(ACCEPT).len(),
-        0,
-        "whoever hears of it waits before it tries again"
-    );
+    assert_eq!(rig.flush(ACCEPT).len(), 0, "the machine waits before it submits again");
     assert_eq!(rig.terminate("i-1"), protected());
     assert_eq!(rig.flush(|_| protected()), [["i-1"]]);
-    assert_eq!(rig.woken(), [""; 0], "that is nothing new");
+    assert_eq!(rig.woken(), [""; 0], "the error is the same as before");
     assert_eq!(rig.terminate("i-1"), protected());
     assert_eq!(rig.flush(|_| Err(unauthorized())), [["i-1"]]);
     assert_eq!(rig.woken(), ["i-1"], "that is");
@@ -160,11 +155,11 @@ fn a_failure_is_told_before_the_next_try_until_one_succeeds() {
     assert_eq!(rig.terminate("i-1"), Err(unauthorized()));
     assert_eq!(rig.flush(ACCEPT), [["i-1"]]);
     assert_eq!(rig.states(&["i-1"]), [Some(InstanceState::ShuttingDown)]);
-    assert_eq!(rig.terminate("i-1"), Ok(()), "nothing is left of it");
+    assert_eq!(rig.terminate("i-1"), Ok(()), "the former failure is removed");
 }
 
 #[test]
-fn without_an_answer_every_machine_is_told_and_tries_again() {
+fn every_machine_of_an_unanswered_batch_tries_again() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
     for error in [unreachable(), unauthorized()] {
         for id in ["i-1", "i-2"] {
@@ -173,7 +168,7 @@ fn without_an_answer_every_machine_is_told_and_tries_again() {
         assert_eq!(
             rig.flush(|_| Err(error.clone())).len(),
             1,
-            "what concerns the call splits nothing"
+            "an error of the whole call splits no batch"
         );
         assert_eq!(rig.woken(), ["i-1", "i-2"]);
         for id in ["i-1", "i-2"] {
@@ -183,7 +178,7 @@ fn without_an_answer_every_machine_is_told_and_tries_again() {
 }
 
 #[test]
-fn a_throttled_batch_is_called_again_as_it_was() {
+fn a_throttled_batch_is_repeated_unchanged() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
     for id in ["i-1", "i-2"] {
         rig.terminate(id).unwrap();
@@ -198,13 +193,13 @@ fn a_throttled_batch_is_called_again_as_it_was() {
 }
 
 #[test]
-fn what_is_submitted_is_called_even_if_nobody_watches_any_more() {
+fn a_submitted_instance_is_terminated_without_watchers() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.terminate("i-1").unwrap();
     rig.informer.forget(&machine("i-1"));
     assert!(rig.informer.next_due().is_some());
     assert_eq!(rig.flush(|_| Err(refused("OperationNotPermitted"))), [["i-1"]]);
-    assert_eq!(rig.informer.entries(), 0, "nobody is left to be told");
+    assert_eq!(rig.informer.entries(), 0, "no machine watches the instance");
     rig.watch("i-1");
     rig.informer.forget(&machine("i-1"));
     assert_eq!(rig.terminate("i-1"), Ok(()), "a failure is forgotten with its machine");

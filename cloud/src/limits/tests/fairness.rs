@@ -1,4 +1,4 @@
-//! Turns go round between tenants.
+//! Tests of the fair order of tenants.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn drained() -> Limiter {
     limiter
 }
 
-/// Has so many machines of a cluster ask for a launch.
+/// Requests launches for this many machines of a cluster.
 fn flood(limiter: &mut Limiter, flow: &Flow, machines: usize, now: Duration) {
     for machine in 0..machines {
         let turn = launch_in(flow.clone(), &format!("flood-{machine}"));
@@ -42,7 +42,7 @@ fn flood(limiter: &mut Limiter, flow: &Flow, machines: usize, now: Duration) {
 }
 
 #[test]
-fn a_newcomer_does_not_wait_for_a_thousand_of_another_tenant() {
+fn a_new_tenant_does_not_wait_for_a_thousand_callers() {
     let mut limiter = drained();
     flood(&mut limiter, &cluster("team-a", "large"), 1_000, Duration::ZERO);
     let newcomer = launch_in(cluster("team-b", "small"), "first");
@@ -57,7 +57,7 @@ fn a_newcomer_does_not_wait_for_a_thousand_of_another_tenant() {
 }
 
 #[test]
-fn a_caller_that_was_overtaken_is_told_another_time_and_gets_it() {
+fn an_overtaken_caller_gets_its_new_turn() {
     let mut limiter = drained();
     let large = cluster("team-a", "large");
     let (first, second) = (launch_in(large.clone(), "first"), launch_in(large, "second"));
@@ -89,7 +89,7 @@ fn clusters_of_a_namespace_share_its_turns() {
 }
 
 #[test]
-fn sessions_list_in_turns() {
+fn sessions_take_turns_with_their_listings() {
     let mut limiter = half();
     let query = Query::filter("tag-key", ["role"]);
     let page = |identity: usize| {
@@ -101,7 +101,7 @@ fn sessions_list_in_turns() {
         )
     };
     drain(&mut limiter, DESCRIBE, Duration::ZERO);
-    // Each wants a page after the other, and whoever has had one asks again at once.
+    // Each session requests one page after the other, each immediately after the last.
     let mut pages = [0_usize; 20];
     let mut due = [Duration::ZERO; 20];
     while pages.iter().sum::<usize>() < 400 {
@@ -115,7 +115,7 @@ fn sessions_list_in_turns() {
 }
 
 #[test]
-fn a_flood_that_has_waited_for_long_is_not_urgent() {
+fn a_tenant_with_many_old_callers_is_not_urgent() {
     let mut limiter = half();
     drain(&mut limiter, DESCRIBE, Duration::ZERO);
     let lookup = |number: usize| {
@@ -136,14 +136,14 @@ fn a_flood_that_has_waited_for_long_is_not_urgent() {
 }
 
 #[test]
-fn nothing_is_kept_of_flows_that_nobody_waits_for() {
+fn flows_without_waiting_callers_are_removed() {
     let mut limiter = drained();
     for tenant in 0..1_000 {
         let turn = launch_in(cluster(&tenant.to_string(), "c"), "m");
         assert!(limiter.reserve(&turn, Duration::ZERO).is_err());
     }
     assert!(!limiter.is_idle());
-    // They never come, and somebody else does long after their turns.
+    // These callers never return, and another caller comes long after their turns.
     let later = seconds(1_000.0);
     assert_eq!(limiter.acquire(&launch("one"), later), Ok(()));
     assert!(limiter.is_idle());
@@ -154,9 +154,9 @@ fn nothing_is_kept_of_flows_that_nobody_waits_for() {
 }
 
 proptest! {
-    /// However many callers others have waiting: a tenant that comes waits for one turn of each of them.
+    /// A new tenant waits for one turn of each other tenant, whatever the number of their callers.
     #[test]
-    fn a_newcomer_waits_for_one_turn_of_each_other_tenant(
+    fn a_new_tenant_waits_for_one_turn_of_each_other_tenant(
         waiting in proptest::collection::vec((0_usize..6, 0_usize..3), 0..100),
     ) {
         let mut limiter = drained();
@@ -171,9 +171,9 @@ proptest! {
         prop_assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(0.5) * turns));
     }
 
-    /// While two tenants wait, neither has more than a turn more than the other, whatever their clusters.
+    /// While two tenants wait, their numbers of turns differ by at most one, whatever their clusters.
     #[test]
-    fn tenants_that_wait_are_served_alike(
+    fn waiting_tenants_get_equally_many_turns(
         first in proptest::collection::vec(0_usize..5, 20..60),
         second in proptest::collection::vec(0_usize..5, 20..60),
     ) {

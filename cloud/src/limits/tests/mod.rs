@@ -50,8 +50,8 @@ fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
     drained
 }
 
-/// Lets every caller come at its time and then whenever the limiter tells it to; returns the times of the granted
-/// turns.
+/// Plays the calls: each caller comes at its time, and then at the times that the limiter returns. Returns the times of
+/// the granted turns.
 fn play(limiter: &mut Limiter, calls: &[(Duration, CallRequest)]) -> Vec<Duration> {
     let mut granted = vec![Duration::ZERO; calls.len()];
     let mut events: BinaryHeap<_> = calls
@@ -90,7 +90,7 @@ fn a_bucket_starts_with_one_second_and_fills_up_to_its_burst() {
 }
 
 #[test]
-fn the_smallest_share_still_makes_a_call_now_and_then() {
+fn the_smallest_share_still_allows_some_calls() {
     let mut limiter = Limiter::new("0.001".parse().unwrap());
     let turn = call(DESCRIBE, "a", Priority::Describe);
     let wait = limiter.acquire(&turn, Duration::ZERO).unwrap_err();
@@ -158,7 +158,7 @@ fn a_turn_that_is_not_used_goes_to_the_others() {
 }
 
 #[test]
-fn a_turn_stays_while_its_caller_prepares_the_call() {
+fn a_reserved_turn_waits_for_its_call() {
     let mut limiter = half();
     assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
     assert_eq!(
@@ -186,7 +186,7 @@ fn a_turn_stays_while_its_caller_prepares_the_call() {
 }
 
 #[test]
-fn the_more_urgent_goes_first() {
+fn the_more_urgent_call_goes_first() {
     let order = [Priority::Tag, Priority::Describe, Priority::Launch, Priority::Terminate];
     let mut limiter = half();
     drain(&mut limiter, DESCRIBE, Duration::ZERO);
@@ -211,7 +211,7 @@ fn the_more_urgent_goes_first() {
 }
 
 #[test]
-fn nobody_is_overtaken_for_ever() {
+fn no_caller_is_overtaken_for_ever() {
     let mut limiter = half();
     let tag = call("CreateTags", "tag", Priority::Tag);
     drain(&mut limiter, "CreateTags", Duration::ZERO);
@@ -262,7 +262,7 @@ fn calls_that_were_throttled_together_halve_the_rate_once() {
 }
 
 #[test]
-fn throttles_without_end_leave_a_call_every_now_and_then() {
+fn endless_throttles_still_allow_some_calls() {
     let mut limiter = half();
     let turn = launch("a");
     let mut now = Duration::ZERO;
@@ -276,7 +276,7 @@ fn throttles_without_end_leave_a_call_every_now_and_then() {
 }
 
 #[test]
-fn further_pages_are_not_held_up_but_paid_for() {
+fn further_pages_do_not_wait_but_use_tokens() {
     let mut limiter = half();
     assert_eq!(drain(&mut limiter, DESCRIBE, Duration::ZERO), 10);
     for _ in 0..3 {
@@ -293,7 +293,7 @@ fn a_batch_costs_as_many_instances_as_it_names() {
         instances,
         ..call("TerminateInstances", name, Priority::Terminate)
     };
-    // 20 instances a second come back, and one second of them is there at first.
+    // The refill is 20 instances a second, and the bucket starts with one second of refill.
     assert_eq!(limiter.acquire(&batch("a", 20), Duration::ZERO), Ok(()));
     assert_eq!(limiter.acquire(&batch("b", 60), Duration::ZERO), Err(seconds(3.0)));
     assert_eq!(limiter.acquire(&batch("c", 20), Duration::ZERO), Err(seconds(4.0)));
@@ -307,7 +307,7 @@ fn a_batch_costs_as_many_instances_as_it_names() {
 }
 
 #[test]
-fn what_a_turn_that_nobody_used_had_paid_for_is_there_again() {
+fn an_unused_turn_refunds_its_tokens() {
     let mut limiter = half();
     let batch = |name: &str, instances| CallRequest {
         instances,
@@ -323,7 +323,7 @@ fn what_a_turn_that_nobody_used_had_paid_for_is_there_again() {
     assert_eq!(limiter.acquire(&batch("next", 1000), full + seconds(10.5)), Ok(()));
 }
 
-/// EC2's own bucket, which other users of the account draw on as well.
+/// EC2's own bucket, which other clients of the account use too.
 struct Server {
     level: f64,
     burst: f64,
@@ -362,8 +362,7 @@ struct Fleet {
     throttles: usize,
 }
 
-/// Machines that all want to be launched at once; each comes back when it is told to, and five seconds after a
-/// throttle.
+/// Launches all machines at once. Each returns at the time that the limiter returns, and five seconds after a throttle.
 fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
     let mut limiter = half();
     let mut events: BinaryHeap<_> = (0..machines)
@@ -451,9 +450,9 @@ proptest! {
         }
     }
 
-    /// Every caller that comes back when told to is granted its turn in the end.
+    /// Every caller that returns in time is granted its turn in the end.
     #[test]
-    fn everybody_who_comes_when_told_is_served(
+    fn every_caller_that_returns_in_time_gets_its_turn(
         arrivals in proptest::collection::vec((0_u64..20_000, 0_usize..4, 0_usize..4), 1..60),
     ) {
         let priorities = [Priority::Terminate, Priority::Launch, Priority::Describe, Priority::Tag];
@@ -467,7 +466,7 @@ proptest! {
             })
             .collect();
         let last = play(&mut limiter, &calls).into_iter().max().unwrap_or_default();
-        // Nothing is wasted: the last is served no later than if all had come at the end.
+        // No token is wasted: the last caller is served no later than if all callers had come at the end.
         let callers = u32::try_from(arrivals.len()).unwrap();
         prop_assert!(last <= Duration::from_millis(20_000) + Duration::from_millis(500) * callers);
     }

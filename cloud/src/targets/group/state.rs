@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::access::Access;
-use super::super::member::{Member, Registration};
+use super::super::access::TargetAccess;
+use super::super::member::{Member, RegistrationCall};
 use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetKind, TargetState};
 use super::{GroupState, MemberKey};
 use crate::{ErrorClass, Timing};
@@ -64,13 +64,13 @@ impl GroupState {
                 self.stale(timing, now)
                     .unwrap_or_else(|| RegistrationState::Registered {
                         health: health.clone(),
-                        by_us: matches!(member.registration, Registration::Taken(_)),
+                        by_us: matches!(member.registration, RegistrationCall::Taken(_)),
                     })
             }
             _ => match self.lacking(member, timing, now) {
-                Some(Access::Refused(refusal)) => RegistrationState::Refused(refusal),
-                Some(Access::Unreadable(error)) => RegistrationState::Failed(error),
-                Some(Access::Unknown | Access::Granted) | None => {
+                Some(TargetAccess::Refused(refusal)) => RegistrationState::Refused(refusal),
+                Some(TargetAccess::Unreadable(error)) => RegistrationState::Failed(error),
+                Some(TargetAccess::Unknown | TargetAccess::Granted) | None => {
                     let failed = member.failure.clone().map(RegistrationState::Failed);
                     failed.unwrap_or(RegistrationState::Registering)
                 }

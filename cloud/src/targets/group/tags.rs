@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::access::{Access, GroupTags, TargetUser};
+use super::super::access::{GroupTags, TargetAccess, TargetUser};
 use super::super::member::Member;
 use super::super::model::{RegistrationState, TargetKind, TargetState};
 use super::{GroupState, backoff};
@@ -28,20 +28,20 @@ pub(super) struct KnownTags {
 struct Applicant {
     user: TargetUser,
     /// What the machine was told last; it is woken when this changes.
-    told: Access,
+    told: TargetAccess,
 }
 
 impl KnownTags {
     /// Tags that refuse access count until others are read. Tags that grant it count for twice as long as reads are
     /// apart at most: whoever is granted access does not wait for the next read because another one is refused it.
-    fn access(&self, user: &TargetUser, timing: &Timing, now: Duration) -> Access {
+    fn access(&self, user: &TargetUser, timing: &Timing, now: Duration) -> TargetAccess {
         if let Some(refusal) = self.read.as_ref().and_then(|(tags, _)| tags.refusal(user)) {
-            return Access::Refused(refusal);
+            return TargetAccess::Refused(refusal);
         }
         match (&self.read, &self.failure) {
-            (Some((_, at)), _) if now < *at + timing.resolve_retry_cap * 2 => Access::Granted,
-            (_, Some(error)) => Access::Unreadable(error.clone()),
-            _ => Access::Unknown,
+            (Some((_, at)), _) if now < *at + timing.resolve_retry_cap * 2 => TargetAccess::Granted,
+            (_, Some(error)) => TargetAccess::Unreadable(error.clone()),
+            _ => TargetAccess::Unknown,
         }
     }
 
@@ -75,9 +75,9 @@ impl GroupState {
         user: &TargetUser,
         timing: &Timing,
         now: Duration,
-    ) -> Access {
+    ) -> TargetAccess {
         let told = self.tags.access(user, timing, now);
-        if told != Access::Granted {
+        if told != TargetAccess::Granted {
             self.due = Some(Duration::ZERO);
         }
         let applicant = Applicant {
@@ -107,20 +107,22 @@ impl GroupState {
     }
 
     /// What keeps a member from being written of; `None` where nothing does.
-    pub(super) fn lacking(&self, member: &Member, timing: &Timing, now: Duration) -> Option<Access> {
+    pub(super) fn lacking(&self, member: &Member, timing: &Timing, now: Duration) -> Option<TargetAccess> {
         let access = || self.tags.access(&member.user, timing, now);
         let needed = self.needs_access(member).then(access);
-        needed.filter(|access| *access != Access::Granted)
+        needed.filter(|access| *access != TargetAccess::Granted)
     }
 
     /// How a member stands that is to leave, where its address may be another one's.
     pub(super) fn doubtful(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         Some(match self.lacking(member, timing, now)? {
-            Access::Granted => return None,
-            Access::Refused(_) => RegistrationState::Out,
-            Access::Unknown | Access::Unreadable(_) if member.is_overdue(timing, now) => RegistrationState::Overdue,
-            Access::Unknown => RegistrationState::Unknown,
-            Access::Unreadable(error) => RegistrationState::Unreadable(error),
+            TargetAccess::Granted => return None,
+            TargetAccess::Refused(_) => RegistrationState::Out,
+            TargetAccess::Unknown | TargetAccess::Unreadable(_) if member.is_overdue(timing, now) => {
+                RegistrationState::Overdue
+            }
+            TargetAccess::Unknown => RegistrationState::Unknown,
+            TargetAccess::Unreadable(error) => RegistrationState::Unreadable(error),
         })
     }
 
@@ -128,7 +130,8 @@ impl GroupState {
     fn is_asked(&self, timing: &Timing, now: Duration) -> bool {
         let mut applicants = self.tags.applicants.values();
         let asks = |applicant: &Applicant| {
-            applicant.told != Access::Granted && self.tags.access(&applicant.user, timing, now) != Access::Granted
+            applicant.told != TargetAccess::Granted
+                && self.tags.access(&applicant.user, timing, now) != TargetAccess::Granted
         };
         let mut members = self.members.values();
         applicants.any(asks) || members.any(|member| self.lacking(member, timing, now).is_some())
@@ -157,12 +160,12 @@ impl GroupState {
     /// The machines that asked and to which something new is to be told.
     pub(super) fn answered(&mut self, timing: &Timing, now: Duration) -> Vec<MachineKey> {
         let asking = self.tags.applicants.iter();
-        let asking = asking.filter(|(_, applicant)| applicant.told != Access::Granted);
+        let asking = asking.filter(|(_, applicant)| applicant.told != TargetAccess::Granted);
         let news = asking.filter_map(|(machine, applicant)| {
             let access = self.tags.access(&applicant.user, timing, now);
             (access != applicant.told).then(|| (machine.clone(), access))
         });
-        let news: Vec<(MachineKey, Access)> = news.collect();
+        let news: Vec<(MachineKey, TargetAccess)> = news.collect();
         for (machine, access) in &news {
             if let Some(applicant) = self.tags.applicants.get_mut(machine) {
                 applicant.told = access.clone();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::member::Registration;
+use super::super::member::RegistrationCall;
 use super::super::model::{GroupFacts, GroupRequest, Target, TargetState};
 use super::GroupState;
 use crate::Timing;
@@ -29,8 +29,8 @@ impl GroupState {
             };
             // AWS may not show a registration that it accepted a moment ago.
             let shows = match member.registration {
-                Registration::Taken(at) => at + timing.target_poll * 3,
-                Registration::None | Registration::UnderWay | Registration::Unanswered => Duration::ZERO,
+                RegistrationCall::Taken(at) => at + timing.target_poll * 3,
+                RegistrationCall::None | RegistrationCall::UnderWay | RegistrationCall::Unanswered => Duration::ZERO,
             };
             let not_before = if leaves {
                 member.not_before

@@ -17,7 +17,7 @@ fn refusal() -> Refusal {
 }
 
 impl Scene {
-    fn ask(&mut self, name: &str) -> Access {
+    fn ask(&mut self, name: &str) -> TargetAccess {
         let answers = self.targets.ask(&machine(name), &[target_group()], self.now);
         answers.into_iter().next().unwrap()
     }
@@ -129,12 +129,12 @@ fn tags_that_cannot_be_read_hold_registrations_and_no_looks() {
 #[test]
 fn a_machine_is_told_before_its_launch_whether_it_may() {
     let mut scene = Scene::new();
-    assert_eq!(scene.ask("one"), Access::Unknown);
-    assert_eq!(scene.ask("other"), Access::Unknown);
+    assert_eq!(scene.ask("one"), TargetAccess::Unknown);
+    assert_eq!(scene.ask("other"), TargetAccess::Unknown);
     scene.answer(&GroupRequest::Tags, Ok(untagged()));
     let both = BTreeSet::from([machine("one"), machine("other")]);
     assert_eq!(scene.targets.take_woken(), both);
-    assert_eq!(scene.ask("one"), Access::Granted);
+    assert_eq!(scene.ask("one"), TargetAccess::Granted);
     assert_eq!(scene.targets.begin(scene.now), None);
     assert_eq!(
         scene.targets.next_due(),
@@ -153,19 +153,22 @@ fn a_refused_machine_is_told_when_tags_change() {
     scene.ask("one");
     scene.answer(&GroupRequest::Tags, Ok(of_prod()));
     scene.targets.take_woken();
-    assert_eq!(scene.ask("one"), Access::Refused(refusal()));
+    assert_eq!(scene.ask("one"), TargetAccess::Refused(refusal()));
     scene.later(SECOND * 5);
     scene.answer(&GroupRequest::Tags, Ok(of_prod()));
     assert_eq!(scene.targets.take_woken(), BTreeSet::new(), "no news");
     scene.later(SECOND * 10);
     scene.answer(&GroupRequest::Tags, Ok(untagged()));
     assert_eq!(scene.targets.take_woken(), BTreeSet::from([machine("one")]));
-    assert_eq!(scene.ask("one"), Access::Granted);
+    assert_eq!(scene.ask("one"), TargetAccess::Granted);
 }
 
 #[test]
 fn old_tags_grant_nothing_and_go_on_refusing() {
-    for (answer, expected) in [(untagged(), Access::Unknown), (of_prod(), Access::Refused(refusal()))] {
+    for (answer, expected) in [
+        (untagged(), TargetAccess::Unknown),
+        (of_prod(), TargetAccess::Refused(refusal())),
+    ] {
         let mut scene = Scene::new();
         scene.ask("one");
         scene.answer(&GroupRequest::Tags, Ok(answer));

@@ -7,7 +7,7 @@ use super::{LOOKUP, NETWORK, Scene, aws_cluster};
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 
 #[tokio::test]
-async fn a_region_that_is_none_makes_no_client() {
+async fn an_invalid_region_creates_no_client() {
     for region in ["../x", "US EAST", "*", "r"] {
         let scene = Scene::new();
         let spec = NETWORK.replace("region: eu-west-1", &format!("region: '{region}'"));

@@ -189,6 +189,22 @@ async fn a_mark_that_a_move_left_behind_freezes_no_cluster() {
 }
 
 #[tokio::test]
+async fn the_mark_of_a_move_keeps_the_status_of_another_controller() {
+    let scene = Scene::new();
+    let mut marked = aws_cluster("region: eu-west-1");
+    let annotations = marked.annotations_mut();
+    annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
+    let pass = scene.pass(&marked).await;
+    assert_eq!(pass.says(ConditionType::Paused), "False/MoveInterrupted");
+    let types = pass
+        .status()
+        .conditions
+        .iter()
+        .map(|condition| condition.type_.as_str());
+    assert_eq!(types.collect::<Vec<_>>(), [ConditionType::Paused.as_str()]);
+}
+
+#[tokio::test]
 async fn the_endpoint_is_adopted_and_never_waited_for() {
     let scene = Scene::new();
     let endpoint = ConditionType::ControlPlaneEndpointReady;

@@ -22,15 +22,15 @@ use crate::kubernetes_api::KubernetesError;
 /// The most submitted terminations that the status has room for. An event tells of no further one.
 const MOST_SUBMITTED: usize = 16;
 
-/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets. Answers whether
-/// nothing of the instance is left.
+/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets. Answers what the
+/// deletion waits for, or nothing once nothing of the instance is left.
 pub(in crate::awsmachine) async fn end_instance(
     scope: &mut MachineScope,
     instance: &InstanceToEnd,
     has_left: bool,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> bool {
+) -> Option<Blocked> {
     let InstanceToEnd { id, observation, .. } = instance;
     if let Observation::Seen(seen) = observation
         && seen.state.has_ended()
@@ -38,38 +38,38 @@ pub(in crate::awsmachine) async fn end_instance(
         tell_termination(scope, id);
     }
     let youth = absence::remaining_youth(scope, id, location, context);
-    match plan_deletion(observation, youth.is_none(), has_left) {
-        DeletionStep::Release => return true,
+    let mut blocked = match plan_deletion(observation, youth.is_none(), has_left) {
+        DeletionStep::Release => return None,
         DeletionStep::Terminate => terminate(scope, location, id, context).await,
         DeletionStep::AwaitDrained => {
             // The informer wakes the machine. Should it not, the next pass looks at the instance again.
             let message = format!("instance {id} is terminated once it has left its load balancer targets");
             let draining = ConditionType::InstanceReady.is_false(Reason::Draining, message);
-            scope.finish_with(draining, Next::Requeue(context.timing.listing_interval));
+            Blocked::new(draining, Next::Requeue(context.timing.listing_interval))
         }
         DeletionStep::AwaitTermination => {
             // The informer follows the instance from here on and wakes the machine.
             location.cloud.observe_instance(&scope.key(), id);
             let message = format!("instance {id} is being terminated");
-            scope.finish_with(awaiting(message, location), Next::AwaitChange);
+            Blocked::new(awaiting(message, location), Next::AwaitChange)
         }
         DeletionStep::AwaitObservation => {
             let message = format!("instance {id} is looked up before it is terminated");
-            scope.finish_with(awaiting(message, location), Next::Retry);
+            Blocked::new(awaiting(message, location), Next::Retry)
         }
         DeletionStep::AwaitAge => {
             absence::watch_anew(scope, id, location, context);
             let message =
                 format!("AWS does not show instance {id}, which proves nothing while the instance is this young");
             let next = youth.map_or(Next::Retry, Next::Requeue);
-            scope.finish_with(awaiting(message, location), next);
+            Blocked::new(awaiting(message, location), next)
         }
-    }
-    if !instance.is_named && scope.next != Next::Retry {
+    };
+    if !instance.is_named && blocked.next == Next::AwaitChange {
         // Of several instances the informer follows one.
-        scope.next = Next::Requeue(context.timing.listing_interval);
+        blocked.next = Next::Requeue(context.timing.listing_interval);
     }
-    false
+    Some(blocked)
 }
 
 /// The condition of a deletion that waits for AWS. If AWS cannot be read, the condition says so.
@@ -84,9 +84,14 @@ fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
 }
 
 /// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
-async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &str, context: &MachineContext) {
+async fn terminate(
+    scope: &mut MachineScope,
+    location: &InstanceLocation,
+    id: &str,
+    context: &MachineContext,
+) -> Blocked {
     if let Err(blocked) = refusal::await_change(scope, refusal::of_deletion(Some(id), location), context) {
-        return scope.finish_blocked(blocked);
+        return blocked;
     }
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
@@ -96,12 +101,12 @@ async fn terminate(scope: &mut MachineScope, location: &InstanceLocation, id: &s
             }
             let message = format!("the termination of instance {id} is submitted");
             let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
-            scope.finish_with(terminating, Next::Requeue(context.timing.listing_interval));
+            Blocked::new(terminating, Next::Requeue(context.timing.listing_interval))
         }
         Err(error) => {
             let message = identity::described(&error, &location.identity_ref);
             let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
-            refusal::finish_blocked(scope, blocked, context);
+            refusal::record(scope, blocked, context)
         }
     }
 }

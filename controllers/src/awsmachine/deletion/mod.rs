@@ -2,9 +2,11 @@
 
 pub(super) mod abandon;
 mod drive;
+mod merged;
 mod plan;
 mod planned;
 mod search;
 
 pub(super) use drive::{abandoned, end_instance, moved, release, tell_left_alone};
+pub(super) use merged::merged;
 pub(super) use search::{Found, find};

@@ -1,4 +1,4 @@
-//! Compares the network that a machine was launched into with the one that the sources give by now.
+//! Compares the network of a machine's launch with the current network of its sources.
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_network::drift;
@@ -8,8 +8,7 @@ use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
 
-/// Sets `NetworkUpToDate`. A source that cannot be read now leaves the condition as it is, and does not keep a pass
-/// from following its instance.
+/// Sets `NetworkUpToDate`. If a source cannot be read, the condition does not change, and the pass continues.
 pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineContext) {
     let (Some(cluster), Some(in_use)) = (&scope.owners.cluster, &scope.status.network) else {
         return;
@@ -21,7 +20,7 @@ pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineCont
         return;
     }
     if spec::names_subnet(&scope.machine.spec) {
-        // The machine's own subnet won at launch and its spec cannot change.
+        // The machine's own subnet was used at launch, and its spec cannot change.
         merged.network.subnets.clear();
     }
     let role = scope.owners.role(&scope.machine);

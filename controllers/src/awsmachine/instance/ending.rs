@@ -1,4 +1,4 @@
-//! What follows when an instance ends before it ever ran. Pure.
+//! Decides about another attempt after an instance ended before it ran. Pure.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use jiff::Timestamp;
 
 use crate::awsmachine::time::remaining;
 
-/// The most instances of one machine that may die in `pending`.
+/// Maximum number of instances of one machine that end in `pending`.
 const MOST_FAILED: u32 = 5;
 
-/// What follows the end of an instance that never ran.
+/// The consequence of the end of an instance that never ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum Ending {
-    /// Nothing: the machine has failed.
+    /// The machine has failed: no further attempt is made.
     Final,
-    /// It is on its way to `terminated`; another one may follow then.
+    /// The instance is not `terminated` yet. Another attempt may follow then.
     Awaited,
-    /// Another attempt after this long.
+    /// Another attempt is made after this duration.
     NextAttempt(Duration),
 }
 
-/// What follows the end of an instance that never ran. EC2's own failures (`Server.*`) deserve another attempt, a
-/// little later each time; failures of the request (`Client.*`, no reason at all) would only repeat themselves.
+/// Decides what follows the end of an instance that never ran. After a failure of EC2 itself (`Server.*`) another
+/// attempt is made, with a growing delay. A failure of the request (`Client.*`, or no reason) would occur again.
 pub(in crate::awsmachine) fn ended_before_running(
     instance: &Instance,
     record: Option<&LaunchRecord>,
@@ -47,7 +47,7 @@ pub(in crate::awsmachine) fn ended_before_running(
     Ending::NextAttempt(remaining(wait, attempt.request.requested_at.0, now))
 }
 
-/// Whether EC2 says that it failed to launch, and not that it took an instance back that ran
+/// Whether the code means a failed launch, and not the end of a running instance by EC2
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html>).
 fn is_failed_launch(code: &str) -> bool {
     code.strip_prefix("Server.")

@@ -23,21 +23,21 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
-use super::memory::{Place, Pool};
+use super::memory::{CapacityLocation, Pool};
 use super::ownership::Ownership;
 use super::read;
 use super::scope::MachineScope;
 use super::spec;
 
-/// What the instance informer shows of the instance of a machine.
+/// The state of a machine's instance in the instance informer.
 pub(super) enum Observed {
-    /// Nothing yet: the informer wakes the machine with its first listing.
+    /// The state is unknown until the informer's first listing, which wakes the machine.
     Nothing,
-    /// The instance, which has run or may run yet.
+    /// The instance exists.
     Instance {
         /// The instance.
         instance: Arc<Instance>,
-        /// Whether it may be registered in load balancers and deregistered: not one that lost its tags while it lives.
+        /// Whether targets may be registered and deregistered: not for a living instance that lost its tags.
         is_ours: bool,
     },
     /// The instance with this id is gone.
@@ -62,7 +62,7 @@ pub(super) async fn observe(
             let ownership = read::ownership(scope, &instance, &location.cluster_tag, context);
             let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
             if let Some(problem) = &location.pending_targets {
-                // What is recovered is for life.
+                // The recovered record stays for the life of the machine.
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
                 return Err(Blocked::new(update, Next::Retry).into());
             }
@@ -74,8 +74,9 @@ pub(super) async fn observe(
     }
 }
 
-/// An instance that only the spec names must be the machine's by proof. The one on record is followed even without its
-/// tags. Answers whether it may be touched as well: what has ended loses its tags by itself.
+/// Refuses an instance that only the spec names and that is not proven to belong to the machine. A recorded instance is
+/// followed even without its tags. Returns whether the instance may also be changed: it has its tags, or has ended and
+/// so lost them.
 fn validate_ownership(
     scope: &MachineScope,
     instance: &Instance,
@@ -97,12 +98,12 @@ fn validate_ownership(
         meta::ABANDON_INSTANCE_ANNOTATION
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
-    // Machines of other names are not watched for this one.
+    // Changes of Machines with other names do not wake this machine.
     Err(Blocked::new(not_owned, Next::Retry))
 }
 
-/// Whether the instance has ever run, as far as the status shows it: then nothing is ever launched in its place. An id
-/// of another instance in the spec has ended the pass before.
+/// Whether the instance has ever run according to the status. No other instance is launched after it then. The pass has
+/// already ended if the spec names another instance.
 fn has_run(scope: &MachineScope) -> bool {
     let provider_id = scope.machine.spec.provider_id.as_deref();
     scope.status.has_run == Some(true) || scope.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
@@ -147,7 +148,7 @@ async fn seen(
     Ok(())
 }
 
-/// Shows the instance in the status.
+/// Writes the instance into the status.
 fn show_instance(scope: &mut MachineScope, instance: &Instance, ended: bool) {
     let status = &mut scope.status;
     status.instance_state = Some(instance.state);
@@ -169,7 +170,7 @@ fn show_instance(scope: &mut MachineScope, instance: &Instance, ended: bool) {
     }
 }
 
-/// A machine that was seen before stays as it was last known. Before the first observation a failure is shown.
+/// A status that has shown the instance before does not change. Otherwise the condition shows a failed lookup.
 fn unseen(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Result<Observed, FlowError> {
     match location.cloud.reading_failure() {
         Some(error) if !scope.status.provisioned() => {
@@ -181,7 +182,8 @@ fn unseen(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Result
     }
 }
 
-/// An instance that died in `pending` is a failed attempt: final if the request is to blame, else another one follows.
+/// Processes an instance that ended in `pending`, a failed attempt. Another attempt follows unless the request caused
+/// the failure.
 fn ended_early(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -209,7 +211,7 @@ fn ended_early(
                     cluster: cluster_name.to_owned(),
                     instance_type: scope.machine.spec.instance_type.clone(),
                 };
-                let zone = Place::Zone(instance.availability_zone.clone());
+                let zone = CapacityLocation::Zone(instance.availability_zone.clone());
                 context
                     .memory
                     .refused_capacity(&pool, zone, context.kubernetes.uptime());
@@ -247,8 +249,8 @@ fn instance_ready(instance: &Instance) -> ConditionUpdate {
     }
 }
 
-/// An instance that AWS does not show need not be gone: a young one may not show yet, and without a recorded account
-/// another account may have been asked.
+/// Processes an instance that AWS does not show. AWS may not show a young instance yet, and without a recorded account
+/// the calls may use another account than the instance's.
 fn absent(
     scope: &mut MachineScope,
     id: String,

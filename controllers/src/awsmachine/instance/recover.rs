@@ -17,7 +17,7 @@ use crate::awsmachine::scope::MachineScope;
 use crate::kubernetes_api::BeingRead;
 use crate::launching::image::image_id;
 
-/// Recovers the network in use and the launch record, where the status lacks them.
+/// Recovers the network in use and the launch record, if the status lacks them.
 pub(super) async fn recover(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -47,8 +47,8 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
     }
 }
 
-/// The launch of the instance, as far as it is known: image, type and security groups are those that the spec and the
-/// sources name, and no call is made from the record any more. `None` where no security group is known.
+/// The launch of the instance, as far as it is known. Image, type and security groups come from the spec and the
+/// sources, because no call will be made from this record. `None` if no security group is known.
 async fn recovered_launch(
     scope: &MachineScope,
     instance: &Instance,

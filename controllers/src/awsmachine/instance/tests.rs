@@ -1,4 +1,4 @@
-//! Tables of what follows when an instance ends before it ran.
+//! Table tests of the consequences of an instance that ends before it ran.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
         }),
         ..instance("i-a", state, "dev", "team-a/m")
     };
-    // Attempts that EC2 refused for lack of capacity have numbers too, and are no deaths.
+    // Attempts that EC2 refused for lack of capacity have numbers too, but launched no instance.
     let attempt = LaunchAttempt {
         number: NonZeroU32::new(70).unwrap(),
         request: RecordedRequest {
@@ -46,7 +46,7 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
 }
 
 #[test]
-fn only_failures_of_ec2_itself_deserve_another_attempt() {
+fn only_a_failure_of_ec2_itself_leads_to_another_attempt() {
     let table = [
         (Some("Server.InternalError"), Ending::NextAttempt(Duration::ZERO)),
         (
@@ -67,7 +67,7 @@ fn only_failures_of_ec2_itself_deserve_another_attempt() {
 }
 
 #[test]
-fn attempts_after_deaths_come_later_and_end_at_the_fifth() {
+fn delays_between_attempts_grow_until_the_fifth_attempt() {
     let after = |failed_before, now| {
         ending(
             InstanceState::Terminated,

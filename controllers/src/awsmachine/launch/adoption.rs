@@ -7,18 +7,18 @@ use crate::awsmachine::ownership::Ownership;
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum Adoption {
-    /// There is none with the tags of this machine.
+    /// No instance with the tags of this machine was found.
     Nothing,
-    /// This one.
+    /// This instance is adopted.
     One(Box<Instance>),
-    /// More than one living instance is this machine's; their ids.
+    /// Several living instances belong to this machine; their ids.
     Several(Vec<String>),
-    /// Living instances have the tags of this machine, and none is proven to be its own; their ids.
+    /// Living instances have the tags of this machine, but none is proven to belong to it; their ids.
     Foreign(Vec<String>),
 }
 
-/// Chooses among instances found by tags or token. One of the open attempt is the machine's whatever became of it since:
-/// without its tags, too, and if it has ended the attempt has launched, and its end is what becomes of the machine.
+/// Chooses among instances that were found by tags or token. An instance of the open attempt is always adopted: without
+/// its tags too, and also after its end, because its end decides about the machine.
 pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open_token: Option<&str>) -> Adoption {
     let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token.as_deref() == open_token;
     let is_ours = |(instance, ownership): &&(Instance, Ownership)| {

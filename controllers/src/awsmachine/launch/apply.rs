@@ -13,65 +13,81 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::adoption::{Adoption, adopt};
 use super::conflict;
 use super::plan::{LaunchStep, LookUp, is_fresh};
-use super::prepare::{Planned, pool};
+use super::prepare::{LaunchDecision, pool};
 use super::progress::Progress;
 use super::record::LaunchEvent;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::lookup;
-use crate::awsmachine::memory::Place;
+use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::target_access;
 use crate::awsmachine::write;
 use crate::{identity, retry};
 
 /// Looks for an instance where the plan says so, else launches one.
 pub(super) async fn apply(
     scope: &mut MachineScope,
-    planned: &Planned,
+    decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let Planned {
+    let LaunchDecision {
         prepared,
         plan,
         request,
-    } = planned;
-    let cloud = prepared.location.cloud.as_ref();
+    } = decision;
+    let refused = match (target_refusal(scope, decision, context), plan.look_up) {
+        (Some(blocked), LookUp::No) => return Err(blocked.into()),
+        (refused, _) => refused,
+    };
     if plan.step != LaunchStep::LookOnly
-        && let Err(error) = cloud.reserve_launch(&scope.key())
+        && refused.is_none()
+        && let Err(error) = prepared.location.cloud.reserve_launch(&scope.key())
     {
         // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
         return Err(Blocked::new(waiting, retry::after(&error)).into());
     }
     if plan.look_up != LookUp::No
-        && let Some(instance) = look_up(scope, planned, context).await?
+        && let Some(instance) = look_up(scope, decision, context).await?
     {
-        return Box::pin(record_found(scope, &instance, planned, context)).await;
+        return Box::pin(record_found(scope, &instance, decision, context)).await;
+    }
+    if let Some(blocked) = refused {
+        return Err(blocked.into());
     }
     if plan.step == LaunchStep::LookOnly {
         return Err(unconfirmed(scope, request, context).into());
     }
     // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
     write::block_move(scope, context).await?;
-    write_record(scope, planned, context).await?;
-    call(scope, planned, context).await
+    write_record(scope, decision, context).await?;
+    call(scope, decision, context).await
+}
+
+/// Why no new instance may be launched: a target that the machine may not use. An instance that is there already is
+/// recorded all the same, so the refusal stands in the way of a new attempt only, and takes no turn of the limiter.
+fn target_refusal(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<Blocked> {
+    let is_new = matches!(decision.plan.step, LaunchStep::Record(_));
+    let granted = is_new.then(|| target_access::ensure_granted(scope, &decision.prepared.location, context));
+    granted.and_then(Result::err)
 }
 
 /// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
 /// unless the annotation `adopt-instance` says what to do.
 async fn look_up(
     scope: &MachineScope,
-    planned: &Planned,
+    decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<Option<Box<Instance>>, FlowError> {
-    let Planned {
+    let LaunchDecision {
         prepared,
         plan,
         request,
-    } = planned;
+    } = decision;
     let wish = AdoptionWish::of(&scope.machine);
     if let AdoptionWish::Unreadable(value) = wish {
         return Err(conflict::unreadable(value).into());
@@ -122,11 +138,15 @@ fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineC
 
 /// Makes sure that the API server has the record that the call is made from, and has it from this process. The time
 /// that counts is the one before the server is asked.
-async fn write_record(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
-    let Planned { prepared, request, .. } = planned;
+async fn write_record(
+    scope: &mut MachineScope,
+    decision: &LaunchDecision,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let LaunchDecision { prepared, request, .. } = decision;
     let (asked_at, token) = (context.now(), &request.client_token);
     let holder = context.memory.holder().to_owned();
-    match planned.plan.step {
+    match decision.plan.step {
         LaunchStep::Record(number) => {
             let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested {
@@ -168,8 +188,8 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
 
 /// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
 /// under way, and its answer cannot be stored if the AWSMachine has changed meanwhile.
-async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineContext) -> Result<(), FlowError> {
-    let Planned { prepared, request, .. } = planned;
+async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
+    let LaunchDecision { prepared, request, .. } = decision;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
     let before = context.memory.attempt(&uid, token);
     let now = context.now();
@@ -183,7 +203,7 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
     match prepared.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
-            let subnet = subnet_of(planned);
+            let subnet = subnet_of(decision);
             context.memory.found_capacity(&pool(scope, prepared), &subnet);
             Box::pin(record_answer(scope, &instance, context)).await
         }
@@ -192,33 +212,33 @@ async fn call(scope: &mut MachineScope, planned: &Planned, context: &MachineCont
             let now = context.kubernetes.uptime();
             context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
-                let place = short_place(&error, subnet_of(planned));
+                let place = short_place(&error, subnet_of(decision));
                 context.memory.refused_capacity(&pool(scope, prepared), place, now);
             }
             if progress == Progress::Refused {
                 scope.record_launch(LaunchEvent::Refused)?;
             }
-            Err(not_launched(&error, planned).into())
+            Err(not_launched(&error, decision).into())
         }
     }
 }
 
 /// The subnet of a call, with its zone where that is known.
-fn subnet_of(planned: &Planned) -> NetworkSubnet {
-    let subnet_id = &planned.request.subnet_id;
+fn subnet_of(decision: &LaunchDecision) -> NetworkSubnet {
+    let subnet_id = &decision.request.subnet_id;
     NetworkSubnet {
         id: subnet_id.clone(),
-        availability_zone: planned.prepared.zone_of(subnet_id),
+        availability_zone: decision.prepared.zone_of(subnet_id),
         ..NetworkSubnet::default()
     }
 }
 
 /// The place that lacks capacity: hosts are of a zone, addresses of a subnet.
-fn short_place(error: &CloudError, subnet: NetworkSubnet) -> Place {
+fn short_place(error: &CloudError, subnet: NetworkSubnet) -> CapacityLocation {
     let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
     match subnet.availability_zone {
-        Some(zone) if !full => Place::Zone(zone),
-        _ => Place::Subnet(subnet.id),
+        Some(zone) if !full => CapacityLocation::Zone(zone),
+        _ => CapacityLocation::Subnet(subnet.id),
     }
 }
 
@@ -253,14 +273,14 @@ async fn store_instance(scope: &mut MachineScope, context: &MachineContext) -> R
 async fn record_found(
     scope: &mut MachineScope,
     instance: &Instance,
-    planned: &Planned,
+    decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     let open_token = attempt::open_token(scope);
     if open_token.is_some() && instance.client_token.as_deref() == open_token {
         return record_answer(scope, instance, context).await;
     }
-    let mut request = planned.request.clone();
+    let mut request = decision.request.clone();
     request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
     request.client_token = token.unwrap_or(request.client_token);
@@ -273,7 +293,7 @@ async fn record_found(
         holder: context.memory.holder().to_owned(),
         instance_id: instance.id.clone(),
     })?;
-    let mut in_use = planned.prepared.in_use(&scope.machine, &request);
+    let mut in_use = decision.prepared.in_use(&scope.machine, &request);
     in_use.availability_zone = Some(instance.availability_zone.clone());
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
@@ -282,13 +302,13 @@ async fn record_found(
 }
 
 /// Says why the call has launched nothing, as far as this process knows.
-fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
+fn not_launched(error: &CloudError, decision: &LaunchDecision) -> Blocked {
     let (reason, message) = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, error.to_string()),
         ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
         ErrorClass::InsufficientCapacity => {
-            let request = &planned.request;
-            let zone = planned.prepared.zone_of(&request.subnet_id);
+            let request = &decision.request;
+            let zone = decision.prepared.zone_of(&request.subnet_id);
             let message = format!(
                 "no capacity for instance type {} in {}: {error}",
                 request.instance_type,
@@ -297,13 +317,13 @@ fn not_launched(error: &CloudError, planned: &Planned) -> Blocked {
             (Reason::InsufficientCapacity, message)
         }
         class => {
-            let identity = &planned.prepared.location.identity_ref;
+            let identity = &decision.prepared.location.identity_ref;
             (class.reason(), identity::described(error, identity))
         }
     };
     Blocked {
         condition: ConditionType::InstanceReady.is_false(reason, message),
         next: retry::after(error),
-        is_refused: error.class.is_permanent(),
+        cause: Some(error.class),
     }
 }

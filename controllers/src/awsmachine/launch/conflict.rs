@@ -1,4 +1,4 @@
-//! Why a launch does not go on although no instance is adopted: what its user has to decide. Pure.
+//! Conflicts that stop a launch until a user decides about instances. Pure.
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
@@ -9,10 +9,10 @@ use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::machine_tags::MachineTags;
 use crate::awsmachine::ownership::{AdoptionWish, Ids, Ownership};
 
-/// The longest part of an unreadable value that a condition repeats.
+/// Maximum length of an invalid value in a condition.
 const SHOWN: usize = 64;
 
-/// Several living instances are this machine's.
+/// Several living instances belong to this machine.
 pub(super) fn several(ids: &[String]) -> Blocked {
     blocked(format!(
         "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
@@ -20,8 +20,8 @@ pub(super) fn several(ids: &[String]) -> Blocked {
     ))
 }
 
-/// Living instances carry the tags of this machine, and none is proven to be its own. `refused` is why the one is not
-/// adopted that the annotation names.
+/// Living instances have the tags of this machine, but none is proven to belong to it. `refused` is the reason against
+/// the instance that the annotation names.
 pub(super) fn foreign(ids: &[String], refused: Option<String>) -> Blocked {
     let why = refused.unwrap_or_else(|| "nothing proves that they are its own".to_owned());
     let first = ids.first().map_or("", String::as_str);
@@ -34,7 +34,7 @@ pub(super) fn foreign(ids: &[String], refused: Option<String>) -> Blocked {
     ))
 }
 
-/// Why the instance that the annotation names is not adopted, where it is among those that were found.
+/// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
 pub(super) fn refused_wish(found: &[(Instance, Ownership)], wish: AdoptionWish<'_>) -> Option<String> {
     let AdoptionWish::Instance(id) = wish else {
         return None;
@@ -57,7 +57,7 @@ pub(super) fn untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
     ))
 }
 
-/// The annotation says something else than an instance id or `none`.
+/// The value of the annotation is neither an instance id nor `none`.
 pub(super) fn unreadable(value: &str) -> Blocked {
     let shown: String = value.chars().take(SHOWN).collect();
     blocked(format!(
@@ -69,6 +69,6 @@ pub(super) fn unreadable(value: &str) -> Blocked {
 
 fn blocked(message: String) -> Blocked {
     let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
-    // Somebody may terminate an instance, of which nobody tells.
+    // No event reports the termination of an instance that this machine does not follow.
     Blocked::new(conflict, Next::Retry)
 }

@@ -1,4 +1,4 @@
-//! The launch flow: from a fresh AWSMachine to an instance id on record.
+//! The launch flow: from a new AWSMachine to a recorded instance id.
 
 mod adoption;
 mod apply;
@@ -18,7 +18,8 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::scope::MachineScope;
 
-/// Launches the instance of a machine, or finds it: it is on record when the flow ends without an error.
+/// Launches or finds the instance of a machine. The launch record contains the instance when the flow ends without an
+/// error.
 pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     let waiting = |message: String| {
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message);
@@ -34,12 +35,12 @@ pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -
         return Err(waiting(message).into());
     };
     if let Some(instance) = attempt::unrecorded_answer(scope, context) {
-        // The pass that got the answer could not record it: that comes before every wait.
+        // An earlier pass got the answer but could not record it. The record precedes every other step.
         return apply::record_answer(scope, &instance, context).await;
     }
     attempt::record_known_refusal(scope, context)?;
     let prepared = prepare::prepare(scope, &machine, &cluster, context).await?;
-    let planned = prepare::plan(scope, prepared, context)?;
+    let decision = prepare::plan(scope, prepared, context)?;
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
-    Box::pin(apply::apply(scope, &planned, context)).await
+    Box::pin(apply::apply(scope, &decision, context)).await
 }

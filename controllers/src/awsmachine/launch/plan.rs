@@ -1,4 +1,4 @@
-//! The launch protocol: what to do for a machine without a known instance. Pure.
+//! The launch protocol: decides the next step for a machine without a known instance. Pure.
 
 use std::num::NonZeroU32;
 
@@ -8,62 +8,62 @@ use capa_cloud::Timing;
 use super::progress::{AbsenceProof, Progress};
 use crate::awsmachine::time::{Moment, age};
 
-/// What to do for a machine without a known instance.
+/// The next step for a machine without a known instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) struct LaunchPlan {
-    /// How AWS is asked for instances of this machine first. An instance that is found is adopted, and none is
+    /// The lookup that precedes the step. If the lookup finds an instance, the instance is adopted and none is
     /// launched.
     pub(in crate::awsmachine) look_up: LookUp,
-    /// What follows if no instance is found.
+    /// The step if no instance is found.
     pub(in crate::awsmachine) step: LaunchStep,
 }
 
-/// How AWS is asked for instances of a machine.
+/// The lookup of a machine's instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum LookUp {
-    /// Not at all: this process knows that there is none.
+    /// No lookup, because this process knows that no instance exists.
     No,
-    /// By the machine's tags.
+    /// A lookup by the machine's tags.
     ByTags,
-    /// By the machine's tags and by the client token of the open attempt.
+    /// A lookup by the machine's tags and by the client token of the open attempt.
     ByTagsAndToken,
 }
 
-/// How a launch goes on.
+/// The step of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum LaunchStep {
     /// Write the record of this attempt, then make its call.
     Record(NonZeroU32),
-    /// Claim the record of another process, then make its call again: with the same token and parameters that is a
-    /// lookup.
+    /// Claim the record of another process, then repeat its call. A call with the same token and parameters launches no
+    /// second instance.
     Claim,
-    /// Ask the API server whether our own record still stands, then make its call again.
+    /// Confirm with the API server that the record of this process is unchanged, then repeat its call.
     Verify,
-    /// Make the call of our own record again.
+    /// Repeat the call from the record of this process.
     Repeat,
-    /// The call cannot be repeated as it was: only look, until absence is proven.
+    /// Only look up the instance until its absence is proven, because the call cannot be repeated unchanged.
     LookOnly,
 }
 
-/// What is known of the recorded attempt.
+/// The facts about the recorded attempt.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::awsmachine) struct Attempt {
-    /// How far this process knows it has come.
+    /// The progress of the attempt, as far as this process knows.
     pub(in crate::awsmachine) progress: Progress,
-    /// Whether this process has made it in the account that the credentials belong to now.
+    /// Whether this process has made the attempt in the account of the current credentials.
     pub(in crate::awsmachine) same_account: bool,
-    /// Whether the call would be the recorded one.
+    /// Whether a call now would have the recorded parameters.
     pub(in crate::awsmachine) same_parameters: bool,
-    /// When this process last knew from the API server that the record stands.
+    /// The last time when the API server confirmed the record to this process.
     pub(in crate::awsmachine) confirmed_at: Option<Moment>,
-    /// How long its instance has been looked for.
+    /// The lookups of the attempt's instance until now.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
-    /// Number of the first attempt where no readable record tells of an earlier one.
+    /// Number of the first attempt, if no readable record contains an earlier one.
     pub(in crate::awsmachine) first_number: NonZeroU32,
 }
 
-/// The launch protocol. A token never changes its subnet, no call is made that is not recorded, and no attempt follows
-/// one that may have launched.
+/// The launch protocol. A token never changes its subnet, each call is recorded before it is made, and no attempt
+/// follows an attempt that may have launched an instance.
 pub(in crate::awsmachine) fn plan_launch(
     record: Option<&LaunchRecord>,
     attempt: &Attempt,
@@ -76,14 +76,14 @@ pub(in crate::awsmachine) fn plan_launch(
         .is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
     let after_absence = |step| if absence_proven { step } else { LaunchStep::LookOnly };
     let request = match record {
-        // New: the record was stored before our own finalizer was.
+        // The AWSMachine is new: the record was stored before the finalizer.
         Some(LaunchRecord::Planned) => return LaunchPlan::new(LookUp::ByTags, next_attempt),
-        // Restored, moved or taken over: an instance that is too young to show may be there already.
+        // The AWSMachine was restored, moved or taken over. Its instance may exist and be too young for a lookup.
         None | Some(LaunchRecord::Unreadable(_)) => {
             return LaunchPlan::new(LookUp::ByTags, after_absence(next_attempt));
         }
         Some(LaunchRecord::Refused(_)) => return after_refusal(attempt, next_attempt),
-        // The instance is known: nothing is to be launched.
+        // The instance is known, so nothing is launched.
         Some(LaunchRecord::Answered { .. }) => return LaunchPlan::new(LookUp::ByTags, LaunchStep::LookOnly),
         Some(LaunchRecord::Requested(recorded)) => &recorded.request,
     };
@@ -104,7 +104,7 @@ pub(in crate::awsmachine) fn plan_launch(
         }
         // Nothing was launched, and the parameters of the call have changed.
         Progress::Recorded => LaunchPlan::new(LookUp::No, next_attempt),
-        // The call can neither be repeated nor be taken as refused.
+        // The call can neither be repeated nor count as refused.
         _ => LaunchPlan::new(LookUp::ByTagsAndToken, after_absence(next_attempt)),
     }
 }
@@ -115,8 +115,8 @@ impl LaunchPlan {
     }
 }
 
-/// A refused attempt is followed by the next one. The record may be another process's and restored from a backup, and
-/// in another account nothing was looked up yet: then AWS is asked first.
+/// The plan after a refused attempt: the next attempt. A lookup comes first if another process wrote the record, which
+/// may come from a backup, or if the account has changed.
 fn after_refusal(attempt: &Attempt, next_attempt: LaunchStep) -> LaunchPlan {
     let look_up = match attempt.progress {
         Progress::Refused if attempt.same_account => LookUp::No,
@@ -125,7 +125,7 @@ fn after_refusal(attempt: &Attempt, next_attempt: LaunchStep) -> LaunchPlan {
     LaunchPlan::new(look_up, next_attempt)
 }
 
-/// The number of the next attempt. A record that cannot be read may have lost its own number.
+/// The number of the next attempt. An unreadable record may lack its number.
 fn next_number(record: Option<&LaunchRecord>, first: NonZeroU32) -> NonZeroU32 {
     let following = |record: &LaunchRecord| NonZeroU32::MIN.saturating_add(record.attempt_number());
     match record {
@@ -135,7 +135,7 @@ fn next_number(record: Option<&LaunchRecord>, first: NonZeroU32) -> NonZeroU32 {
     }
 }
 
-/// Whether a call may follow what the API server said then.
+/// Whether the last confirmation of the record is recent enough for a call.
 pub(in crate::awsmachine) fn is_fresh(confirmed_at: Option<Moment>, now: Moment, timing: &Timing) -> bool {
     confirmed_at.is_some_and(|at| now.at_most_since(at) <= timing.confirmation_age)
 }

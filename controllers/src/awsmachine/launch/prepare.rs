@@ -38,7 +38,7 @@ pub(super) struct Prepared {
 }
 
 /// A launch that is decided: what to do, and the call.
-pub(super) struct Planned {
+pub(super) struct LaunchDecision {
     pub(super) prepared: Prepared,
     pub(super) plan: LaunchPlan,
     pub(super) request: LaunchRequest,
@@ -60,7 +60,9 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    target_access::ensure_granted(scope, &location, context)?;
+    if !scope.status.has_open_attempt() {
+        target_access::ensure_read(scope, &location, context)?;
+    }
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
@@ -119,7 +121,11 @@ async fn network(
 }
 
 /// Decides what to do, and chooses a place for another attempt.
-pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &MachineContext) -> Result<Planned, Blocked> {
+pub(super) fn plan(
+    scope: &mut MachineScope,
+    prepared: Prepared,
+    context: &MachineContext,
+) -> Result<LaunchDecision, Blocked> {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
     let repeated = recorded.map(|recorded| {
         let placement = Placement {
@@ -144,7 +150,7 @@ pub(super) fn plan(scope: &mut MachineScope, prepared: Prepared, context: &Machi
         }
         (_, Some(repeated)) => repeated,
     };
-    Ok(Planned {
+    Ok(LaunchDecision {
         prepared,
         plan,
         request,

@@ -6,23 +6,23 @@ use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
 use jiff::Timestamp;
 use thiserror::Error;
 
-/// What happens to a launch record.
+/// An event that changes a launch record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum LaunchEvent {
-    /// A machine without a record is known to have launched nothing.
+    /// A machine without a record has launched nothing.
     Planned,
-    /// This process is about to ask EC2 for an instance, in another attempt.
+    /// This process begins another attempt.
     Requested {
         /// Number of the attempt.
         number: NonZeroU32,
         /// The call.
         request: RecordedRequest,
-        /// This process.
+        /// The id of this process.
         holder: String,
     },
-    /// This process goes on with the attempt of another one.
+    /// This process continues the attempt of another process.
     Claimed {
-        /// This process.
+        /// The id of this process.
         holder: String,
     },
     /// EC2 has refused the attempt.
@@ -31,18 +31,18 @@ pub(in crate::awsmachine) enum LaunchEvent {
     Answered {
         /// The instance.
         instance_id: String,
-        /// When EC2 launched it, where EC2 says so.
+        /// The launch time according to EC2, if there is one.
         launched_at: Option<Timestamp>,
     },
     /// The instance of the attempt ended before it ran.
     EndedBeforeRunning,
-    /// An instance of the machine was found, launched by another attempt than the recorded one.
+    /// A lookup found an instance of the machine from another attempt than the recorded one.
     Adopted {
         /// The attempt that launched the instance, as far as it is known.
         number: NonZeroU32,
         /// The call that launched the instance, as far as it is known.
         request: RecordedRequest,
-        /// This process.
+        /// The id of this process.
         holder: String,
         /// The instance.
         instance_id: String,
@@ -57,8 +57,8 @@ pub(in crate::awsmachine) struct IllegalTransition {
     event: Box<LaunchEvent>,
 }
 
-/// The record after an event. A record with an instance id gives way to another attempt only when its instance ended
-/// before it ran, and no number of an attempt comes again.
+/// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
+/// before it ran. The number of an attempt is never used again.
 pub(in crate::awsmachine) fn transition(
     record: Option<LaunchRecord>,
     event: LaunchEvent,
@@ -136,7 +136,8 @@ fn may_follow(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
     has_no_instance(record) && record.is_none_or(|record| record.attempt_number() < number.get())
 }
 
-/// A call may have been repeated long after its record was written, and the instance is no older than its launch.
+/// Sets the time of the attempt to the launch time, if that is later: a call may be repeated long after its record was
+/// written.
 fn not_older_than(mut attempt: LaunchAttempt, launched_at: Option<Timestamp>) -> LaunchAttempt {
     let requested_at = &mut attempt.request.requested_at.0;
     *requested_at = launched_at.map_or(*requested_at, |at| at.max(*requested_at));
@@ -282,7 +283,7 @@ mod tests {
             Some(answered(2)),
             Some(unreadable()),
         ];
-        // By record in the order above: which event is legal.
+        // For each event, whether it is legal for each record in the order above.
         let table = [
             (LaunchEvent::Planned, [true, false, false, false, false, false]),
             (request_event(3), [true, true, true, true, false, true]),

@@ -1,4 +1,4 @@
-//! Tables of the launch protocol and of adoption.
+//! Table tests of the launch protocol and of adoption.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -82,12 +82,12 @@ fn plan(record: &LaunchRecord, attempt: &Attempt) -> (LookUp, LaunchStep) {
 fn the_first_attempt_is_preceded_by_a_lookup() {
     let unknown = attempt(Progress::Unknown);
     assert_eq!(plan(&LaunchRecord::Planned, &unknown), (LookUp::ByTags, next(1)));
-    // An object that came without any record may have an instance that is too young to show.
+    // An object without a record may have an instance that is too young for a lookup.
     assert_eq!(plan_at(0, None, &unknown), (LookUp::ByTags, LaunchStep::LookOnly));
 }
 
 #[test]
-fn an_own_record_is_called_and_a_foreign_one_claimed_first() {
+fn a_foreign_record_is_claimed_before_its_call_is_repeated() {
     assert_eq!(
         plan(&record(1), &attempt(Progress::Recorded)),
         (LookUp::No, LaunchStep::Repeat)
@@ -116,7 +116,7 @@ fn a_refusal_in_another_account_is_looked_up_first() {
 }
 
 #[test]
-fn an_unreadable_record_never_gives_its_number_away() {
+fn the_number_of_an_unreadable_record_is_never_reused() {
     let half: LaunchRecord = serde_json::from_value(json!({"attempt": 2, "clientToken": "uid-2"})).unwrap();
     let searched = Attempt {
         absence: Some(AbsenceProof {
@@ -138,7 +138,7 @@ fn a_call_that_differs_from_its_record_is_never_made() {
     let table = [
         (Progress::Unanswered, looked_up),
         (Progress::Unknown, looked_up),
-        // No call had an effect: there is nothing to look for.
+        // No call had an effect, so no lookup is needed.
         (Progress::Recorded, (LookUp::No, next(2))),
     ];
     for (progress, expected) in table {
@@ -151,7 +151,7 @@ fn a_call_that_differs_from_its_record_is_never_made() {
 }
 
 #[test]
-fn silence_is_repeated_and_a_refusal_after_it_looked_up() {
+fn an_unanswered_call_is_repeated_a_later_refusal_looked_up() {
     assert_eq!(
         plan(&record(1), &attempt(Progress::Unanswered)),
         (LookUp::No, LaunchStep::Repeat)
@@ -176,7 +176,7 @@ fn a_call_follows_only_a_freshly_confirmed_record() {
 }
 
 #[test]
-fn two_empty_lookups_well_apart_and_late_prove_absence() {
+fn two_late_and_separate_lookups_prove_an_absence() {
     let doubt = |since, first_empty| Attempt {
         absence: Some(AbsenceProof {
             since: at(since),
@@ -273,7 +273,7 @@ fn foreign_instances_are_never_adopted() {
 }
 
 #[test]
-fn an_instance_of_the_open_attempt_counts_whatever_became_of_it() {
+fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
     let of_attempt = |state| Instance {
         client_token: Some("uid-1".into()),
         ..instance("i-a", state, "dev", "team-a/m")

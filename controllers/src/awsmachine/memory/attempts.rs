@@ -15,17 +15,17 @@ pub(super) struct Attempts {
     answers: HashMap<String, Instance>,
 }
 
-/// What is remembered of the attempt with one token.
+/// The memory of the attempt with one token.
 #[derive(Clone, Debug)]
 pub(in crate::awsmachine) struct RememberedAttempt {
     client_token: String,
-    /// The account that the attempt was made in, where this process has written its record.
+    /// The account of the attempt, if this process has written its record.
     pub(in crate::awsmachine) account_id: Option<String>,
-    /// How far the attempt has come.
+    /// The progress of the attempt.
     pub(in crate::awsmachine) progress: Progress,
-    /// When the API server last said that the record stands.
+    /// The last confirmation of the record by the API server.
     pub(in crate::awsmachine) confirmed_at: Option<Moment>,
-    /// How long the instance of the attempt has been looked for.
+    /// The lookups of the attempt's instance until now.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
 }
 

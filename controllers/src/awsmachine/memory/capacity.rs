@@ -1,14 +1,14 @@
-//! Zones and subnets that lacked capacity a moment ago, shared by the machines that need the same.
+//! Zones and subnets that lacked capacity recently, shared by the machines with the same needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::network::NetworkSubnet;
 
-/// A shortage that nobody has asked about for this long is forgotten.
+/// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// Machines that find capacity, or none, together: those of one cluster with the same instance type.
+/// The machines that share shortages: the machines of one cluster with the same instance type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) struct Pool {
     /// Namespace of the Cluster.
@@ -21,14 +21,14 @@ pub(in crate::awsmachine) struct Pool {
 
 /// A zone or subnet that may lack capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::awsmachine) enum Place {
-    /// A zone: hosts for the instance type are lacking there.
+pub(in crate::awsmachine) enum CapacityLocation {
+    /// A zone without hosts for the instance type.
     Zone(String),
-    /// A subnet: its addresses are used up, or its zone is not known.
+    /// A subnet without free addresses, or whose zone is unknown.
     Subnet(String),
 }
 
-impl Place {
+impl CapacityLocation {
     fn holds(&self, subnet: &NetworkSubnet) -> bool {
         match self {
             Self::Zone(zone) => subnet.availability_zone.as_ref() == Some(zone),
@@ -37,12 +37,12 @@ impl Place {
     }
 }
 
-/// A place without capacity.
+/// A location without capacity.
 #[derive(Clone, Debug)]
 struct Shortage {
-    /// When EC2 last refused, or when the try that is under way began, counted from the beginning of the process.
+    /// The time of the last refusal, or the beginning of the running retry, counted from the start of the process.
     at: Duration,
-    /// UID of the machine that tries again. It may take several passes until it asks EC2.
+    /// UID of the machine that retries. It may need several passes until its call.
     tried_by: Option<String>,
 }
 
@@ -52,31 +52,31 @@ impl Shortage {
     }
 }
 
-/// Places without capacity.
+/// Locations without capacity.
 #[derive(Default)]
-pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<Place, Shortage>>);
+pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>);
 
 impl Shortages {
-    /// EC2 had no capacity there.
-    pub(super) fn refused(&mut self, pool: &Pool, place: Place, at: Duration) {
+    /// Records a location without capacity.
+    pub(super) fn refused(&mut self, pool: &Pool, location: CapacityLocation, at: Duration) {
         self.forget_old(at);
         let shortage = Shortage { at, tried_by: None };
-        self.0.entry(pool.clone()).or_default().insert(place, shortage);
+        self.0.entry(pool.clone()).or_default().insert(location, shortage);
     }
 
     fn forget_old(&mut self, now: Duration) {
-        self.0.retain(|_, places| {
-            places.retain(|_, last| now < last.at + FORGOTTEN_AFTER);
-            !places.is_empty()
+        self.0.retain(|_, locations| {
+            locations.retain(|_, last| now < last.at + FORGOTTEN_AFTER);
+            !locations.is_empty()
         });
     }
 
-    /// How many places are kept.
+    /// Number of stored locations.
     pub(super) fn entries(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// The subnets that this machine avoids for now.
+    /// The subnets that this machine avoids.
     pub(super) fn avoided(
         &self,
         uid: &str,
@@ -85,11 +85,11 @@ impl Shortages {
         now: Duration,
         retry: Duration,
     ) -> BTreeSet<String> {
-        let Some(places) = self.0.get(pool) else {
+        let Some(locations) = self.0.get(pool) else {
             return BTreeSet::new();
         };
         let is_short = |subnet: &&NetworkSubnet| {
-            let mut there = places.iter().filter(|(place, _)| place.holds(subnet));
+            let mut there = locations.iter().filter(|(location, _)| location.holds(subnet));
             there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.remaining(now, retry).is_zero())
         };
         subnets
@@ -99,18 +99,18 @@ impl Shortages {
             .collect()
     }
 
-    /// How long until one of the places is tried again.
+    /// The time until a machine retries one of the locations.
     pub(super) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
-        let places = self.0.get(pool).into_iter().flatten();
-        let remaining = places.map(|(_, short)| short.remaining(now, retry));
+        let locations = self.0.get(pool).into_iter().flatten();
+        let remaining = locations.map(|(_, short)| short.remaining(now, retry));
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
-    /// This machine is about to try this subnet: where it lacked capacity, the other machines wait for the result.
+    /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
     pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
         self.forget_old(now);
-        let places = self.0.get_mut(pool).into_iter().flatten();
-        for (_, short) in places.filter(|(place, _)| place.holds(subnet)) {
+        let locations = self.0.get_mut(pool).into_iter().flatten();
+        for (_, short) in locations.filter(|(location, _)| location.holds(subnet)) {
             if short.tried_by.as_deref() != Some(uid) {
                 *short = Shortage {
                     at: now,
@@ -120,11 +120,11 @@ impl Shortages {
         }
     }
 
-    /// EC2 had capacity in this subnet.
+    /// Records that a subnet has capacity.
     pub(super) fn relieved(&mut self, pool: &Pool, subnet: &NetworkSubnet) {
-        if let Some(places) = self.0.get_mut(pool) {
-            places.retain(|place, _| !place.holds(subnet));
-            if places.is_empty() {
+        if let Some(locations) = self.0.get_mut(pool) {
+            locations.retain(|location, _| !location.holds(subnet));
+            if locations.is_empty() {
                 self.0.remove(pool);
             }
         }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_short_zone_is_avoided_by_machines_of_the_same_type() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
         assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
@@ -177,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn a_full_subnet_does_not_stand_for_its_zone() {
+    fn a_full_subnet_is_no_shortage_of_its_zone() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), Place::Subnet("a1".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
     }
 
     #[test]
     fn one_machine_tries_a_short_zone_and_the_others_wait() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
         shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), ["a1", "a2"]);
         shortages.relieved(&pool("t3.large"), &subnet("a1", "a"));
@@ -196,25 +196,25 @@ mod tests {
     #[test]
     fn the_machine_that_tries_may_take_several_passes() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
         shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
-        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(62));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(62));
         assert_eq!(avoided(&shortages, "t3.large", 63), ["a1", "a2"]);
     }
 
     #[test]
     fn an_old_shortage_is_forgotten() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("m5.large"), Place::Zone("a".into()), at(0));
-        shortages.refused(&pool("t3.large"), Place::Zone("a".into()), at(3600));
+        shortages.refused(&pool("m5.large"), CapacityLocation::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(3600));
         assert_eq!(shortages.entries(), 1);
         shortages.tried("m", &pool("c5.large"), &subnet("b1", "b"), at(7200));
         assert_eq!(shortages.entries(), 0, "whichever machine is placed next");
     }
 
     #[test]
-    fn a_try_without_a_shortage_makes_no_machine_wait() {
+    fn an_attempt_without_a_shortage_delays_no_machine() {
         let mut shortages = Shortages::default();
         shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);

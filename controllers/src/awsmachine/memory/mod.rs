@@ -1,5 +1,5 @@
-//! The launches that this process remembers. Losing the memory is safe: a record that is not remembered is looked up in
-//! AWS and claimed before its call is made, and looking for an instance that may not exist begins anew.
+//! The memory of the launches of this process. A loss of this memory is safe: the instance of an unknown record is
+//! looked up in AWS, and the record is claimed before its call is repeated. A proof of absence begins anew.
 
 mod attempts;
 mod capacity;
@@ -22,10 +22,10 @@ use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
 use capacity::Shortages;
-pub(super) use capacity::{Place, Pool};
+pub(super) use capacity::{CapacityLocation, Pool};
 
-/// Launches of this process: the progress of attempts, the subnets that are promised but not yet recorded, the places
-/// without capacity, and what AWS has refused.
+/// The launches of this process: the progress of attempts, the subnets that are reserved but not yet recorded, the
+/// locations without capacity, and permanent errors.
 #[derive(Clone)]
 pub struct LaunchMemory {
     holder: Arc<str>,
@@ -46,19 +46,19 @@ pub(super) struct SubnetQuery<'a> {
     pub(super) uid: &'a str,
     /// All machines of its cluster.
     pub(super) machines: &'a [Arc<AWSMachine>],
-    /// The machines that it shares shortages with.
+    /// The machines that share its shortages.
     pub(super) pool: &'a Pool,
-    /// The subnets there are.
+    /// All subnets of its network.
     pub(super) subnets: &'a [NetworkSubnet],
-    /// The time, counted from the beginning of the process.
+    /// The time, counted from the start of the process.
     pub(super) now: Duration,
-    /// How long a place without capacity is left aside.
+    /// The time for which a location without capacity is avoided.
     pub(super) retry: Duration,
 }
 
 impl LaunchMemory {
-    /// An empty memory of the process that calls itself `holder` in launch records: an id that no other process has
-    /// ever had, at most 64 characters.
+    /// An empty memory. `holder` is the id of this process in launch records: an id of at most 64 characters that no
+    /// other process has used.
     pub fn new(holder: impl Into<Arc<str>>) -> Self {
         Self {
             holder: holder.into(),
@@ -67,14 +67,14 @@ impl LaunchMemory {
         }
     }
 
-    /// How many attempts, answers and promised subnets are remembered of machines.
+    /// Number of stored attempts, answers and reserved subnets.
     pub fn entries(&self) -> usize {
         let state = self.state();
         state.attempts.entries() + state.promised.len()
     }
 
-    /// How many places without capacity are remembered. Those of machines that are gone are forgotten after an hour, when
-    /// the next machine is placed.
+    /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
+    /// is placed.
     pub fn shortages(&self) -> usize {
         self.state().shortages.entries()
     }
@@ -84,32 +84,33 @@ impl LaunchMemory {
         &self.holder
     }
 
-    /// What is remembered of the attempt with this token.
+    /// The memory of the attempt with this token.
     pub(super) fn attempt(&self, uid: &str, client_token: &str) -> RememberedAttempt {
         self.state().attempts.get(uid, client_token)
     }
 
-    /// This process has written the record of a new attempt in this account; `at` is when it began to.
+    /// Records that this process has written the record of a new attempt in this account; `at` is the beginning of the
+    /// write.
     pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
         self.state().attempts.recorded(uid, client_token, account_id, at);
     }
 
-    /// This process has claimed the record of another one, whose call may still be under way.
+    /// Records that this process has claimed the record of another process, whose call may still be running.
     pub(super) fn claimed(&self, uid: &str, client_token: &str, at: Moment) {
         self.state().attempts.claimed(uid, client_token, at);
     }
 
-    /// The API server has said that the record stands; `at` is when it was asked.
+    /// Records that the API server has confirmed the record; `at` is the beginning of the request.
     pub(super) fn confirmed(&self, uid: &str, client_token: &str, at: Moment) {
         self.state().attempts.confirmed(uid, client_token, at);
     }
 
-    /// How far the attempt has come, known at this moment because its call is made or has failed.
+    /// Records the progress of the attempt before its call or after the call has failed.
     pub(super) fn called(&self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
         self.state().attempts.called(uid, client_token, progress, at);
     }
 
-    /// A lookup has not shown the instance of the attempt.
+    /// Records a lookup that did not show the instance of the attempt.
     pub(super) fn found_nothing(&self, uid: &str, client_token: &str, at: Duration) {
         self.state().attempts.found_nothing(uid, client_token, at);
     }
@@ -124,8 +125,8 @@ impl LaunchMemory {
         self.state().attempts.answer(uid)
     }
 
-    /// Forgets the attempts of a machine that has its instance. Its subnet stays promised: the cache may not show the
-    /// record yet.
+    /// Forgets the attempts of a machine with an instance. Its subnet stays reserved, because the cache may not show
+    /// the record yet.
     pub(super) fn launched(&self, uid: &str) {
         self.state().attempts.forget(uid);
         self.refusals.forget(uid);
@@ -139,28 +140,28 @@ impl LaunchMemory {
         self.refusals.forget(uid);
     }
 
-    /// What AWS has refused.
+    /// The permanent errors of AWS calls.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// EC2 had no capacity there.
-    pub(super) fn refused_capacity(&self, pool: &Pool, place: Place, at: Duration) {
-        self.state().shortages.refused(pool, place, at);
+    /// Records a location without capacity.
+    pub(super) fn refused_capacity(&self, pool: &Pool, location: CapacityLocation, at: Duration) {
+        self.state().shortages.refused(pool, location, at);
     }
 
-    /// EC2 had capacity in this subnet.
+    /// Records that a subnet has capacity.
     pub(super) fn found_capacity(&self, pool: &Pool, subnet: &NetworkSubnet) {
         self.state().shortages.relieved(pool, subnet);
     }
 
-    /// How long until a place without capacity is tried again.
+    /// The time until a machine retries a location without capacity.
     pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         self.state().shortages.remaining(pool, now, retry)
     }
 
-    /// Chooses a subnet by how many machines each subnet has and which subnets to avoid, and promises it at once, so
-    /// that machines placed at the same moment see each other.
+    /// Chooses a subnet by the number of machines in each subnet and by the subnets to avoid. The subnet is reserved at
+    /// once, so that machines that are placed simultaneously count each other.
     pub(super) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,

@@ -58,7 +58,7 @@ fn place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>]) -> Stri
 #[test]
 fn machines_placed_at_the_same_moment_go_to_different_subnets() {
     let memory = LaunchMemory::new("one");
-    // The cache shows no record of any of them yet.
+    // The cache shows no records of these machines yet.
     let machines = [machine("m", ""), machine("n", "")];
     assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
     assert_eq!(place(&memory, "n", &machines), "subnet-0000000b");
@@ -66,12 +66,12 @@ fn machines_placed_at_the_same_moment_go_to_different_subnets() {
     assert_eq!(
         place(&memory, "m", &machines),
         "subnet-0000000a",
-        "a promise to itself does not count, and n's outlives its launch"
+        "a machine's own reservation does not count, and n's outlives its launch"
     );
 }
 
 #[test]
-fn machines_that_go_do_not_count() {
+fn deleted_machines_do_not_count_for_a_subnet() {
     let memory = LaunchMemory::new("one");
     let mut machines = vec![machine("m", ""), machine("n", "")];
     assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
@@ -86,7 +86,7 @@ fn machines_that_go_do_not_count() {
 fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
-        memory.refused_capacity(&pool(), Place::Zone(zone.into()), Duration::ZERO);
+        memory.refused_capacity(&pool(), CapacityLocation::Zone(zone.into()), Duration::ZERO);
     }
     assert!(try_place(&memory, "m", &[], 59).is_err());
     assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");
@@ -98,7 +98,7 @@ fn one_machine_of_many_tries_a_short_zone_again() {
 }
 
 #[test]
-fn another_token_is_another_attempt() {
+fn the_memory_of_an_attempt_ends_with_another_token() {
     let memory = LaunchMemory::new("one");
     let now = Moment {
         time: Timestamp::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! Tables of whose an instance is.
+//! Table tests of the ownership of instances.
 
 use capa_cloud::InstanceState;
 use kube::ResourceExt;
@@ -9,7 +9,7 @@ use crate::testing::{instance, read};
 const UID: &str = "6f0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11";
 const ID: &str = "i-0000000000000000a";
 
-/// The AWSMachine of the Machine `m` under this name, with what `spec` and `status` say.
+/// An AWSMachine with this name, spec and status. Its owner is the Machine `m`.
 fn named(name: &str, spec: &str, status: &str) -> AWSMachine {
     read(&format!(
         "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
@@ -84,7 +84,7 @@ fn decide(machine: &AWSMachine, instance: &Instance, claims: &[AWSMachine]) -> O
 }
 
 #[test]
-fn record_token_spec_and_annotation_prove_it() {
+fn record_token_spec_and_annotation_prove_ownership() {
     let token = format!("{UID}-3");
     let table = [
         (machine("", &recorded(ID, "x")), "", Proof::Recorded),
@@ -150,7 +150,7 @@ fn no_proof_counts_without_the_tags() {
 }
 
 #[test]
-fn a_token_is_of_the_whole_uid_and_a_number() {
+fn a_client_token_is_the_whole_uid_and_a_number() {
     assert_eq!(attempt_number("uid-m-12", "uid-m"), Some(12));
     for (token, uid) in [
         ("uid-m", "uid-m"),
@@ -213,7 +213,7 @@ fn a_copy_under_another_name_has_no_owner() {
 }
 
 #[test]
-fn what_another_awsmachine_claims_is_not_taken_by_name() {
+fn an_instance_claimed_by_another_awsmachine_is_not_adopted() {
     let mine = machine(&naming(ID), "");
     let elsewhere = |mut other: AWSMachine| {
         other.metadata.namespace = Some("team-b".to_owned());
@@ -224,13 +224,13 @@ fn what_another_awsmachine_claims_is_not_taken_by_name() {
         let claimed = Ownership::Foreign(Reason::Claimed("team-a/n".to_owned()));
         assert_eq!(decide(&mine, &shown(""), &[mine.clone(), other.clone()]), claimed);
     }
-    // Everybody can write into a spec of their own, only we into a status.
+    // Users can write the spec of their own AWSMachine, but only this provider writes statuses.
     let named_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_spec.clone())]);
     assert_eq!(named_elsewhere, Ownership::Ours(Proof::Named));
     let recorded_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_record)]);
     let claimed = Reason::Claimed("team-b/n".to_owned());
     assert_eq!(recorded_elsewhere, Ownership::Foreign(claimed));
-    // What is on record is not lost to a claim.
+    // A claim does not count against a recorded instance.
     let recorded = machine(&naming(ID), &recorded(ID, "x"));
     assert_eq!(
         decide(&recorded, &shown(""), &[by_spec]),
@@ -239,7 +239,7 @@ fn what_another_awsmachine_claims_is_not_taken_by_name() {
 }
 
 #[test]
-fn an_awsmachine_is_known_by_every_instance_that_it_names() {
+fn an_awsmachine_claims_each_instance_that_it_names() {
     let (one, other, third) = (ID, "i-0000000000000000b", "i-0000000000000000c");
     assert_eq!(claimed_instances(&machine("", "")), [""; 0]);
     let all = asking(machine(&naming(one), &recorded(other, "x")), third);
@@ -256,7 +256,7 @@ fn an_awsmachine_is_known_by_every_instance_that_it_names() {
 }
 
 #[test]
-fn the_wish_to_adopt_is_an_id_or_none() {
+fn the_annotation_adopt_instance_is_an_id_or_none() {
     let wish = |value: &str| format!("{:?}", AdoptionWish::of(&asking(machine("", ""), value)));
     assert_eq!(AdoptionWish::of(&machine("", "")), AdoptionWish::Unsaid);
     assert_eq!(wish("none"), "LaunchNew");

@@ -1,22 +1,23 @@
-//! What is told of a group that a control plane may not use. Pure.
+//! Messages about groups that a control plane may not use. Pure.
 
 use capa_api::conditions::Reason;
 use capa_api::meta::CONTROL_PLANE_TARGET_TAG;
-use capa_cloud::targets::{Access, Group, Refusal};
+use capa_cloud::targets::{Group, Refusal, TargetAccess};
 
-/// What keeps the control plane of a Cluster, `<namespace>/<name>`, from a group; `None` where nothing does.
-pub(super) fn problem(group: &Group, cluster: &str, access: &Access) -> Option<(Reason, String)> {
+/// The problem of a group for the control plane of a Cluster, `<namespace>/<name>`. `None` if the control plane may use
+/// the group.
+pub(super) fn problem(group: &Group, cluster: &str, access: &TargetAccess) -> Option<(Reason, String)> {
     match access {
-        Access::Granted => None,
-        Access::Unknown => {
+        TargetAccess::Granted => None,
+        TargetAccess::Unknown => {
             let message = format!("whether {cluster} may use {group} is being read from its tags");
             Some((Reason::Registering, message))
         }
-        Access::Unreadable(error) => {
+        TargetAccess::Unreadable(error) => {
             let message = format!("the tags of {group} cannot be read, it is tried again: {error}");
             Some((error.class.reason(), message))
         }
-        Access::Refused(refusal) => Some((Reason::Conflict, refused(group, cluster, refusal))),
+        TargetAccess::Refused(refusal) => Some((Reason::Conflict, refused(group, cluster, refusal))),
     }
 }
 
@@ -32,7 +33,9 @@ pub(in crate::awsmachine) fn refused(group: &Group, cluster: &str, refusal: &Ref
             format!("{group} lacks the tag {tag}, which --control-plane-targets=Tagged asks for: {ways_out}")
         }
         Refusal::OwnedBy(owner) => format!("{group} belongs to another cluster by its tag {owner}: {ways_out}"),
-        Refusal::UsedBy(other) => format!("{group} is used by the control plane of Cluster {other}: {ways_out}"),
+        Refusal::UsedBy(other) => {
+            format!("{group} is used or named by the control plane of Cluster {other}: {ways_out}")
+        }
     }
 }
 

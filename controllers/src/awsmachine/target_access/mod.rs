@@ -23,8 +23,8 @@ use super::scope::MachineScope;
 use messages::problem;
 pub(super) use messages::refused;
 pub(super) use usable::NamedTarget;
-use users::GroupUser;
 pub(super) use users::is_in;
+use users::{Claim, GroupUser};
 
 /// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
 pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
@@ -53,16 +53,32 @@ pub(super) fn request(
     }
 }
 
-/// Holds a launch back until AWS has shown that the machine may use its targets. A control plane that went on without
+/// Waits until AWS has shown whose the targets of a machine are, which takes a moment.
+pub(super) fn ensure_read(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let mut problems = problems(scope, location, context);
+    problems.retain(|(reason, _)| *reason == Reason::Registering);
+    not_launched(&problems, context)
+}
+
+/// Holds another attempt to launch back until the machine may use its targets. A control plane that went on without
 /// would replace the machines that serve, one by one, with machines that never will.
 pub(super) fn ensure_granted(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
+    not_launched(&problems(scope, location, context), context)
+}
+
+/// What keeps a machine that has no instance yet from its targets.
+fn problems(scope: &MachineScope, location: &InstanceLocation, context: &MachineContext) -> Vec<(Reason, String)> {
     let (named, _) = usable_targets(location);
-    if named.is_empty() || scope.status.has_open_attempt() {
-        return Ok(());
+    if named.is_empty() {
+        return Vec::new();
     }
     let requests: Vec<TargetRequest> = named
         .iter()
@@ -70,8 +86,13 @@ pub(super) fn ensure_granted(
         .collect();
     let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
-    let problems = answered.filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access));
-    let problems: Vec<(Reason, String)> = problems.collect();
+    answered
+        .filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access))
+        .collect()
+}
+
+/// One condition for all problems; none where there is no problem.
+fn not_launched(problems: &[(Reason, String)], context: &MachineContext) -> Result<(), Blocked> {
     // A refusal lasts, and says more than that something is being read.
     let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
     let Some((reason, _)) = first.or_else(|| problems.first()) else {
@@ -92,12 +113,13 @@ fn other_user(
     context: &MachineContext,
 ) -> Option<String> {
     let kubernetes = context.kubernetes.as_ref();
-    let mut users: BTreeMap<(String, String), bool> = BTreeMap::new();
+    let mut users: BTreeMap<(String, String), Claim> = BTreeMap::new();
     for machine in kubernetes.aws_machines() {
-        let registration = users::registration(&machine, group, &location.account_id, &location.region);
-        if let (Some(is_registered), Some(name)) = (registration, meta::cluster_name_label(&machine.metadata)) {
+        let claim = users::claim(&machine, group, &location.account_id, &location.region);
+        if let (Some(claim), Some(name)) = (claim, meta::cluster_name_label(&machine.metadata)) {
             let namespace = machine.metadata.namespace.clone().unwrap_or_default();
-            *users.entry((namespace, name.to_owned())).or_default() |= is_registered;
+            let known = users.entry((namespace, name.to_owned())).or_default();
+            *known = claim.max(*known);
         }
     }
     if let Group::TargetGroup(arn) = group {
@@ -110,18 +132,18 @@ fn other_user(
         }
     }
     let own = (scope.namespace().to_owned(), location.cluster_name.clone());
-    let is_registered = users.remove(&own).unwrap_or_default();
+    let claim = users.remove(&own).unwrap_or_default();
     if users.is_empty() {
         return None;
     }
-    let user = |((namespace, name), is_registered): ((String, String), bool)| GroupUser {
+    let user = |((namespace, name), claim): ((String, String), Claim)| GroupUser {
         created: kubernetes.cluster(&namespace, &name).as_deref().and_then(created),
         namespace,
         name,
-        is_registered,
+        claim,
     };
     let others: Vec<GroupUser> = users.into_iter().map(user).collect();
-    users::first_other(&user((own, is_registered)), &others)
+    users::first_other(&user((own, claim)), &others)
 }
 
 fn created(cluster: &Cluster) -> Option<Timestamp> {

@@ -1,4 +1,4 @@
-//! The targets of a machine that its instance can be registered in, as far as their names tell. Pure.
+//! The targets in which a machine's instance can be registered, according to their names. Pure.
 
 use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_cloud::targets::Group;
@@ -27,7 +27,7 @@ pub(super) fn usable_targets(
     (usable, problems)
 }
 
-/// Refuses a target group that cannot have the instance, as far as its ARN tells.
+/// Refuses a target group whose ARN shows that it cannot contain the instance.
 fn validate_group(group: &Group, region: &str, account_id: &str) -> Option<String> {
     let Group::TargetGroup(arn) = group else {
         return None;
@@ -50,7 +50,8 @@ fn no_target_group(arn: &str) -> String {
     format!("{arn} is no ARN of a target group: correct controlPlaneTargets")
 }
 
-/// Whether this is `targetgroup/<name>/<id>`. No two texts may name the same group: its ARN tells who uses it.
+/// Whether the text has the form `targetgroup/<name>/<id>`. Each group has exactly one text, because the users of a
+/// group are compared by its ARN.
 fn is_target_group(resource: &str) -> bool {
     let parts: Vec<&str> = resource.split('/').collect();
     let is_name = |name: &str| {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_arn_of_a_target_group_is_refused() {
+    fn an_invalid_arn_of_a_target_group_is_refused() {
         let here = "arn:aws:elasticloadbalancing:eu-west-1:111122223333";
         for arn in [
             "api".to_owned(),

@@ -1,65 +1,79 @@
-//! Which Cluster of this management cluster uses a group first. Pure.
+//! Decides which Cluster of this management cluster may use a group. Pure.
 //!
-//! A Cluster whose control plane is registered in the group comes before one that only names it, and of two equals the
-//! older one comes first. So two Clusters that race for a group agree on which of them has it, and a Cluster that names
-//! the group of a running control plane never gets it.
+//! A Cluster whose control plane is registered in the group precedes a Cluster whose machines were launched with the
+//! group, and that one precedes a Cluster that only names it. Of two Clusters with equal claims and no registration
+//! neither gets the group: anybody can name it, so only its tag decides.
+
+use std::cmp::Reverse;
 
 use capa_api::machine::{AWSMachine, MachineNetworkInUse, MachineTargetState};
 use capa_cloud::targets::Group;
 use jiff::Timestamp;
 
-/// A Cluster that uses a group, or is about to.
+/// How a Cluster uses a group. A later claim precedes an earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    /// The Cluster names the group.
+    #[default]
+    Named,
+    /// A control plane machine was launched with the group.
+    Launched,
+    /// An instance of the control plane is registered in the group.
+    Registered,
+}
+
+/// A Cluster that uses or names a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupUser {
     /// Namespace of the Cluster.
     pub(super) namespace: String,
     /// Its name.
     pub(super) name: String,
-    /// Whether an instance of its control plane is registered in the group.
-    pub(super) is_registered: bool,
-    /// When the Cluster was created; none where it does not exist.
+    /// How it uses the group.
+    pub(super) claim: Claim,
+    /// The creation time of the Cluster; `None` if the Cluster does not exist.
     pub(super) created: Option<Timestamp>,
 }
 
 impl GroupUser {
-    /// What comes first is least.
-    fn rank(&self) -> (bool, bool, Option<Timestamp>, &str, &str) {
-        let is_unknown = self.created.is_none();
-        (
-            !self.is_registered,
-            is_unknown,
-            self.created,
-            &self.namespace,
-            &self.name,
-        )
+    /// The sort key: the first Cluster has the least key. A Cluster without a creation time does not exist any more.
+    fn rank(&self) -> (Reverse<Claim>, bool, Option<Timestamp>, &str, &str) {
+        let is_gone = self.created.is_none();
+        (Reverse(self.claim), is_gone, self.created, &self.namespace, &self.name)
     }
 }
 
-/// The Cluster that comes before this one, as `<namespace>/<name>`, where one does.
+/// The Cluster that keeps this one from the group, as `<namespace>/<name>`, if there is one.
 pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<String> {
-    // What names a Cluster that does not exist, and is registered nowhere, will never be.
+    // A user without a Cluster and without a registration will never use the group.
     let existing = others
         .iter()
-        .filter(|user| user.is_registered || user.created.is_some());
+        .filter(|user| user.claim == Claim::Registered || user.created.is_some());
     let first = existing.min_by_key(|user| user.rank())?;
-    (first.rank() < own.rank()).then(|| format!("{}/{}", first.namespace, first.name))
+    let precedes = if own.claim == Claim::Registered {
+        first.rank() < own.rank()
+    } else {
+        first.claim >= own.claim
+    };
+    precedes.then(|| format!("{}/{}", first.namespace, first.name))
 }
 
-/// How a machine uses a group of this account and region: whether its instance is registered there; `None` where the
-/// machine does not use it.
-pub(super) fn registration(machine: &AWSMachine, group: &Group, account_id: &str, region: &str) -> Option<bool> {
+/// How a machine uses a group of this account and region. `None` if the machine does not use the group.
+pub(super) fn claim(machine: &AWSMachine, group: &Group, account_id: &str, region: &str) -> Option<Claim> {
     let status = machine.status.as_ref()?;
     let network = status.network.as_ref()?;
     if !is_there(network, group, account_id, region) {
         return None;
     }
     let mut targets = status.targets.iter();
-    let is_registered = targets.any(|target| is_same(group, &target.target) && is_in(target.state));
+    if targets.any(|target| is_same(group, &target.target) && is_in(target.state)) {
+        return Some(Claim::Registered);
+    }
     let mut named = network.control_plane_targets.iter().filter_map(Group::of);
-    (is_registered || named.any(|named| is_same(group, named.id()))).then_some(is_registered)
+    named.any(|named| is_same(group, named.id())).then_some(Claim::Launched)
 }
 
-/// Whether the instance is registered in that state, as far as it is on record.
+/// Whether the instance is registered according to this recorded state.
 pub(in crate::awsmachine) fn is_in(state: MachineTargetState) -> bool {
     match state {
         MachineTargetState::Registered | MachineTargetState::InService | MachineTargetState::Deregistering => true,
@@ -67,7 +81,8 @@ pub(in crate::awsmachine) fn is_in(state: MachineTargetState) -> bool {
     }
 }
 
-/// The name of a classic load balancer says nothing of account and region, the ARN of a target group says both.
+/// Whether the group is in the machine's account and region. The ARN of a target group contains both. The name of a
+/// classic load balancer does not, so the machine's account and region are compared.
 fn is_there(network: &MachineNetworkInUse, group: &Group, account_id: &str, region: &str) -> bool {
     match group {
         Group::TargetGroup(_) => true,
@@ -77,7 +92,7 @@ fn is_there(network: &MachineNetworkInUse, group: &Group, account_id: &str, regi
     }
 }
 
-/// Whether this is the ARN or the name of the group. AWS does not tell names of classic load balancers apart by case.
+/// Whether the text is the ARN or the name of the group. AWS ignores the case of the names of classic load balancers.
 fn is_same(group: &Group, id: &str) -> bool {
     match group {
         Group::TargetGroup(arn) => arn == id,
@@ -92,54 +107,47 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    fn user(name: &str, is_registered: bool, created: Option<u64>) -> GroupUser {
+    fn user(name: &str, claim: Claim, created: Option<u64>) -> GroupUser {
         GroupUser {
             namespace: "team".into(),
             name: name.into(),
-            is_registered,
+            claim,
             created: created.map(|at| Timestamp::UNIX_EPOCH + Duration::from_secs(at)),
         }
     }
 
     #[test]
-    fn registered_control_planes_come_first_then_older_clusters() {
-        let (registered, older, younger) = (
-            user("r", true, Some(9)),
-            user("o", false, Some(1)),
-            user("y", false, Some(5)),
-        );
-        let forgotten = user("f", false, None);
+    fn the_stronger_claim_comes_first_whatever_the_age() {
+        let registered = user("r", Claim::Registered, Some(9));
+        let launched = user("l", Claim::Launched, Some(5));
+        let named = user("n", Claim::Named, Some(1));
         let first = |own: &GroupUser, others: &[&GroupUser]| {
             let others: Vec<GroupUser> = others.iter().map(|user| (*user).clone()).collect();
             first_other(own, &others)
         };
-        assert_eq!(first(&older, &[]), None);
-        assert_eq!(first(&older, &[&registered, &younger]).as_deref(), Some("team/r"));
-        assert_eq!(first(&younger, &[&older]).as_deref(), Some("team/o"));
-        assert_eq!(first(&older, &[&younger]), None);
-        assert_eq!(first(&registered, &[&older, &younger]), None);
-        assert_eq!(first(&younger, &[&forgotten]), None, "its Cluster is gone");
-        let strayed = user("s", true, None);
-        assert_eq!(
-            first(&older, &[&strayed]).as_deref(),
-            Some("team/s"),
-            "it still gets traffic"
-        );
+        assert_eq!(first(&named, &[]), None);
+        assert_eq!(first(&named, &[&launched, &registered]).as_deref(), Some("team/r"));
+        assert_eq!(first(&launched, &[&named, &registered]).as_deref(), Some("team/r"));
+        assert_eq!(first(&named, &[&launched]).as_deref(), Some("team/l"));
+        assert_eq!(first(&launched, &[&named]), None);
+        assert_eq!(first(&registered, &[&launched, &named]), None);
+        let forgotten = user("f", Claim::Launched, None);
+        assert_eq!(first(&named, &[&forgotten]), None, "the Cluster is gone");
+        let left_behind = user("s", Claim::Registered, None);
+        let told = first(&launched, &[&left_behind]);
+        assert_eq!(told.as_deref(), Some("team/s"), "its instance still gets traffic");
     }
 
     #[test]
-    fn of_two_clusters_that_race_for_a_group_one_has_it() {
-        for created in [(Some(1), Some(2)), (Some(1), Some(1)), (Some(1), None)] {
-            for registered in [(false, false), (true, true), (true, false)] {
-                let (a, b) = (user("a", registered.0, created.0), user("b", registered.1, created.1));
+    fn two_clusters_of_equal_claims_never_share_a_group() {
+        for created in [(Some(1), Some(2)), (Some(1), Some(1)), (Some(2), Some(1))] {
+            for claim in [Claim::Named, Claim::Launched, Claim::Registered] {
+                let (a, b) = (user("a", claim, created.0), user("b", claim, created.1));
                 let loses =
                     |own: &GroupUser, other: &GroupUser| first_other(own, std::slice::from_ref(other)).is_some();
-                assert!(!(loses(&a, &b) && loses(&b, &a)), "{created:?} {registered:?}");
-                let counts = |user: &GroupUser| user.is_registered || user.created.is_some();
-                assert!(
-                    loses(&a, &b) || loses(&b, &a) || !counts(&a) || !counts(&b),
-                    "{created:?} {registered:?}"
-                );
+                let refused_count = usize::from(loses(&a, &b)) + usize::from(loses(&b, &a));
+                let expected = if claim == Claim::Registered { 1 } else { 2 };
+                assert_eq!(refused_count, expected, "{claim:?} {created:?}");
             }
         }
     }
@@ -155,31 +163,31 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_uses_what_it_names_and_where_it_is_registered() {
+    fn a_machine_uses_named_and_registered_targets() {
         let named = format!("controlPlaneTargets: [{{targetGroupARN: '{ARN}'}}]");
         let stored = |state: &str| format!("{{target: '{ARN}', instanceID: i-0000000a, state: {state}}}");
         let group = Group::TargetGroup(ARN.into());
         let table = [
             (machine("", ""), None),
-            (machine(&named, ""), Some(false)),
-            (machine(&named, &stored("Registering")), Some(false)),
-            (machine("", &stored("InService")), Some(true)),
-            (machine(&named, &stored("Registered")), Some(true)),
-            (machine("", &stored("Deregistering")), Some(true)),
+            (machine(&named, ""), Some(Claim::Launched)),
+            (machine(&named, &stored("Registering")), Some(Claim::Launched)),
+            (machine("", &stored("InService")), Some(Claim::Registered)),
+            (machine(&named, &stored("Registered")), Some(Claim::Registered)),
+            (machine("", &stored("Deregistering")), Some(Claim::Registered)),
             (machine("", &stored("Deregistered")), None),
         ];
         for (machine, expected) in table {
-            let found = registration(&machine, &group, "2", "elsewhere");
+            let found = claim(&machine, &group, "2", "elsewhere");
             assert_eq!(found, expected, "{:?}", machine.status);
         }
     }
 
     #[test]
-    fn classic_load_balancers_of_one_name_are_told_apart_by_place() {
+    fn classic_load_balancers_differ_by_account_and_region() {
         let machine = machine("controlPlaneTargets: [{classicLoadBalancerName: API}]", "");
         let group = Group::Classic("api".into());
-        assert_eq!(registration(&machine, &group, "1", "eu-west-1"), Some(false));
-        assert_eq!(registration(&machine, &group, "2", "eu-west-1"), None);
-        assert_eq!(registration(&machine, &group, "1", "us-east-1"), None);
+        assert_eq!(claim(&machine, &group, "1", "eu-west-1"), Some(Claim::Launched));
+        assert_eq!(claim(&machine, &group, "2", "eu-west-1"), None);
+        assert_eq!(claim(&machine, &group, "1", "us-east-1"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `ControlPlaneTargetsReady` from how an instance stands with its targets. Pure.
+//! Computes `ControlPlaneTargetsReady` from the state of an instance in its targets. Pure.
 
 use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use capa_cloud::targets::{Group, Health, RegistrationState, TargetState};
@@ -6,9 +6,9 @@ use capa_cloud::targets::{Group, Health, RegistrationState, TargetState};
 use super::plan::TargetView;
 use crate::awsmachine::target_access::refused;
 
-/// The condition of an instance that runs; `None` where the one before stands. A process that has just begun to follow
-/// the instance has read nothing yet: the condition before stands until it has, unless a group that was read
-/// contradicts it. `was_true` is whether the condition before was True, if there was one.
+/// The condition of a running instance; `None` if the former condition stays. A new process has not read the groups
+/// yet. The former condition stays until all groups are read, unless a group contradicts it. `was_true` is whether the
+/// former condition was True, if there was one.
 pub(super) fn registration_or_kept(
     id: &str,
     views: &[TargetView],
@@ -22,14 +22,14 @@ pub(super) fn registration_or_kept(
     (read.len() == views.len() || !stands).then(|| registration(id, views, problems))
 }
 
-/// The condition of an instance that is to be deregistered; `None` where the one before stands.
+/// The condition of an instance that is being deregistered; `None` if the former condition stays.
 pub(super) fn departure_or_kept(id: &str, views: &[TargetView]) -> Option<ConditionUpdate> {
     let is_unknown = views.iter().any(|view| view.shown == RegistrationState::Unknown);
     let was_leaving = views.iter().any(TargetView::was_leaving);
     (!is_unknown || !was_leaving).then(|| departure(id, views))
 }
 
-/// The condition of an instance that runs. The first problem gives the reason, the message names all.
+/// The condition of a running instance. The reason is that of the first problem, and the message contains all problems.
 fn registration(id: &str, views: &[TargetView], problems: &[String]) -> ConditionUpdate {
     let of_spec = problems.iter().map(|message| (Reason::InvalidSpec, message.clone()));
     let of_targets = views.iter().filter_map(|view| registration_problem(id, view));
@@ -69,8 +69,8 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
     }
 }
 
-/// A target that was never healthy is on its way, as long as a node takes to boot. One that is not healthy any more has
-/// failed.
+/// A target that was never healthy is still registering, because a node takes time to boot. A target that is no longer
+/// healthy has failed.
 fn health_problem(id: &str, view: &TargetView, health: &Health) -> (Reason, String) {
     let group = &view.group;
     let unhealthy = if view.was_in_service() {
@@ -96,7 +96,7 @@ fn health_problem(id: &str, view: &TargetView, health: &Health) -> (Reason, Stri
     }
 }
 
-/// The condition of an instance that is to be deregistered.
+/// The condition of an instance that is being deregistered.
 fn departure(id: &str, views: &[TargetView]) -> ConditionUpdate {
     let problems = views.iter().filter_map(|view| departure_problem(id, view));
     let problems: Vec<(Reason, String)> = problems.collect();
@@ -132,7 +132,7 @@ fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
 
 /// One condition for all problems.
 fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
-    // A problem that needs somebody goes before one that passes by itself.
+    // A problem that a user must solve precedes a temporary problem.
     let passes = |(reason, _): &&(Reason, String)| matches!(reason, Reason::Registering | Reason::Deregistering);
     let (reason, _) = problems
         .iter()
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_runs_is_as_ready_as_its_worst_target() {
+    fn the_worst_target_decides_the_condition_of_an_instance() {
         let refused = CloudError::answered("RegisterTargets", "AccessDenied", "no");
         let failed = shows(TargetState::Unhealthy, Some("Target.FailedHealthChecks"));
         let unused = shows(TargetState::Unused, Some("Target.NotInUse"));
@@ -235,7 +235,7 @@ mod tests {
                 RegistrationState::Refused(Refusal::UsedBy("team-b/prod".into())),
                 false,
                 "False/Conflict",
-                "is used by the control plane of Cluster team-b/prod",
+                "is used or named by the control plane of Cluster team-b/prod",
             ),
             (
                 RegistrationState::Failed(refused),
@@ -321,7 +321,7 @@ mod tests {
         assert!(!kept(&[in_service()], None));
         assert!(
             !kept(&[unread(None)], Some(false)),
-            "the condition speaks of something else"
+            "the former condition is about another state"
         );
         assert!(!kept(&[view("good", true, healthy)], Some(true)), "all is read");
     }

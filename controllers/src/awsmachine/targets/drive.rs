@@ -1,4 +1,4 @@
-//! Has an instance registered in its targets or deregistered from them, and shows how it stands with each.
+//! Registers an instance in its targets or deregisters it, and reports its state in each target.
 
 use capa_api::common::MachineAddressType;
 use capa_api::conditions::{ConditionType, Reason, find};
@@ -24,13 +24,13 @@ fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) 
     let shown = instance.and_then(|instance| private(&instance.addresses));
     TargetInstance {
         id: id.to_owned(),
-        // An instance that is gone shows no address.
+        // AWS shows no address of an instance that is gone.
         address: shown.or_else(|| private(&scope.status.addresses)),
     }
 }
 
-/// Whether the address of an instance is stored. An instance that has ended shows no address, and AWS does not take the
-/// address out of target groups: an instance whose address is not stored is not registered.
+/// Whether the address of an instance is stored. AWS shows no address of an instance that has ended, and does not
+/// remove the address from target groups. So an instance is not registered before its address is stored.
 fn is_on_record(scope: &MachineScope, instance: &TargetInstance) -> bool {
     let stored = scope.stored_status().map(|status| status.addresses.as_slice());
     let mut stored = stored.unwrap_or_default().iter();
@@ -43,7 +43,7 @@ fn stored_state(scope: &MachineScope, id: &str, target: &NamedTarget) -> Option<
     plan::stored_state(stored.unwrap_or_default(), id, &target.0)
 }
 
-/// Says what is desired of an instance in its targets, and reads how it stands with each.
+/// Sets the desired state of an instance in its targets, and reads its current state in each.
 fn desire(
     scope: &MachineScope,
     location: &InstanceLocation,
@@ -81,7 +81,7 @@ fn view(
     }
 }
 
-/// Has the instance of a machine registered while it runs, deregistered once it has ended, and sets
+/// Registers the instance of a machine while it runs, deregisters it after its end, and sets
 /// `ControlPlaneTargetsReady`.
 pub(in crate::awsmachine) fn follow(
     scope: &mut MachineScope,
@@ -109,8 +109,8 @@ pub(in crate::awsmachine) fn follow(
     }
 }
 
-/// Leaves a living instance where it is that does not carry the tags of the machine: without them it is not known to be
-/// the machine's.
+/// Neither registers nor deregisters a living instance without the tags of the machine, because its ownership is not
+/// proven.
 pub(in crate::awsmachine) fn leave_alone(scope: &mut MachineScope, id: &str, location: &InstanceLocation) {
     let (named, _) = usable_targets(location);
     if named.is_empty() {
@@ -118,8 +118,8 @@ pub(in crate::awsmachine) fn leave_alone(scope: &mut MachineScope, id: &str, loc
     }
     location.cloud.forget_targets(&scope.key());
     let message = format!(
-        "instance {id} does not carry the tags of this machine ({}): it is neither registered nor deregistered until it \
-         does",
+        "instance {id} does not carry the tags of this machine ({}): it is neither registered nor deregistered until \
+         it does",
         scope.tags(&location.cluster_tag).described()
     );
     scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::NotOwned, message));
@@ -145,7 +145,7 @@ fn ensure_registered(
         .iter()
         .any(|view| matches!(view.shown, RegistrationState::Refused(_)))
     {
-        // Nothing tells when another Cluster has left a group.
+        // No event reports that another Cluster has left a group.
         scope.next = Next::Requeue(context.timing.resolve_retry_cap);
     }
     let (targets, events) = after_registering(id, &views);
@@ -159,8 +159,8 @@ fn ensure_registered(
     }
 }
 
-/// Has an instance deregistered from its targets, and sets `ControlPlaneTargetsReady`. Answers whether nothing is left
-/// to wait for: the instance has left, or the longest time for that is over.
+/// Deregisters an instance from its targets, and sets `ControlPlaneTargetsReady`. Returns whether the deletion may
+/// continue: the instance has left its targets, or the longest time for that is over.
 pub(in crate::awsmachine) fn ensure_deregistered(
     scope: &mut MachineScope,
     id: &str,
@@ -177,7 +177,7 @@ pub(in crate::awsmachine) fn ensure_deregistered(
     let desired = if lives {
         Desired::Deregistered
     } else {
-        // What has left stays out for good: AWS may have given the address to another instance.
+        // A deregistered target stays deregistered, because AWS may have given the address to another instance.
         named.retain(|target| stored_state(scope, id, target) != Some(MachineTargetState::Deregistered));
         Desired::Forgotten
     };

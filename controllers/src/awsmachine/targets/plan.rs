@@ -1,4 +1,4 @@
-//! How the state of each target of a machine goes on. Pure.
+//! Computes the next state of each target of a machine. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use capa_api::machine::{MachineTargetState, MachineTargetStatus};
 use capa_cloud::targets::{Group, RegistrationState};
 use capa_runtime::reconcile::EventDraft;
 
-/// How an instance stands with a group: what is stored, and what AWS shows.
+/// The state of an instance in a group: the stored state, and the state that AWS shows.
 #[derive(Clone, Debug)]
 pub(super) struct TargetView {
     pub(super) group: Group,
     /// `<namespace>/<name>` of the Cluster whose control plane the instance belongs to.
     pub(super) cluster: String,
-    /// What is stored about this instance and the group.
+    /// The stored state of this instance in the group.
     pub(super) stored: Option<MachineTargetState>,
-    /// What AWS shows now.
+    /// The current state in AWS.
     pub(super) shown: RegistrationState,
 }
 
-/// What is stored about an instance and a group.
+/// The stored state of an instance in a group.
 pub(super) fn stored_state(stored: &[MachineTargetStatus], id: &str, group: &Group) -> Option<MachineTargetState> {
     let mut of_group = stored.iter().filter(|status| status.target == group.id());
     of_group
@@ -27,7 +27,7 @@ pub(super) fn stored_state(stored: &[MachineTargetStatus], id: &str, group: &Gro
 }
 
 impl TargetView {
-    /// The state to store for an instance that is to be registered.
+    /// The state to store for an instance that is being registered.
     fn registering(&self) -> Option<MachineTargetState> {
         match &self.shown {
             RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => None,
@@ -45,7 +45,7 @@ impl TargetView {
         }
     }
 
-    /// The state to store for an instance that is to be deregistered.
+    /// The state to store for an instance that is being deregistered.
     fn deregistering(&self) -> Option<MachineTargetState> {
         match &self.shown {
             RegistrationState::Out | RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => {
@@ -62,7 +62,7 @@ impl TargetView {
         }
     }
 
-    /// Whether AWS has shown how the instance stands with the group.
+    /// Whether AWS has shown the state of the instance in the group.
     pub(super) fn is_read(&self) -> bool {
         !matches!(
             self.shown,
@@ -70,7 +70,7 @@ impl TargetView {
         )
     }
 
-    /// Whether the instance is to be registered, as far as it is stored: the condition then speaks of this instance.
+    /// Whether the stored state is one of a registration. The former condition is then about this instance.
     pub(super) fn was_registering(&self) -> bool {
         self.stored
             .is_some_and(|state| state < MachineTargetState::Deregistering)
@@ -81,13 +81,13 @@ impl TargetView {
         self.stored == Some(MachineTargetState::InService)
     }
 
-    /// Whether the instance is to leave, as far as it is stored.
+    /// Whether the stored state is one of a deregistration.
     pub(super) fn was_leaving(&self) -> bool {
         self.stored
             .is_some_and(|state| state >= MachineTargetState::Deregistering)
     }
 
-    /// Whether the instance is not waited for any more.
+    /// Whether the deletion does not wait for this target.
     pub(super) fn is_over(&self) -> bool {
         matches!(
             self.shown,
@@ -96,8 +96,8 @@ impl TargetView {
     }
 }
 
-/// The states to store for an instance that is to be registered, and an event for each registration of ours that has
-/// taken effect.
+/// The states to store for an instance that is being registered, and an event for each registration by this provider
+/// that took effect.
 pub(super) fn after_registering(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
     let took_effect = views.iter().filter(|view| {
         let by_us = matches!(view.shown, RegistrationState::Registered { by_us: true, .. });
@@ -113,7 +113,7 @@ pub(super) fn after_registering(id: &str, views: &[TargetView]) -> (Vec<MachineT
     )
 }
 
-/// The states to store for an instance that is to be deregistered, and an event for each deregistration that has taken
+/// The states to store for an instance that is being deregistered, and an event for each deregistration that took
 /// effect.
 pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
     let took_effect = views
@@ -129,7 +129,8 @@ pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<Machin
     )
 }
 
-/// One entry a group: of several targets in one group, with ports of their own, the one that is least far counts.
+/// One entry for each group. If a group contains several targets with different ports, the least advanced target
+/// counts.
 fn to_store(
     id: &str,
     views: &[TargetView],
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_once_of_each_write_that_took_effect() {
+    fn each_write_that_took_effect_is_one_event() {
         let ours = || registered(TargetState::Initial, true);
         let table = [
             (Some(Registering), ours(), 1),
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ports_of_one_group_share_the_state_that_is_least_far() {
+    fn two_ports_of_a_group_have_the_least_advanced_state() {
         let views = [
             view(None, registered(TargetState::Healthy, false)),
             view(None, RegistrationState::Registering),

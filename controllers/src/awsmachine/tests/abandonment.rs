@@ -1,4 +1,4 @@
-//! A user who knows what is given up can end any deletion.
+//! Tests of the annotation `abandon-instance`, with which a user can end any deletion.
 
 use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;

@@ -1,4 +1,4 @@
-//! What a lack of capacity in one zone costs, and where machines go instead.
+//! Tests of a lack of capacity: the calls that it causes, and the other subnets that machines use.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn subnets(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn capacity_refused_in_one_zone_is_asked_for_in_the_next() {
+async fn a_refusal_for_capacity_leads_to_the_next_zone() {
     let scene = Scene::new();
     let refused = scene.refused_with(SHORT).await;
     assert_eq!(refused.says(INSTANCE_READY), "False/InsufficientCapacity");
@@ -32,7 +32,7 @@ async fn capacity_refused_in_one_zone_is_asked_for_in_the_next() {
 }
 
 #[tokio::test]
-async fn where_no_zone_is_left_a_machine_waits_and_says_for_what() {
+async fn a_machine_without_a_usable_zone_waits_with_a_reason() {
     let scene = Scene::new();
     scene.refused_with(SHORT).await;
     scene.refused_with(SHORT).await;
@@ -89,7 +89,7 @@ async fn fifty_machines_of_a_broken_zone_make_one_call_a_minute() {
 }
 
 #[tokio::test]
-async fn capacity_that_one_machine_finds_is_there_for_all() {
+async fn capacity_found_by_one_machine_ends_all_waits() {
     let scene = Scene::new();
     for name in ["n", "o"] {
         scene.add(name, PINNED, SPEC);
@@ -103,7 +103,7 @@ async fn capacity_that_one_machine_finds_is_there_for_all() {
 }
 
 #[tokio::test]
-async fn another_instance_type_is_not_kept_from_the_zone() {
+async fn a_shortage_does_not_affect_another_instance_type() {
     let scene = Scene::new();
     scene.refused_with(SHORT).await;
     scene.add("n", PINNED, &SPEC.replace("t3.large", "m5.large"));
@@ -112,7 +112,7 @@ async fn another_instance_type_is_not_kept_from_the_zone() {
 }
 
 #[tokio::test]
-async fn a_full_subnet_is_no_reason_to_leave_its_zone() {
+async fn a_full_subnet_leaves_its_zone_usable() {
     let scene = Scene::new();
     let subnet = "{id: subnet-0000000b, availabilityZone: eu-west-1b}";
     let twin = "{id: subnet-0000000c, availabilityZone: eu-west-1a}";

@@ -1,4 +1,4 @@
-//! A clock that somebody sets while the process runs.
+//! Tests of a wall clock that is changed while the process runs.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn tomorrow() -> Timestamp {
 #[tokio::test]
 async fn a_clock_that_is_set_ahead_proves_no_absence() {
     let scene = Scene::recorded_by_another().await;
-    // The attempt cannot be repeated as it was: it is looked for.
+    // The attempt cannot be repeated unchanged, so its instance is looked up.
     scene.edit_attempt(|attempt| attempt.request.parameters_hash = "changed".into());
     let looked = scene.pass().await;
     assert_eq!(looked.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");

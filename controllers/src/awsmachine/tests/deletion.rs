@@ -1,4 +1,4 @@
-//! Deletion ends, or says what holds it; nothing foreign is terminated.
+//! Tests of deletion: it ends or names its problem, and terminates no foreign instance.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) async fn never_launched() -> Scene {
     scene
 }
 
-/// A machine whose launch was not answered and of which no instance shows.
+/// A machine with an unanswered launch whose instance AWS does not show.
 async fn unanswered_launch() -> Scene {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
@@ -48,7 +48,7 @@ pub(super) fn terminated(pass: &Pass) -> bool {
 }
 
 #[tokio::test]
-async fn without_our_finalizer_nothing_is_ours_to_do() {
+async fn a_deleted_machine_without_the_finalizer_is_ignored() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push("example.org/theirs".into()));
     scene.delete();
@@ -101,7 +101,7 @@ async fn the_planned_record_stands_in_for_an_impossible_lookup() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
+async fn a_deletion_waits_for_the_turn_of_its_lookup() {
     let scene = never_launched().await;
     let turn = Duration::from_millis(1234);
     scene
@@ -115,7 +115,7 @@ async fn a_lookup_that_waits_for_its_turn_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_comes_too_soon_for_aws_is_made_again() {
+async fn a_throttled_lookup_of_a_deletion_is_repeated() {
     for call in ["GetCallerIdentity", "DescribeInstances"] {
         let scene = never_launched().await;
         scene.aws.fail_next(call, refused(call, "RequestLimitExceeded"));
@@ -132,7 +132,7 @@ async fn a_stored_refusal_counts_only_together_with_a_lookup() {
     scene.refused_with("InvalidAMIID.NotFound").await;
     scene.restart();
     scene.delete();
-    // A backup may have brought the refusal back, and what was launched since is not in it.
+    // The refusal may come from a backup, and an instance may have been launched after the backup.
     scene
         .aws
         .fail_next("DescribeInstances", unanswered("DescribeInstances"));
@@ -143,7 +143,7 @@ async fn a_stored_refusal_counts_only_together_with_a_lookup() {
 }
 
 #[tokio::test]
-async fn a_termination_whose_end_aws_does_not_show_says_why() {
+async fn an_unreadable_termination_shows_the_error() {
     let scene = Scene::running().await;
     scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
     scene.delete();
@@ -234,7 +234,7 @@ async fn an_unanswered_launch_is_looked_up_until_absence_is_proven() {
 }
 
 #[tokio::test]
-async fn what_an_unanswered_launch_brought_is_terminated() {
+async fn the_instance_of_an_unanswered_launch_is_terminated() {
     let scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
@@ -247,7 +247,7 @@ async fn what_an_unanswered_launch_brought_is_terminated() {
 }
 
 #[tokio::test]
-async fn a_launch_that_was_turned_away_is_released_after_one_lookup() {
+async fn a_machine_without_an_effective_call_needs_one_lookup() {
     let scene = Scene::new();
     scene.refused_with("RequestLimitExceeded").await;
     scene.delete();
@@ -267,13 +267,13 @@ async fn the_instance_of_a_namesake_is_not_terminated() {
     scene
         .aws
         .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
-    // The cache of a process that was frozen still shows the former object.
+    // The cache of a suspended process still contains the former object.
     assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
 }
 
 #[tokio::test]
-async fn a_deletion_waits_as_long_after_a_later_call() {
+async fn a_later_call_restarts_the_wait_of_a_deletion() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -314,7 +314,7 @@ async fn a_known_instance_is_terminated_in_every_living_state() {
         assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
         assert_eq!(pass.events, [], "{state}: nothing has happened yet");
         let waiting = scene.pass().await;
-        assert_eq!(waiting.calls, ["write_status"], "{state}: the store wakes us");
+        assert_eq!(waiting.calls, ["write_status"], "{state}: the informer wakes it");
         assert_eq!(waiting.events[0].reason, "SuccessfulTerminate");
         assert_eq!(waiting.next, Next::AwaitChange);
         let unchanged = scene.pass().await;
@@ -358,7 +358,7 @@ async fn an_absent_instance_releases_its_machine_once_old_enough() {
 }
 
 #[tokio::test]
-async fn before_the_first_listing_a_deletion_waits() {
+async fn a_deletion_waits_for_the_first_listing() {
     let scene = Scene::running().await;
     scene.aws.restart();
     scene.aws.slow_down_reading();
@@ -383,7 +383,7 @@ async fn a_foreign_instance_in_the_spec_is_never_terminated() {
 }
 
 #[tokio::test]
-async fn a_blocked_deletion_names_its_obstacle_until_mended() {
+async fn a_blocked_deletion_names_its_problem_until_solved() {
     let scene = Scene::running().await;
     scene
         .kubernetes
@@ -420,7 +420,7 @@ async fn credentials_of_another_account_terminate_and_release_nothing() {
 }
 
 #[tokio::test]
-async fn a_deletion_goes_by_the_recorded_network() {
+async fn a_deletion_uses_the_recorded_network() {
     let scene = Scene::running().await;
     scene.kubernetes.remove_cluster("team-a", "dev");
     scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
@@ -451,7 +451,7 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
     scene.edit(|machine| machine.status = None);
     scene.aws.set_account("999999999999");
     scene.aws.remove_instance(FIRST);
-    // The pass that meets the other account forgets what the first one showed.
+    // The pass with the other account forgets the instances of the first account.
     scene.after(Timing::default().visibility_age).await;
     let seen = scene.pass().await;
     assert_eq!(seen.says(INSTANCE_READY), "Unknown/NotFound");

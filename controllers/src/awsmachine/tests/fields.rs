@@ -1,4 +1,5 @@
-//! What each field of an AWSMachine's spec does. `api/tests/data/effects.tsv` names these tests field by field.
+//! Tests of the effect of each field in an AWSMachine's spec. `api/tests/data/effects.tsv` names the test of each
+//! field.
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::fields::{Row, assert_effect, spec_with};
 
-/// What one pass over a fresh machine with this spec shows: the call to RunInstances, if any, and the status.
+/// The result of one pass over a new machine with this spec: the status, and the call of RunInstances, if any.
 async fn observed(spec: &str) -> Value {
     let scene = Scene::with_spec(spec);
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
@@ -40,7 +41,7 @@ async fn assert_effects(rows: &[Row]) {
 }
 
 #[tokio::test]
-async fn what_is_launched_and_where_is_what_the_spec_says() {
+async fn the_spec_decides_the_instance_and_its_location() {
     assert_effects(&[
         (
             "controlPlaneTargets[].targetGroupARN",
@@ -191,7 +192,7 @@ async fn the_identity_is_the_one_that_the_spec_names() {
 }
 
 #[tokio::test]
-async fn volumes_are_as_the_spec_shapes_them() {
+async fn the_spec_configures_the_volumes() {
     assert_effects(&[
         (
             "rootVolume.size",
@@ -282,7 +283,7 @@ async fn volumes_are_as_the_spec_shapes_them() {
 }
 
 #[tokio::test]
-async fn the_metadata_service_answers_as_the_spec_says() {
+async fn the_spec_configures_the_metadata_service() {
     assert_effects(&[
         (
             "instanceMetadataOptions.httpEndpoint",
@@ -319,9 +320,9 @@ async fn the_metadata_service_answers_as_the_spec_says() {
 }
 
 #[tokio::test]
-async fn bootstrap_data_goes_the_way_that_the_spec_says() {
+async fn the_spec_decides_the_delivery_of_bootstrap_data() {
     assert_effects(&[
-        // The first byte of what is compressed with gzip; `#` otherwise.
+        // The first byte of data that is compressed with gzip; otherwise `#`.
         (
             "uncompressedUserData",
             "uncompressedUserData: false",
@@ -354,12 +355,12 @@ async fn an_instance_in_the_spec_is_followed_and_none_launched() {
             json!("running"),
         ),
     ] {
-        // Of another machine by its tags, so that only the spec leads there; the name decides whether it is believed.
+        // The instance is found only by the spec, and its name tag decides about its ownership.
         let unnamed = Scene::new();
         unnamed.aws.instance(FIRST, InstanceState::Running, "team-a/other");
         let named = Scene::with_spec(&spec_with(SPEC, &row));
         named.aws.instance(FIRST, InstanceState::Running, "team-a/m");
-        // The first pass makes its session look for the instance.
+        // The first pass starts the lookup of the instance.
         named.pass().await;
         let (without, with) = (shown(&unnamed).await, shown(&named).await);
         assert_effect(&row, &without, &with);

@@ -1,4 +1,4 @@
-//! Of several processes that believe to lead, none makes a call that another one would not know of.
+//! Tests of several processes that believe to be the leader: each call is preceded by a record that names its process.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn our_refusal_does_not_count_for_a_claimed_record() {
     scene
         .aws
         .fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
-    // The refusal could not be stored, and then the other process had called.
+    // The refusal could not be stored, and then the other process made its call.
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     scene.edit_attempt(|attempt| attempt.holder = "another".into());
@@ -81,7 +81,7 @@ async fn a_record_that_cannot_be_claimed_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_what_another_process_began_proves_nothing() {
+async fn a_refusal_of_a_claimed_attempt_proves_nothing() {
     let scene = Scene::recorded_by_another().await;
     scene.refused_with("InsufficientInstanceCapacity").await;
     let unconfirmed = scene.pass().await;
@@ -140,7 +140,7 @@ async fn a_pass_frozen_between_record_and_call_ends_without_it() {
             scene.kubernetes.advance(Duration::from_secs(31));
         }
         let calls = scene.tokens().len();
-        // The first status tells that nothing was launched, the second is the attempt's record.
+        // The first status records that nothing was launched, and the second records the attempt.
         let others = usize::from(call == "write_status");
         scene.kubernetes.delay_after(others, call, Duration::from_secs(31));
         let still = scene.pass().await;

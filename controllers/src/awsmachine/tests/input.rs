@@ -1,4 +1,4 @@
-//! What users write is checked before it is used: no call is made from an id, a name or a Secret that is none.
+//! Tests of user input: an invalid id, name or Secret causes no call.
 
 use capa_api::conditions::ConditionType;
 use capa_api::contract::{Cluster, Machine};
@@ -14,7 +14,7 @@ use crate::testing::read;
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const BOOTSTRAP: ConditionType = ConditionType::BootstrapDataReady;
 
-/// A fresh machine whose pass must not have asked AWS for anything.
+/// Runs a pass over a new machine, which must make no call to AWS.
 async fn unasked(scene: &Scene) -> Pass {
     let pass = scene.pass().await;
     assert_eq!(pass.calls, ["write_status", "add_finalizer", "write_status"]);
@@ -26,7 +26,7 @@ async fn unasked(scene: &Scene) -> Pass {
     pass
 }
 
-/// Has the Machine name this Secret.
+/// Sets the bootstrap Secret of the Machine.
 fn boot_from(scene: &Scene, secret: &str, more: &str) {
     let bootstrap = format!("{{dataSecretName: '{secret}'{more}}}");
     let machine = scene.context.kubernetes.machine("team-a", "m").unwrap();
@@ -36,7 +36,7 @@ fn boot_from(scene: &Scene, secret: &str, more: &str) {
 }
 
 #[tokio::test]
-async fn an_id_that_is_a_pattern_asks_aws_for_nothing() {
+async fn an_id_that_is_a_pattern_causes_no_call() {
     for (field, message) in [
         ("ami: {id: 'ami-*'}, rootVolume: {size: 40}", "ami.id is \"ami-*\""),
         ("instanceType: '*'", "instanceType is \"*\""),
@@ -80,7 +80,7 @@ async fn ids_of_a_foreign_network_are_checked_as_well() {
 }
 
 #[tokio::test]
-async fn a_region_that_is_none_makes_no_client() {
+async fn an_invalid_region_creates_no_client() {
     for region in ["../x", "US EAST", "eu-west-1/x", "r"] {
         let scene = Scene::with_spec(&laid_over(SPEC, &format!("region: '{region}'")));
         assert_eq!(
@@ -104,7 +104,7 @@ async fn a_region_that_is_none_makes_no_client() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_no_bootstrap_data_is_not_delivered() {
+async fn a_secret_without_bootstrap_data_is_not_delivered() {
     for (secret, more) in [
         ("dev-kubeconfig", ""),
         ("dev-ca", ""),
@@ -154,7 +154,7 @@ async fn a_refusal_names_the_identity_and_not_the_managers_role() {
     assert!(!told.contains("arn:aws:sts"), "{told}");
 }
 
-/// Leaves the mark of `clusterctl move` on the machine.
+/// Adds the annotation of `clusterctl move` to the machine.
 fn mark_for_move(scene: &Scene) {
     scene.edit(|machine| {
         let annotations = machine.annotations_mut();
@@ -163,7 +163,7 @@ fn mark_for_move(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_mark_that_a_move_left_behind_freezes_no_machine() {
+async fn a_left_over_move_annotation_freezes_no_machine() {
     let scene = Scene::new();
     mark_for_move(&scene);
     let pass = scene.pass().await;
@@ -181,7 +181,7 @@ async fn a_mark_that_a_move_left_behind_freezes_no_machine() {
 }
 
 #[tokio::test]
-async fn a_marked_machine_rests_while_its_cluster_is_paused() {
+async fn a_machine_marked_for_a_move_is_paused_with_its_cluster() {
     let scene = Scene::running().await;
     mark_for_move(&scene);
     let mut cluster: Cluster = read(CLUSTER);
@@ -193,7 +193,7 @@ async fn a_marked_machine_rests_while_its_cluster_is_paused() {
 }
 
 #[tokio::test]
-async fn a_marked_machine_stays_ready() {
+async fn a_machine_marked_for_a_move_stays_ready() {
     let scene = Scene::running().await;
     mark_for_move(&scene);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! At most one instance, whatever is lost on the way.
+//! Tests of launches: each machine has at most one instance, whichever answers and writes are lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{FIRST, LAUNCH, NETWORK, Pass, RETRY, SPEC, Scene};
 use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
-/// How many launches a session makes at once after its start: one second of the rate of RunInstances.
+/// Number of immediate launches of a new session: one second of the rate of RunInstances.
 const BURST: usize = 2;
 /// How long a test waits for the turn of the next launch within the request rate.
 const RATE_SECOND: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ async fn an_unstored_answer_is_stored_by_the_next_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
+async fn the_next_process_finds_an_instance_of_a_lost_answer() {
     let mut scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
@@ -82,7 +82,7 @@ async fn an_answer_that_died_with_its_process_is_found_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_again_with_the_same_token() {
+async fn an_unanswered_call_is_repeated_with_the_same_token() {
     let scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     let lost = scene.pass().await;
@@ -109,7 +109,7 @@ async fn a_throttled_call_is_repeated_with_the_same_token() {
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
-/// Launches so many other machines at once.
+/// Launches this number of other machines at once.
 async fn launch_others(scene: &Scene, machines: usize) {
     for number in 0..machines {
         let name = format!("other-{number}");
@@ -127,7 +127,7 @@ fn turn(pass: &Pass) -> Duration {
 }
 
 #[tokio::test]
-async fn a_call_that_our_own_limits_defer_is_made_when_its_turn_comes() {
+async fn a_call_deferred_by_our_limits_is_made_at_its_turn() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
@@ -169,7 +169,7 @@ async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
 }
 
 #[tokio::test]
-async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
+async fn an_attempt_at_a_refused_launch_is_one_call_and_four_writes() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
     for wait in [RETRY, 2 * RETRY, 4 * RETRY] {
@@ -188,7 +188,7 @@ async fn a_lasting_refusal_costs_one_call_and_four_writes_a_try() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_silence_is_looked_up_until_proven() {
+async fn a_refusal_after_an_unanswered_call_is_looked_up() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene
@@ -266,7 +266,7 @@ async fn an_old_token_is_looked_up_twice_and_not_used_again() {
 }
 
 #[tokio::test]
-async fn looking_begins_anew_with_a_process_and_loses_nothing() {
+async fn a_new_process_restarts_the_proof_of_absence() {
     let mut scene = Scene::recorded_by_another().await;
     scene
         .kubernetes
@@ -358,7 +358,7 @@ async fn a_restored_object_without_a_record_is_looked_up_as_well() {
 }
 
 #[tokio::test]
-async fn a_restored_machine_waits_until_its_instance_would_show() {
+async fn a_restored_machine_waits_until_aws_shows_its_instance() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;

@@ -1,4 +1,4 @@
-//! The story of an AWSMachine on doubles of Kubernetes and AWS.
+//! Tests of the AWSMachine reconciler with doubles of Kubernetes and AWS.
 
 mod abandonment;
 mod capacity;
@@ -41,8 +41,8 @@ const NETWORK: &str = "{region: eu-west-1, clusterTag: dev, securityGroups: {all
     {id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b, availabilityZone: eu-west-1b}]}";
 const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}, cloudInit: {insecureSkipSecretsManager: true}";
 
-/// The calls of a first launch: that nothing was launched is on record before our finalizer is on, the attempt before
-/// EC2 is asked, and the answer first thing after. In between the object must not be moved.
+/// The calls of a first launch. The planned record precedes the finalizer, the record of the attempt precedes the call
+/// to EC2, and the answer is recorded immediately. Meanwhile the object must not be moved.
 const LAUNCH: [&str; 10] = [
     "write_status",
     "add_finalizer",
@@ -55,12 +55,12 @@ const LAUNCH: [&str; 10] = [
     "allow_move",
     "write_status",
 ];
-/// How long after its first refusal a call is repeated.
+/// The time between the first refusal of a call and its repetition.
 const RETRY: Duration = Duration::from_secs(1);
 /// The id of the first instance that is launched.
 const FIRST: &str = "i-00000000000000001";
 
-/// The Machine `m` of the Cluster `dev` with its AWSMachine, and all that they need.
+/// The Machine `m` of the Cluster `dev`, its AWSMachine, and the objects and AWS resources that they need.
 struct Scene {
     journal: Journal,
     kubernetes: Arc<FakeKubernetes>,
@@ -68,9 +68,9 @@ struct Scene {
     context: MachineContext,
 }
 
-/// What one pass did, with its status written as the runtime writes it, and what its session did next.
+/// The result of one pass, after the status write of the runtime and the next calls of the session.
 struct Pass {
-    /// The object afterwards; `None` where its last finalizer came off.
+    /// The object after the pass; `None` if its last finalizer was removed.
     machine: Option<AWSMachine>,
     next: Next,
     events: Vec<EventDraft>,
@@ -108,7 +108,7 @@ impl Scene {
         scene
     }
 
-    /// Sets up, in the account of the credentials, what a launch names.
+    /// Creates the AWS resources of a launch in the account of the credentials.
     fn set_up_network(&self) {
         self.aws.image("ami-00000001", "/dev/sda1");
         self.aws.security_group("sg-0000000a", "vpc-00000001");
@@ -126,7 +126,7 @@ impl Scene {
         scene
     }
 
-    /// A launch of another process that may have called: its record is there, an instance is not.
+    /// A launch of another process that may have made its call: there is a record, but no instance.
     async fn recorded_by_another() -> Self {
         let mut scene = Self::new();
         scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
@@ -155,7 +155,7 @@ impl Scene {
         self.kubernetes.aws_machine("team-a", name)
     }
 
-    /// Changes the stored object from outside.
+    /// Changes the stored object as a user would.
     fn edit(&self, change: impl FnOnce(&mut AWSMachine)) {
         let mut machine = self.machine("m").expect("the machine is there");
         change(&mut machine);
@@ -177,7 +177,7 @@ impl Scene {
         self.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
     }
 
-    /// The same objects under a new process, which remembers nothing.
+    /// The same objects with a new process, whose memory is empty.
     fn restart(&mut self) {
         self.context.memory = LaunchMemory::new("another");
     }
@@ -197,7 +197,7 @@ impl Scene {
         self.pass_without_a_look(name).await
     }
 
-    /// A pass of a process that has not looked at its instances lately.
+    /// A pass without reads of the instance informer before it.
     async fn pass_without_a_look(&self, name: &str) -> Result<Pass, ReconcileError> {
         self.journal.take();
         let machine = self.machine(name).expect("the machine is there");

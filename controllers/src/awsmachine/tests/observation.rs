@@ -1,4 +1,4 @@
-//! What a machine shows of its instance, and what it never concludes.
+//! Tests of the observation of an instance, and of its absence.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
     assert_eq!(
         scene.pass().await.calls,
         [""; 0],
-        "the store wakes us, nothing is polled"
+        "the informer wakes the machine, nothing is polled"
     );
 
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
@@ -43,7 +43,7 @@ async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
 }
 
 #[tokio::test]
-async fn in_its_steady_state_a_machine_costs_nothing() {
+async fn a_machine_in_its_steady_state_causes_no_calls() {
     let mut scene = Scene::running().await;
     let steady = scene.after(Duration::from_secs(599)).await;
     assert_eq!(steady.calls, [""; 0]);
@@ -117,7 +117,7 @@ async fn an_instance_that_ended_before_it_ran_failed() {
 }
 
 #[tokio::test]
-async fn an_instance_that_was_seen_stopped_only_has_run() {
+async fn an_instance_first_seen_stopped_counts_as_having_run() {
     let scene = Scene::new();
     scene.pass().await;
     for state in [
@@ -140,7 +140,7 @@ async fn an_instance_that_was_seen_stopped_only_has_run() {
 
 /// The process may still hold credentials of the identity.
 #[tokio::test]
-async fn an_identity_that_may_not_be_used_follows_no_instance() {
+async fn an_instance_of_a_forbidden_identity_is_not_followed() {
     let scene = Scene::running().await;
     let kubernetes = &scene.kubernetes;
     kubernetes.remove_identity(&IdentityReference::controller_default());
@@ -207,7 +207,7 @@ async fn an_instance_is_no_older_than_its_launch() {
 }
 
 #[tokio::test]
-async fn before_the_first_listing_everything_stays_as_it_was_said() {
+async fn the_status_does_not_change_before_the_first_listing() {
     let scene = Scene::running().await;
     scene.aws.restart();
     scene.aws.slow_down_reading();
@@ -217,7 +217,7 @@ async fn before_the_first_listing_everything_stays_as_it_was_said() {
 }
 
 #[tokio::test]
-async fn credentials_of_another_account_conclude_nothing() {
+async fn credentials_of_another_account_prove_no_absence() {
     let scene = Scene::running().await;
     scene.aws.set_account("999999999999");
     scene.aws.remove_instance(FIRST);
@@ -232,7 +232,7 @@ async fn credentials_of_another_account_conclude_nothing() {
 }
 
 #[tokio::test]
-async fn an_instance_in_the_spec_is_believed_by_its_tags() {
+async fn an_instance_in_the_spec_needs_the_tags_of_its_machine() {
     for (owner, expected) in [("team-a/m", "True/Ready"), ("team-a/other", "False/NotOwned")] {
         let scene = Scene::new();
         scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
@@ -351,7 +351,7 @@ async fn changed_additional_security_groups_are_only_reported() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_not_listed_for_long_is_said_to_be_old() {
+async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
     let scene = Scene::running().await;
     let minute = Duration::from_secs(60);
     scene.aws.restart_listing_every(minute);

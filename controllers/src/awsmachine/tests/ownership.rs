@@ -1,4 +1,4 @@
-//! Tags prove nothing: what copies, forged owners and other management clusters claim is left alone.
+//! Tests of ownership: tags prove nothing, so copies, forged owners and other management clusters get no instance.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::testing::read;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const OTHER: &str = "i-0000000000000000a";
-/// The id of an instance that is launched while there is one other.
+/// The id of an instance that is launched as the second one.
 const SECOND: &str = "i-00000000000000002";
 
 fn annotate(scene: &Scene, value: &str) {
@@ -34,7 +34,7 @@ fn calls_to_ec2(pass: &Pass, action: &str) -> usize {
     pass.calls.iter().filter(|call| *call == action).count()
 }
 
-/// Passes over a deleted object until it is released, which must happen without a termination. Gives what events say of
+/// Runs passes over a deleted object until it is released without a termination. Returns the messages of events about
 /// instances that were left alone.
 async fn released(scene: &Scene, name: &str) -> Vec<String> {
     let mut said = Vec::new();
@@ -51,7 +51,8 @@ async fn released(scene: &Scene, name: &str) -> Vec<String> {
     panic!("{name} is still there: {:?}", scene.machine(name));
 }
 
-/// A deleted copy of the running machine, made by a user with all that `kubectl get --output yaml` shows but the status.
+/// A deleted copy of the running machine. A user made it from the output of `kubectl get --output yaml`, without the
+/// status.
 fn copy(scene: &Scene, change: impl FnOnce(&mut AWSMachine)) {
     let mut copy = scene.machine("m").unwrap();
     copy.metadata.name = Some("copy".into());
@@ -84,7 +85,7 @@ async fn a_deleted_copy_leaves_the_original_its_instance() {
 }
 
 #[tokio::test]
-async fn an_ended_instance_is_not_told_of_as_left_alone() {
+async fn an_ended_instance_is_not_reported_as_left_alone() {
     let scene = Scene::running().await;
     copy(&scene, |_| {});
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
@@ -200,7 +201,7 @@ async fn an_instance_of_another_management_cluster_stops_a_launch() {
 }
 
 #[tokio::test]
-async fn a_deletion_beside_another_management_cluster_says_what_it_left() {
+async fn a_deletion_reports_instances_of_other_management_clusters() {
     let scene = Scene::new();
     scene
         .aws
@@ -220,7 +221,7 @@ async fn a_deletion_beside_another_management_cluster_says_what_it_left() {
 }
 
 #[tokio::test]
-async fn the_annotation_none_launches_beside_what_is_not_ours() {
+async fn the_annotation_none_launches_beside_foreign_instances() {
     let scene = Scene::new();
     scene
         .aws
@@ -265,7 +266,7 @@ async fn the_annotation_adopts_the_instance_that_it_names() {
 }
 
 #[tokio::test]
-async fn the_annotation_takes_nothing_from_another_awsmachine() {
+async fn the_annotation_adopts_no_claimed_instance() {
     let scene = Scene::running().await;
     scene.add("n", "bootstrap: {dataSecretName: boot}", SPEC);
     scene.aws.tag_machine_name(FIRST, "team-a/n");
@@ -284,7 +285,7 @@ async fn the_annotation_takes_nothing_from_another_awsmachine() {
 }
 
 #[tokio::test]
-async fn a_wish_that_cannot_be_met_stops_the_launch() {
+async fn an_unusable_adopt_annotation_stops_the_launch() {
     let table = [
         ("i-*", "is \"i-*\""),
         ("everything", "is \"everything\""),
@@ -303,7 +304,7 @@ async fn a_wish_that_cannot_be_met_stops_the_launch() {
 }
 
 #[tokio::test]
-async fn a_wish_for_what_is_gone_is_over() {
+async fn an_adopt_annotation_for_a_gone_instance_is_ignored() {
     let scene = Scene::new();
     scene.aws.instance(OTHER, InstanceState::Terminated, "team-a/m");
     annotate(&scene, OTHER);
@@ -311,9 +312,9 @@ async fn a_wish_for_what_is_gone_is_over() {
 }
 
 #[tokio::test]
-async fn a_restored_machine_adopts_what_its_spec_names() {
+async fn a_restored_machine_adopts_the_instance_in_its_spec() {
     let scene = Scene::running().await;
-    // Created anew from a backup, its owner as well.
+    // The object and its owner were created anew from a backup.
     scene.edit(|machine| {
         machine.metadata.uid = Some("uid-restored".into());
         machine.status = None;
@@ -373,7 +374,7 @@ async fn a_recorded_machine_is_deleted_without_any_owner() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.metadata.owner_references = None);
     scene.delete();
-    // The tags have the name of the AWSMachine, which is that of its Machine.
+    // The tags contain the name of the AWSMachine, which equals the name of its Machine.
     assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1);
 }
 

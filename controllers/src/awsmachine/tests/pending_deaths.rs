@@ -1,4 +1,4 @@
-//! An instance that dies before it ever ran is a failed attempt, not a machine that is gone.
+//! Tests of instances that end in `pending`: such an instance is a failed attempt.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn dead_in_pending(code: &str) -> (Scene, Pass) {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_request_fails_the_machine_with_its_reason() {
+async fn a_failure_of_the_request_fails_the_machine() {
     let (scene, dead) = dead_in_pending("Client.VolumeLimitExceeded").await;
     assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
     let message = dead.message(INSTANCE_READY);
@@ -83,7 +83,7 @@ async fn the_fifth_attempt_is_the_last() {
 }
 
 #[tokio::test]
-async fn the_next_attempt_leaves_the_zone_that_had_no_capacity() {
+async fn the_next_attempt_avoids_the_zone_without_capacity() {
     let (scene, _) = dead_in_pending(SHORT).await;
     scene.after(Duration::from_secs(30)).await;
     scene.pass().await;
@@ -121,7 +121,7 @@ async fn an_instance_that_has_run_is_never_followed_by_another() {
         scene.pass().await;
         for state in [InstanceState::ShuttingDown, InstanceState::Terminated] {
             end(&scene, FIRST, state, "Server.InternalError");
-            // EC2 shows a terminated instance for about an hour: it is seen before that.
+            // EC2 shows a terminated instance for about an hour, and a pass sees it during this time.
             for wait in [Duration::ZERO, Duration::from_secs(3600)] {
                 let gone = scene.after(wait).await;
                 assert_eq!(gone.says(INSTANCE_READY), "False/Terminated", "{last}");

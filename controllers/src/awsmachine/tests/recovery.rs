@@ -1,4 +1,4 @@
-//! An object that has lost its status finds back to its instance, and to no other.
+//! Tests of recovery: an object without its status recovers its own instance, and no other.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
 }
 
 #[tokio::test]
-async fn a_record_whose_groups_nobody_knows_is_not_made_up() {
+async fn a_record_without_known_groups_is_not_recovered() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
@@ -48,7 +48,7 @@ async fn a_record_whose_groups_nobody_knows_is_not_made_up() {
 }
 
 #[tokio::test]
-async fn once_recovered_an_instance_is_believed_by_its_record() {
+async fn a_recovered_record_proves_ownership() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
@@ -57,7 +57,7 @@ async fn once_recovered_an_instance_is_believed_by_its_record() {
 }
 
 #[tokio::test]
-async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
+async fn a_recovered_machine_is_deleted_by_its_recovered_record() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
@@ -70,7 +70,7 @@ async fn a_recovered_machine_is_deleted_by_what_it_recovered() {
 }
 
 #[tokio::test]
-async fn a_recovered_instance_is_as_old_as_aws_says() {
+async fn a_recovered_instance_has_its_launch_time_from_aws() {
     let scene = Scene::running().await;
     scene.kubernetes.advance(Timing::default().visibility_age);
     scene.edit(|machine| machine.status = None);

@@ -1,4 +1,4 @@
-//! What AWS refuses for good is asked for less and less often, and at once when something has changed.
+//! Tests of permanent errors: the delay between calls grows, and a changed input ends it.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
-/// Changes what a launch is made from.
+/// Changes an input of a launch.
 type Change = fn(&Scene);
 
 fn has_called(pass: &Pass, action: &str) -> bool {
     pass.calls.iter().any(|call| call == action)
 }
 
-/// Makes passes as they are due for so long. Gives the times between calls of an action; a pass without one of them
-/// calls nobody.
+/// Runs passes at their due times for `long`. Returns the times between calls of an action. A pass without such a call
+/// must make no other call.
 async fn waits_between(scene: &Scene, action: &str, long: Duration) -> Vec<u64> {
     let (mut now, mut last, mut waits) = (Duration::ZERO, None, Vec::new());
     while now < long {
@@ -30,7 +30,7 @@ async fn waits_between(scene: &Scene, action: &str, long: Duration) -> Vec<u64> 
             );
         } else if last.is_some() {
             let calls = pass.calls.iter();
-            // The account is asked for every ten minutes.
+            // The account is looked up every ten minutes.
             let others: Vec<_> = calls.filter(|call| *call != "GetCallerIdentity").collect();
             assert!(others.is_empty(), "{others:?} after {now:?}");
         }
@@ -58,7 +58,7 @@ async fn a_refused_launch_is_repeated_once_in_five_minutes() {
 }
 
 #[tokio::test]
-async fn a_change_of_what_a_launch_is_made_from_ends_its_refusal() {
+async fn a_changed_input_of_a_launch_ends_its_back_off() {
     let changes: [(&str, Change); 4] = [
         ("spec", |scene| {
             scene.edit(|machine| machine.spec.instance_type = "t3.xlarge".into());
@@ -86,7 +86,7 @@ async fn a_change_of_what_a_launch_is_made_from_ends_its_refusal() {
         assert!(!has_called(&scene.pass().await, "RunInstances"), "{what}");
         change(&scene);
         assert!(has_called(&scene.pass().await, "RunInstances"), "{what}");
-        // From here on the back-off begins anew.
+        // The back-off begins anew here.
         let again = scene.after(Duration::from_secs(1)).await;
         assert!(has_called(&again, "RunInstances"), "{what}");
     }
@@ -112,7 +112,7 @@ async fn a_refused_termination_is_repeated_once_in_five_minutes() {
         let error = refused("TerminateInstances", "UnauthorizedOperation");
         scene.aws.fail_next("TerminateInstances", error);
     }
-    // The answer to the first call is told to the machine before it is made again.
+    // The machine receives the answer to the first call before the call is repeated.
     assert!(has_called(&scene.pass().await, "TerminateInstances"));
     let refusal = scene.pass().await;
     assert_eq!(refusal.says(INSTANCE_READY), "False/Unauthorized");

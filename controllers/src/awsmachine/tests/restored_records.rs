@@ -1,4 +1,4 @@
-//! Records that a backup has brought back, from before a launch.
+//! Tests of records from a backup that is older than the launch.
 
 use capa_api::common::IdentityReference;
 
@@ -13,7 +13,7 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
     let scene = never_launched().await;
     let identity = IdentityReference::controller_default();
     scene.kubernetes.remove_identity(&identity);
-    // An hour old: it may be a state from before a launch that a backup has brought back.
+    // The record is an hour old, so it may come from a backup that is older than a launch.
     scene.edit(|machine| machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
     scene.kubernetes.advance(Duration::from_hours(1));
     scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
@@ -32,7 +32,7 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
 async fn the_instance_behind_an_old_planned_record_is_terminated() {
     let scene = Scene::running().await;
     let identity = IdentityReference::controller_default();
-    // The state from before the launch comes back, and the identity is broken.
+    // A backup from before the launch is restored, and the identity is broken.
     scene.edit(|machine| {
         machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
         (machine.spec.provider_id, machine.spec.instance_id) = (None, None);

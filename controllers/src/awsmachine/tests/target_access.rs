@@ -1,4 +1,4 @@
-//! Control plane machines that name the targets of others.
+//! Tests of control plane machines that name targets of other clusters.
 
 use capa_api::meta::{CONTROL_PLANE_LABEL, CONTROL_PLANE_TARGET_TAG};
 use capa_cloud::targets::{TargetKind, TargetPolicy};
@@ -7,13 +7,13 @@ use super::targets::{GROUP, classic, group, launch, run, scene, target_group};
 use super::*;
 
 const TARGETS: ConditionType = ConditionType::ControlPlaneTargetsReady;
-/// The neighbour's Cluster. It is older than `team-a/dev`: the youngest is a Cluster without a time of creation.
+/// The neighbour's Cluster. It is older than `team-a/dev`, because a Cluster without a creation time is the youngest.
 const NEIGHBOUR: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, \
     metadata: {name: prod, namespace: team-b, creationTimestamp: '2026-01-01T00:00:00Z'}, \
     spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: prod}}}";
 
 impl Scene {
-    /// A control plane machine of the Cluster `team-b/prod` that stands with the target group as stored.
+    /// A control plane machine of the Cluster `team-b/prod` with this stored state of the target group.
     fn neighbour(&self, targets: &str) {
         self.kubernetes.put_cluster(read(NEIGHBOUR));
         self.kubernetes.put_aws_machine(read(&format!(
@@ -26,7 +26,7 @@ impl Scene {
         )));
     }
 
-    /// A pass as long after the one before as a refused machine waits.
+    /// A pass after the wait of a refused machine.
     async fn later(&self) -> Pass {
         self.after(Timing::default().resolve_retry_cap).await
     }
@@ -36,7 +36,7 @@ fn launched(pass: &Pass) -> bool {
     pass.calls.iter().any(|call| call == "RunInstances")
 }
 
-/// What a refused machine says.
+/// The condition of a refused machine.
 fn refusal(pass: &Pass) -> &str {
     assert_eq!(pass.says(TARGETS), "False/Conflict");
     assert_eq!(pass.says(ConditionType::Ready), "False/Conflict");
@@ -55,7 +55,7 @@ async fn a_target_that_a_neighbours_control_plane_uses_is_refused() {
         "{told}"
     );
     assert!(!launched(&pass), "{:?}", pass.calls);
-    // The neighbour leaves.
+    // The neighbour deregisters from the target group.
     scene.neighbour("");
     scene.kubernetes.put_aws_machine({
         let mut gone = scene.kubernetes.aws_machine("team-b", "n").expect("the neighbour");
@@ -69,7 +69,7 @@ async fn a_target_that_a_neighbours_control_plane_uses_is_refused() {
 }
 
 #[tokio::test]
-async fn a_target_that_an_older_cluster_only_names_is_refused() {
+async fn a_target_that_another_cluster_names_is_refused() {
     let scene = scene(&target_group());
     scene.kubernetes.put_cluster_with_target_group(read(NEIGHBOUR), GROUP);
     let pass = launch(&scene).await;
@@ -100,7 +100,7 @@ async fn a_target_that_another_cluster_owns_is_refused() {
 }
 
 #[tokio::test]
-async fn only_the_tag_makes_a_target_usable_where_it_is_asked_for() {
+async fn the_policy_tagged_requires_the_tag_of_the_cluster() {
     let mut scene = scene(&target_group());
     scene.context.target_policy = TargetPolicy::Tagged;
     let pass = launch(&scene).await;
@@ -128,7 +128,7 @@ async fn the_tag_that_names_the_cluster_ends_a_conflict() {
 }
 
 #[tokio::test]
-async fn what_is_registered_stays_and_leaves_in_spite_of_a_refusal() {
+async fn a_registered_target_stays_and_drains_despite_a_refusal() {
     let mut scene = run(scene(&target_group())).await;
     scene.aws.tag_group(&group(), "kubernetes.io/cluster/prod", "owned");
     scene.context.target_policy = TargetPolicy::Tagged;
@@ -153,7 +153,7 @@ async fn what_is_registered_stays_and_leaves_in_spite_of_a_refusal() {
 }
 
 #[tokio::test]
-async fn an_instance_of_a_refused_machine_is_not_registered_and_is_deleted() {
+async fn an_instance_with_refused_targets_is_not_registered() {
     let scene = scene(&target_group());
     launch(&scene).await;
     scene.aws.tag_group(&group(), "elbv2.k8s.aws/cluster", "prod");
@@ -176,7 +176,7 @@ async fn a_neighbours_instance_of_the_same_address_keeps_its_target() {
     let scene = scene(&target_group());
     scene.aws.group(&group(), TargetKind::Address);
     launch(&scene).await;
-    // In another VPC with the same range.
+    // The neighbour's instance is in another VPC with the same address range.
     scene.aws.register("10.0.0.1", &group());
     scene.aws.tag_group(&group(), "kubernetes.io/cluster/prod", "owned");
     scene.kubernetes.advance(Timing::default().resolve_retry_cap * 2);
@@ -208,7 +208,22 @@ async fn tags_that_cannot_be_read_hold_the_launch_back() {
 }
 
 #[tokio::test]
-async fn an_open_attempt_goes_on_whatever_becomes_of_its_targets() {
+async fn an_instance_that_is_there_is_adopted_in_spite_of_a_refusal() {
+    let scene = run(scene(&target_group())).await;
+    scene.edit(|machine| {
+        machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+    });
+    scene.aws.tag_group(&group(), "kubernetes.io/cluster/prod", "owned");
+    scene.aws.restart();
+    launch(&scene).await;
+    let pass = scene.pass().await;
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
+    assert_eq!(scene.aws.registered_in(FIRST), [group()], "what is registered stays");
+}
+
+#[tokio::test]
+async fn an_open_attempt_continues_despite_refused_targets() {
     let scene = scene(&target_group());
     scene.aws.lose_next_answer("RunInstances");
     launch(&scene).await;
@@ -220,7 +235,7 @@ async fn an_open_attempt_goes_on_whatever_becomes_of_its_targets() {
 }
 
 #[tokio::test]
-async fn a_worker_asks_for_no_target() {
+async fn a_worker_requests_no_target() {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
     scene.neighbour(&format!(
         "{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"

@@ -11,7 +11,7 @@ use super::*;
 use crate::awsmachine::ownership::OwnerProblem;
 use crate::awsmachine::scope::Owners;
 
-/// How long a new target is not checked yet.
+/// The time before the first health check of a new target.
 const CHECKED_AFTER: Duration = Duration::from_secs(20);
 
 pub(super) const GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
@@ -26,8 +26,8 @@ fn control_plane_machine() -> Machine {
     ))
 }
 
-/// A control plane machine whose own spec names these targets. Its AWSMachine is not marked. AWS has a target group and
-/// a classic load balancer, both by instance.
+/// A control plane machine whose own spec names these targets. Its AWSMachine has no control plane label. AWS has a
+/// target group of type instance and a classic load balancer.
 pub(super) fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
     scene.kubernetes.put_machine(control_plane_machine());
@@ -70,7 +70,7 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
     }
 }
 
-/// Two passes: in between the tags of the targets are read.
+/// Runs two passes. The tags of the targets are read between them.
 pub(super) async fn launch(scene: &Scene) -> Pass {
     scene.pass().await;
     scene.pass().await
@@ -80,7 +80,7 @@ async fn running(targets: &str) -> Scene {
     run(scene(targets)).await
 }
 
-/// The same with a target group that knows its targets by address.
+/// A running machine with a target group of type ip.
 async fn running_by_address() -> Scene {
     let scene = scene(&target_group());
     scene.aws.group(&group(), TargetKind::Address);
@@ -223,7 +223,7 @@ async fn an_overdue_target_does_not_hold_up_termination() {
 }
 
 #[tokio::test]
-async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
+async fn the_address_of_a_terminated_instance_is_deregistered() {
     let scene = running_by_address().await;
     assert_eq!(scene.aws.targets_of(&group()), ["10.0.0.1"]);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
@@ -235,7 +235,7 @@ async fn of_an_instance_that_was_terminated_its_address_is_taken_out() {
     assert_eq!(scene.aws.registered_in(FIRST), []);
     let pass = scene.pass().await;
     assert!(pass.reasons_of_events().contains(&"SuccessfulDetachControlPlaneELB"));
-    // Whoever has the address by now keeps it.
+    // Another instance with the same address stays registered.
     scene.kubernetes.advance(DRAINS_FOR);
     scene.aws.register("10.0.0.1", &group());
     scene.pass().await;
@@ -254,7 +254,7 @@ fn stored_state(pass: &Pass) -> MachineTargetState {
 }
 
 #[tokio::test]
-async fn the_status_says_where_the_instance_stands_with_each_target() {
+async fn the_status_shows_the_state_of_each_target() {
     let scene = scene("[{classicLoadBalancerName: api}]");
     launch(&scene).await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
@@ -267,7 +267,7 @@ async fn the_status_says_where_the_instance_stands_with_each_target() {
     assert_eq!(unhealthy.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
     assert_eq!(stored_state(&unhealthy), MachineTargetState::InService);
     scene.aws.restart();
-    // The process sees its instance, and has not asked for the targets.
+    // The process has listed the instance, but has not read the targets.
     scene.pass().await;
     assert_eq!(stored_state(&scene.pass().await), MachineTargetState::InService);
     scene.pass().await;
@@ -314,11 +314,11 @@ async fn lost_targets_are_recovered_from_the_sources() {
 }
 
 #[tokio::test]
-async fn a_condition_of_targets_stands_until_they_are_read() {
+async fn the_condition_of_targets_stays_until_they_are_read() {
     let scene = running(&target_group()).await;
     let targets = ConditionType::ControlPlaneTargetsReady;
     scene.aws.restart();
-    // The process sees its instance, and then asks for the targets.
+    // The process lists the instance, and then reads the targets.
     scene.pass().await;
     let action = "DescribeTargetGroups";
     scene.aws.fail_next(action, refused(action, "Throttling"));
@@ -333,7 +333,7 @@ async fn a_condition_of_targets_stands_until_they_are_read() {
 }
 
 #[tokio::test]
-async fn an_instance_that_somebody_else_has_registered_is_no_news() {
+async fn a_registration_by_somebody_else_is_no_event() {
     let scene = scene(&target_group());
     launch(&scene).await;
     scene.pass().await;

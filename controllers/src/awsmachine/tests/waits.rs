@@ -1,4 +1,4 @@
-//! What a machine waits for before it is launched, and what keeps it from being launched at all.
+//! Tests of the requirements of a launch.
 
 use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
@@ -14,7 +14,7 @@ use crate::testing::{read, refused, unreadable};
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 
-/// One more pass changes nothing, and neither pass has asked AWS.
+/// Runs two passes. The second pass makes no calls, and no instance is launched.
 async fn assert_waits(scene: &Scene, condition: ConditionType, expected: &str, next: Next) {
     let first = scene.pass().await;
     assert_eq!(first.says(condition), expected);
@@ -88,7 +88,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
 }
 
 #[tokio::test]
-async fn a_source_that_is_being_read_leaves_the_status_as_it_is() {
+async fn the_status_does_not_change_during_a_slow_read() {
     let scene = Scene::new();
     scene.kubernetes.hold_infrastructure("dev");
     let first = scene.pass().await;
@@ -104,7 +104,7 @@ async fn a_source_that_is_being_read_leaves_the_status_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_running_machine_is_followed_while_its_source_is_being_read() {
+async fn a_running_machine_is_followed_during_a_slow_read() {
     let scene = Scene::running().await;
     scene.kubernetes.hold_infrastructure("dev");
     assert_eq!(scene.pass().await.says(ConditionType::Ready), "True/Ready");
@@ -148,7 +148,7 @@ async fn a_machine_with_finalizer_and_no_record_gets_no_planned_one() {
 }
 
 #[tokio::test]
-async fn an_infrastructure_object_that_cannot_be_used_says_why() {
+async fn an_unusable_infrastructure_object_shows_the_reason() {
     let wrong_type = Infrastructure::Published(Some(read("{region: [hunter2]}")));
     let table = [
         (Infrastructure::NotFound, "False/NotFound"),
@@ -167,7 +167,7 @@ async fn an_infrastructure_object_that_cannot_be_used_says_why() {
 }
 
 #[tokio::test]
-async fn a_network_in_which_the_machine_has_no_place_says_why() {
+async fn a_network_without_a_usable_subnet_shows_the_reason() {
     let table = [
         (
             "{region: eu-west-1, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}]}",
@@ -197,7 +197,7 @@ async fn a_network_in_which_the_machine_has_no_place_says_why() {
 }
 
 #[tokio::test]
-async fn a_made_up_kind_places_machines_and_never_lends_authority() {
+async fn an_unknown_kind_supplies_placement_and_no_authority() {
     let scene = Scene::new();
     let made_up = CLUSTER
         .replace("kind: AWSCluster", "kind: Landscape")
@@ -308,7 +308,7 @@ async fn an_incomplete_spec_is_refused_before_aws_is_asked() {
 }
 
 #[tokio::test]
-async fn a_shaped_root_volume_asks_for_the_device_of_the_image() {
+async fn a_configured_root_volume_needs_the_image_device() {
     let scene = Scene::with_spec(&format!("{SPEC}, rootVolume: {{size: 40}}"));
     scene.aws.remove("ami-00000001");
     let missing = scene.pass().await;
@@ -376,12 +376,15 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
             ["write_status"; 1][usize::from(deleted)..],
             "AWS is left alone"
         );
-        assert!(!scene.aws.forgotten().is_empty(), "the store stops following it");
+        assert!(
+            !scene.aws.forgotten().is_empty(),
+            "the informer stops following the instance"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_pause_keeps_our_finalizer_off_a_machine_that_would_get_it() {
+async fn a_paused_machine_gets_no_finalizer() {
     for by_annotation in [true, false] {
         let scene = Scene::new();
         if by_annotation {

@@ -1,12 +1,12 @@
 //! Instances of classic load balancers.
 
 use super::super::answer::{Answer, Refusal};
-use super::super::pipeline::Caller;
+use super::super::pipeline::CallerIdentity;
 use super::super::request::Request;
 use super::super::state::{AccountState, Shared};
 use super::super::xml::Element;
 use super::calls::{instances, required};
-use super::facts::Place;
+use super::facts::MotoRegion;
 use super::targets::{Group, GroupFacts, Health, TargetId};
 use super::{answer, list, with_account};
 
@@ -17,7 +17,7 @@ pub(super) const FACTS: GroupFacts<'_> = GroupFacts {
 };
 
 /// RegisterInstancesWithLoadBalancer.
-pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn register(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (group, _) = load_balancer(shared, request, caller).await?;
     let region = &request.scope.region;
     let left: Vec<TargetId> = with_account(shared, &caller.account, |account, now| {
@@ -33,13 +33,13 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
 }
 
 /// DeregisterInstancesFromLoadBalancer. An instance that is not registered is not an error.
-pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (group, name) = load_balancer(shared, request, caller).await?;
-    let place = Place {
+    let region = MotoRegion {
         account: &caller.account,
         scope: &request.scope,
     };
-    let delay = place.connection_draining(shared, &name).await?;
+    let delay = region.connection_draining(shared, &name).await?;
     let left: Vec<TargetId> = with_account(shared, &caller.account, |account, now| {
         for target in instances(request) {
             account.targets.deregister(&group, &target, delay, now);
@@ -50,7 +50,7 @@ pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Call
 }
 
 /// DescribeInstanceHealth of all registered instances, or of the named ones, which must be registered.
-pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn health(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (group, _) = load_balancer(shared, request, caller).await?;
     let named = instances(request);
     let states = with_account(shared, &caller.account, |account, now| {
@@ -69,13 +69,17 @@ pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) 
     answer(request, vec![list("InstanceStates", states)])
 }
 
-async fn load_balancer(shared: &Shared, request: &Request, caller: &Caller) -> Result<(Group, String), Refusal> {
+async fn load_balancer(
+    shared: &Shared,
+    request: &Request,
+    caller: &CallerIdentity,
+) -> Result<(Group, String), Refusal> {
     let name = required(request, "LoadBalancerName")?;
-    let place = Place {
+    let region = MotoRegion {
         account: &caller.account,
         scope: &request.scope,
     };
-    place.classic(shared, name).await?;
+    region.classic(shared, name).await?;
     let group = Group::Classic(request.scope.region.clone(), name.to_owned());
     Ok((group, name.to_owned()))
 }

@@ -1,11 +1,11 @@
 //! The DNS names of load balancers, and the healthy targets behind them.
 
 use super::super::answer::Refusal;
-use super::super::request::Scope;
+use super::super::request::CredentialScope;
 use super::super::state::{AccountState, Shared};
 use super::super::xml::Element;
 use super::classic;
-use super::facts::Place;
+use super::facts::MotoRegion;
 use super::targets::{Group, Health, TargetId, instance_of};
 use super::{SERVICE, VERSION_2, with_account};
 
@@ -65,23 +65,23 @@ pub(in super::super) async fn healthy_targets(
     let Some(endpoint) = Endpoint::read(host) else {
         return Ok(None);
     };
-    let scope = Scope {
+    let scope = CredentialScope {
         access_key_id: String::new(),
         region: endpoint.region.clone(),
         service: SERVICE.to_owned(),
     };
-    let place = Place {
+    let region = MotoRegion {
         account: &endpoint.account,
         scope: &scope,
     };
     if !shared.with(|state| state.accounts.contains_key(&endpoint.account)) {
         return Ok(None);
     }
-    match behind_listener(shared, place, &endpoint.name, port).await {
+    match behind_listener(shared, region, &endpoint.name, port).await {
         Err(refusal) if refusal.code == "LoadBalancerNotFound" => {}
         found => return found.map(Some),
     }
-    match place.classic(shared, &endpoint.name).await {
+    match region.classic(shared, &endpoint.name).await {
         Err(refusal) if refusal.code == "LoadBalancerNotFound" => Ok(None),
         Err(refusal) => Err(refusal),
         Ok(load_balancer) => {
@@ -89,7 +89,7 @@ pub(in super::super) async fn healthy_targets(
             let listens = members(&load_balancer, "ListenerDescriptions")
                 .any(|listener| listener.text_at(&["Listener", "LoadBalancerPort"]) == port.to_string());
             Ok(Some(if listens {
-                healthy(shared, place, &group, classic::FACTS)
+                healthy(shared, region, &group, classic::FACTS)
             } else {
                 Vec::new()
             }))
@@ -98,12 +98,17 @@ pub(in super::super) async fn healthy_targets(
 }
 
 /// The healthy targets of the group of the listener on this port of an application or network load balancer.
-async fn behind_listener(shared: &Shared, place: Place<'_>, name: &str, port: u16) -> Result<Vec<String>, Refusal> {
+async fn behind_listener(
+    shared: &Shared,
+    region: MotoRegion<'_>,
+    name: &str,
+    port: u16,
+) -> Result<Vec<String>, Refusal> {
     let found = [("Names.member.1", name)];
-    let found = place.ask(shared, "DescribeLoadBalancers", VERSION_2, &found).await?;
+    let found = region.ask(shared, "DescribeLoadBalancers", VERSION_2, &found).await?;
     let arn = found.find("LoadBalancerArn").map_or("", |arn| arn.text.as_str());
     let listeners = [("LoadBalancerArn", arn)];
-    let listeners = place.ask(shared, "DescribeListeners", VERSION_2, &listeners).await?;
+    let listeners = region.ask(shared, "DescribeListeners", VERSION_2, &listeners).await?;
     let listeners = listeners.find("Listeners").cloned().unwrap_or_default();
     let listener = listeners
         .children
@@ -113,12 +118,17 @@ async fn behind_listener(shared: &Shared, place: Place<'_>, name: &str, port: u1
     let Some(group) = group.map(|group| group.text.clone()) else {
         return Ok(Vec::new());
     };
-    let facts = place.target_group(shared, &group).await?;
-    Ok(healthy(shared, place, &Group::TargetGroup(group), facts.as_facts()))
+    let facts = region.target_group(shared, &group).await?;
+    Ok(healthy(shared, region, &Group::TargetGroup(group), facts.as_facts()))
 }
 
-fn healthy(shared: &Shared, place: Place<'_>, group: &Group, facts: super::targets::GroupFacts<'_>) -> Vec<String> {
-    with_account(shared, place.account, |account, now| {
+fn healthy(
+    shared: &Shared,
+    region: MotoRegion<'_>,
+    group: &Group,
+    facts: super::targets::GroupFacts<'_>,
+) -> Vec<String> {
+    with_account(shared, region.account, |account, now| {
         let AccountState { targets, instances, .. } = account;
         let all = targets.of(group, instances, now);
         let mut is_healthy =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::answer::{Answer, Refusal};
 use super::super::pipeline::unreadable;
-use super::super::request::Scope;
+use super::super::request::CredentialScope;
 use super::super::state::Shared;
 use super::super::xml::Element;
 use super::{CLASSIC, VERSION_2, question};
@@ -23,12 +23,12 @@ pub(super) struct TargetGroup {
 
 /// The part of moto for one account and region.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct MotoRegion<'a> {
     pub(super) account: &'a str,
-    pub(super) scope: &'a Scope,
+    pub(super) scope: &'a CredentialScope,
 }
 
-impl Place<'_> {
+impl MotoRegion<'_> {
     /// Calls moto and returns its answer. A refusal of moto becomes a refusal of the caller's request.
     pub(super) async fn ask(
         &self,

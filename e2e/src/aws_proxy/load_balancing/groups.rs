@@ -2,17 +2,17 @@
 
 use super::super::answer::{Answer, Refusal};
 use super::super::instances::RUNNING;
-use super::super::pipeline::Caller;
+use super::super::pipeline::CallerIdentity;
 use super::super::request::Request;
 use super::super::state::{AccountState, Shared};
 use super::super::xml::Element;
 use super::calls::{required, targets};
-use super::facts::{Place, TargetGroup};
+use super::facts::{MotoRegion, TargetGroup};
 use super::targets::{Group, GroupFacts, Health, TargetId, is_instance};
 use super::{answer, list, with_account};
 
 /// RegisterTargets: registers all targets or, where one is invalid, none.
-pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn register(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
     let targets = targets(request, &facts)?;
     let region = &request.scope.region;
@@ -37,13 +37,13 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
 }
 
 /// DeregisterTargets. A target that is not registered is not an error.
-pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
-    let place = Place {
+    let region = MotoRegion {
         account: &caller.account,
         scope: &request.scope,
     };
-    let delay = place.deregistration_delay(shared, &arn).await?;
+    let delay = region.deregistration_delay(shared, &arn).await?;
     let targets = targets(request, &facts)?;
     with_account(shared, &caller.account, |account, now| {
         for target in targets {
@@ -55,7 +55,7 @@ pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &Call
 }
 
 /// DescribeTargetHealth of the named targets, or of all targets that are registered or draining.
-pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+pub(super) async fn health(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
     let named = targets(request, &facts)?;
     let group = Group::TargetGroup(arn);
@@ -78,13 +78,13 @@ pub(super) async fn health(shared: &Shared, request: &Request, caller: &Caller) 
     answer(request, vec![list("TargetHealthDescriptions", descriptions)])
 }
 
-async fn group(shared: &Shared, request: &Request, caller: &Caller) -> Result<(String, TargetGroup), Refusal> {
+async fn group(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(String, TargetGroup), Refusal> {
     let arn = required(request, "TargetGroupArn")?;
-    let place = Place {
+    let region = MotoRegion {
         account: &caller.account,
         scope: &request.scope,
     };
-    Ok((arn.to_owned(), place.target_group(shared, arn).await?))
+    Ok((arn.to_owned(), region.target_group(shared, arn).await?))
 }
 
 impl TargetGroup {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::answer::{Answer, Refusal};
-use super::pipeline::{Caller, unreadable};
+use super::pipeline::{CallerIdentity, unreadable};
 use super::request::Request;
 use super::state::{AccountState, Shared};
 use super::xml::Element;
@@ -29,7 +29,11 @@ const CLASSIC: &str = "2012-06-01";
 const VERSION_2: &str = "2015-12-01";
 
 /// Serves a call; `None` where moto answers it without changes.
-pub(super) async fn serve(shared: &Shared, request: &Request, caller: &Caller) -> Option<Result<Answer, Refusal>> {
+pub(super) async fn serve(
+    shared: &Shared,
+    request: &Request,
+    caller: &CallerIdentity,
+) -> Option<Result<Answer, Refusal>> {
     let is_classic = request.parameter("Version") == Some(CLASSIC);
     Some(match (request.action.as_str(), is_classic) {
         ("RegisterTargets", false) => groups::register(shared, request, caller).await,
@@ -44,7 +48,7 @@ pub(super) async fn serve(shared: &Shared, request: &Request, caller: &Caller) -
 }
 
 /// moto's answer with a unique DNS name for every load balancer: moto repeats its names from account to account.
-async fn named(shared: &Shared, request: &Request, caller: &Caller) -> Result<Answer, Refusal> {
+async fn named(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let moto = &shared.moto;
     let answer = moto.call(&caller.account, &request.scope, &request.parameters).await?;
     if !answer.succeeded() {

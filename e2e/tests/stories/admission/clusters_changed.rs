@@ -19,6 +19,14 @@ marked for a move, which takes all annotations away | {metadata: {annotations: {
 taken back beside the mark of a move | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another, a: b}}}
     | {metadata: {annotations: {cluster.x-k8s.io/managed-by: null, clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
     | the annotation cluster.x-k8s.io/managed-by cannot be removed
+the mark of a move away, nothing else known | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null}}}
+    | the move of this AWSCluster was interrupted
+the mark of a move away, given back | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null, cluster.x-k8s.io/managed-by: a}}} |
+the mark of a move away from an unmanaged one
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {unmanaged: true}}
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null}}} |
 from unmanaged under the mark of a move
     | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}, spec: {unmanaged: true}}
     | {spec: {unmanaged: null}} | spec.unmanaged cannot be turned off

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn failures_back_off_per_object_and_harm_no_other() {
+async fn failures_back_off_per_object() {
     let reconciler = Scripted::new(|object, before| match object.name_any().as_str() {
         "failing" => Err(ReconcileError::new("Broken", "broken")),
         "waiting" if before < 3 => Ok(Outcome::done(object.clone()).with_next(Next::Retry)),
@@ -27,7 +27,7 @@ async fn failures_back_off_per_object_and_harm_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_limited_object_that_fails_backs_off_all_the_same() {
+async fn a_failing_rate_limited_object_backs_off() {
     let reconciler = Scripted::new(|object, before| {
         let next = match before % 2 {
             0 => Next::RateLimited(Duration::from_millis(100)),
@@ -56,7 +56,7 @@ async fn a_status_write_on_every_failure_keeps_the_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_an_error_of_its_object_and_harms_no_other() {
+async fn a_panic_is_an_error_of_its_object_only() {
     let reconciler = Scripted::new(|object, before| {
         assert!(object.name_any() != "bomb" || before > 0, "boom");
         Ok(Outcome::done(object.clone()))

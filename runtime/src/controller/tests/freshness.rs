@@ -101,7 +101,7 @@ async fn a_deleted_object_is_not_reconciled_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_deleted_while_its_pass_runs_leaves_nothing_behind() {
+async fn an_object_deleted_during_its_pass_leaves_no_state() {
     let reconciler = Scripted::new(|_, _| Err(ReconcileError::new("Broken", "broken")));
     let slow = reconciler.clone().taking(Duration::from_secs(10));
     let world = start(server_with(&["a"]), &slow);

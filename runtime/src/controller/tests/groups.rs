@@ -9,7 +9,7 @@ fn of_cluster(name: &str, cluster: &str) -> Widget {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_whose_passes_hang_does_not_hold_up_another() {
+async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     let server = FakeServer::default();
     for number in 0..50 {
         server.put_widget(&of_cluster(&format!("large-{number}"), "large"));

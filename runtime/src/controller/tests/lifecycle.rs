@@ -78,7 +78,7 @@ async fn a_controller_whose_objects_end_ends_the_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_deleted_is_forgotten_and_no_other_is() {
+async fn only_a_deleted_object_is_forgotten() {
     let reconciler = Scripted::idle();
     let settings = ControllerSettings::default();
     let world = start_with(server_with(&["a", "b"]), &reconciler, settings, |controller, _| {

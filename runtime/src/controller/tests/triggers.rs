@@ -77,7 +77,7 @@ async fn triggers_wake_the_objects_they_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_kind_wakes_by_its_own_predicate_and_by_its_deletion() {
+async fn another_kind_triggers_by_its_predicate_and_deletion() {
     let reconciler = Scripted::idle();
     let size = |object: &Widget| Some(u64::from(object.spec.size));
     let watched = |object: &Widget| (object.name_any() == "other").then(|| ObjectRef::new("a").within("team"));

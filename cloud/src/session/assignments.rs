@@ -7,11 +7,11 @@ use crate::MachineKey;
 /// The session that follows each machine. After a change of its identity or region, a machine moves to another session;
 /// a session without machines makes no further calls. `S` is the name of a session.
 #[derive(Debug)]
-pub struct Owners<S> {
+pub struct SessionAssignments<S> {
     by_machine: HashMap<MachineKey, S>,
 }
 
-impl<S> Default for Owners<S> {
+impl<S> Default for SessionAssignments<S> {
     fn default() -> Self {
         Self {
             by_machine: HashMap::new(),
@@ -19,7 +19,7 @@ impl<S> Default for Owners<S> {
     }
 }
 
-impl<S: PartialEq> Owners<S> {
+impl<S: PartialEq> SessionAssignments<S> {
     /// Makes this session follow the machine. Returns the former session, which must forget the machine, if any.
     #[must_use]
     pub fn claim(&mut self, machine: &MachineKey, session: S) -> Option<S> {

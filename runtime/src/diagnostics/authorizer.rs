@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the API server about each request. Clones share the limit of requests at once.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(super) struct Authorizer {
     client: Client,
     turns: Arc<Semaphore>,
 }
 
-impl Access {
+impl Authorizer {
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
@@ -155,7 +155,7 @@ mod tests {
         if let Some(value) = authorization {
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
         }
-        Access::new(client(status)).check(&headers, path).await
+        Authorizer::new(client(status)).check(&headers, path).await
     }
 
     #[tokio::test]

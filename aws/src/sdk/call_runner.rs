@@ -33,15 +33,15 @@ pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
 /// Makes calls of one identity in one region, on behalf of one controller and for one flow.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct CallRunner {
     limiter: Arc<CallLimiter>,
     leads_until: Option<LeadsUntil>,
     controller: &'static str,
     flow: Flow,
 }
 
-impl Caller {
-    /// A caller without a controller yet, for the calls that the session of an identity makes without a request of a
+impl CallRunner {
+    /// A runner without a controller yet, for the calls that the session of an identity makes without a request of a
     /// controller. `leads_until` is absent where leader election is off.
     pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, identity: &str) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// The same caller on behalf of another controller.
+    /// The same runner on behalf of another controller.
     pub(crate) fn on_behalf_of(&self, controller: &'static str) -> Self {
         Self {
             controller,
@@ -110,8 +110,8 @@ impl Caller {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all of
-    /// them together wait for [`PATIENCE`].
+    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all
+    /// of them together wait for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,
@@ -168,10 +168,10 @@ mod tests {
     use super::super::metrics::ThrottleWaits;
     use super::*;
 
-    fn caller() -> Caller {
+    fn runner() -> CallRunner {
         let waits = ThrottleWaits::register(&mut Registry::default());
         let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
-        Caller::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
+        CallRunner::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
     }
 
     fn query() -> Query {
@@ -192,26 +192,26 @@ mod tests {
         let flow = Flow::Session("a".into());
         let request = CallRequest::describe("DescribeInstances", &flow, &query(), Priority::Describe);
         let began = Instant::now();
-        let caller = caller();
-        let pages = caller.paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
+        let runner = runner();
+        let pages = runner.paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
         assert_eq!(pages.await, Ok(vec![0, 1, 2]));
         assert_eq!(began.elapsed(), Duration::from_secs(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_page_asks_for_its_turn() {
-        let caller = caller();
+        let runner = runner();
         let began = Instant::now();
-        let pages = caller
+        let pages = runner
             .describe("DescribeInstances", &query(), |_, token| page(token, 15))
             .await;
         assert_eq!(pages.map(|pages| pages.len()), Ok(15));
         // Ten are granted at once, and ten a second after that.
         assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
         assert!(
-            caller
+            runner
                 .limiter()
-                .acquire(&CallRequest::lookup(caller.flow(), &query()))
+                .acquire(&CallRequest::lookup(runner.flow(), &query()))
                 .is_err(),
             "nothing is owed or left"
         );
@@ -219,8 +219,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pages_that_never_end_are_given_up() {
-        let (caller, query) = (caller(), query());
-        let pages = caller.describe("DescribeImages", &query, |_, token| page(token, usize::MAX));
+        let (runner, query) = (runner(), query());
+        let pages = runner.describe("DescribeImages", &query, |_, token| page(token, usize::MAX));
         let error = pages.await.unwrap_err();
         assert!(error.to_string().contains("more than 20 pages"), "{error}");
     }
