@@ -186,7 +186,7 @@ fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     if random.bool() {
         // Managers that work while AWS is away make thousands of calls a day.
         let (long, deed): (Duration, fn(Duration) -> Deed) = match random.u32(0..40) {
-            0..10 => return after_pause(random, begins),
+            0..10 => return after_pause(random),
             10..20 => (age_of_tokens(random), Deed::Stop),
             20..23 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
             23..30 => (age_of_tokens(random), Deed::LoseServer),
@@ -207,7 +207,9 @@ fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
 
 /// The user pauses the machine of an open attempt for so long that EC2 may forget the token. The process that has made
 /// the attempt goes on, and makes few calls meanwhile.
-fn after_pause(random: &mut Rng, begins: Duration) -> Vec<(Duration, ThenDo)> {
+fn after_pause(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
+    // The process waits for ten seconds for an answer, and then repeats the call.
+    let begins = Duration::from_millis(random.u64(0..10_000));
     let resumed = begins + age_of_tokens(random);
     vec![
         (begins, ThenDo::from(|machine| Deed::PauseMachine(machine, true))),
@@ -311,7 +313,7 @@ fn deed(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Deed)
 
 fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
     let later = |seconds| after(at, Duration::from_secs(seconds));
-    match random.u32(0..10) {
+    match random.u32(0..12) {
         // The managers are stopped for long enough that everything launched shows.
         0 | 1 => {
             let stopped = random.u64(1..300);
@@ -328,7 +330,7 @@ fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
             (at, Deed::OtherAccount(true)),
             (later(random.u64(10..600)), Deed::OtherAccount(false)),
         ],
-        5 => vec![
+        5 | 9 | 10 => vec![
             (at, Deed::ReplaceKey(true)),
             (later(random.u64(10..600)), Deed::ReplaceKey(false)),
         ],
