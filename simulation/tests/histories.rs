@@ -74,14 +74,14 @@ fn histories_meet_what_they_are_there_for() {
     ];
     let faults = unanswered.map(|kind| (Encounter::LaunchFault(kind), 15));
     let situations = [
-        (Situation::LaunchUnanswered, 50),
+        (Situation::LaunchUnanswered, 55),
         (Situation::SourceChangedDuringAttempt, 15),
         (Situation::AttemptTooOldToRepeat, 5),
         (Situation::LaunchForgotten, 1),
         (Situation::StatusLostWhileHidden, 2),
         (Situation::StatusLostAfterEnd, 2),
         (Situation::OutageOfHours, 25),
-        (Situation::OutageOfDays, 5),
+        (Situation::OutageOfDays, 4),
     ];
     let situations = situations.map(|(situation, percent)| (Encounter::Situation(situation), percent));
     for (encounter, percent) in faults.into_iter().chain(situations) {

@@ -186,9 +186,9 @@ fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     if random.bool() {
         // Managers that work while AWS is away make thousands of calls a day.
         let (long, deed): (Duration, fn(Duration) -> Deed) = match random.u32(0..40) {
-            0..10 => return after_pause(random),
-            10..20 => (age_of_tokens(random), Deed::Stop),
-            20..23 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
+            0..8 => return after_pause(random),
+            8..17 => (age_of_tokens(random), Deed::Stop),
+            17..23 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
             23..30 => (age_of_tokens(random), Deed::LoseServer),
             30..34 => (Duration::from_secs(random.u64(5..100_000)), Deed::LoseServer),
             34..39 => (Duration::from_secs(random.u64(10..1_800)), Deed::LoseAws),
