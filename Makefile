@@ -108,7 +108,9 @@ test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, t
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
-SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--seeds $(or $(SEEDS),1000)))
+# FIRST=1000 begins with that seed, COVERAGE=1 prints which share of the histories has met what.
+SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--seeds $(or $(SEEDS),1000) \
+  --first $(or $(FIRST),0) $(if $(COVERAGE),--coverage)))
 
 .PHONY: sim
 sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one with its trace
@@ -116,8 +118,14 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
-sim-mutants: require-rust ## Break launch, absence and draining in seven ways and see the simulation find each
+sim-mutants: require-rust ## Break launch, ownership, absence and draining in ten ways and see the simulation find each
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
+
+# MUTANTS="--file 'cloud/src/limits/*.rs'" breaks these files only; `cargo mutants --help` lists the arguments.
+.PHONY: mutants
+mutants: ## Break the pure files expression by expression, and show what no test notices (cargo-mutants; hours)
+	@hack/tools/require.sh cargo cc python3
+	@simulation/mutants/survivors.sh "$(dir $(PROGRAMS))" $(MUTANTS)
 
 .PHONY: quickstart
 quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow, heal and go (KEEP=1 keeps it)

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Shows that the simulation can fail: breaks the protocol by each patch beside this script, in a copy of the tree, and
-# plays seeds until one finds it. A patch that no longer applies fails, and so does one that no seed finds.
-# Usage: check.sh <cargo target folder>; SEEDS: how many seeds each has (default 1000).
+# Shows that the simulation can fail: breaks the protocol by each patch, in a copy of the tree, and plays seeds until one
+# finds it. A patch that no longer applies fails, and so does one that no seed finds.
+# Usage: check.sh <cargo target folder> [<patch>…]; without patches those beside this script are played. SEEDS: how many
+# seeds each has (default 1000).
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 tree="$(git -C "$here" rev-parse --show-toplevel)"
 work="$1/sim-mutants"
+shift
+[ "$#" -gt 0 ] || set -- "$here"/*.patch
 copy="$work/tree"
 seeds="${SEEDS:-1000}"
 # Plain rustc, without the lints: a mutant may leave something unused.
@@ -49,7 +52,7 @@ play() {
 }
 
 status=0
-for patch in "$here"/*.patch; do
+for patch in "$@"; do
   play "$patch" || status=1
 done
 exit "$status"

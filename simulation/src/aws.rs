@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::sim::{AuditEntry, Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::sim::{Behaviour, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::calls::View;
+use crate::outside::{ManagementCluster, after};
 
 /// The region of everything.
 pub(crate) const REGION: &str = "eu-west-1";
@@ -17,10 +18,12 @@ pub(crate) const REGION: &str = "eu-west-1";
 pub(crate) const ACCOUNT: &str = "111122223333";
 /// An account in which the cluster has nothing.
 pub(crate) const OTHER_ACCOUNT: &str = "444455556666";
-/// The manager's access key.
+/// The managers' access key.
 pub(crate) const MANAGER_KEY: &str = "AKIAMANAGER";
-/// A key of the other account, which the manager may be given by mistake.
+/// A key of the other account, which the managers may be given by mistake.
 pub(crate) const MISTAKEN_KEY: &str = "AKIAMISTAKEN";
+/// The access key of the managers of the neighbouring management cluster.
+pub(crate) const NEIGHBOUR_KEY: &str = "AKIANEIGHBOUR";
 /// The user's access key.
 pub(crate) const USER_KEY: &str = "AKIAUSER";
 /// The zones, each with a subnet.
@@ -60,10 +63,6 @@ const STALENESS: SignedDuration = SignedDuration::from_secs(45);
 /// All of AWS.
 pub(crate) struct Aws {
     pub(crate) ec2: Ec2,
-    /// The key that managers are started with.
-    pub(crate) given_key: &'static str,
-    /// The key of the call being made.
-    pub(crate) used_key: &'static str,
     /// How long AWS answers no call: until then.
     pub(crate) unreachable_until: Option<Timestamp>,
     /// A machine whose instance no listing shows, and until when. A lookup by id shows it.
@@ -73,6 +72,8 @@ pub(crate) struct Aws {
     served: BTreeSet<String>,
     /// How many calls EC2's limits have turned away.
     pub(crate) throttled: usize,
+    /// How long EC2 remembers the token of a launch.
+    token_memory: Duration,
 }
 
 impl Aws {
@@ -80,6 +81,7 @@ impl Aws {
         let mut ec2 = Ec2::new();
         ec2.issue_key(MANAGER_KEY, ACCOUNT);
         ec2.issue_key(MISTAKEN_KEY, OTHER_ACCOUNT);
+        ec2.issue_key(NEIGHBOUR_KEY, ACCOUNT);
         ec2.issue_key(USER_KEY, ACCOUNT);
         ec2.account(OTHER_ACCOUNT).region(REGION);
         let region = ec2.account(ACCOUNT).region(REGION);
@@ -95,23 +97,39 @@ impl Aws {
         }
         Self {
             ec2,
-            given_key: MANAGER_KEY,
-            used_key: MANAGER_KEY,
             unreachable_until: None,
             overlooked: None,
             serving: Vec::new(),
             served: BTreeSet::new(),
             throttled: 0,
+            token_memory: Behaviour::default().token_memory,
         }
+    }
+
+    /// EC2 forgets the token of a launch after so long.
+    pub(crate) fn forget_tokens_after(&mut self, long: Duration) {
+        self.token_memory = long;
+        self.region().behaviour().token_memory = long;
+    }
+
+    /// Whether EC2 still remembers the token that an instance was launched with.
+    pub(crate) fn remembers_token(&self, now: Timestamp, instance: &LaunchedInstance) -> bool {
+        now < after(instance.launched_at, self.token_memory)
     }
 
     pub(crate) fn region(&mut self) -> &mut Region {
         self.ec2.account(ACCOUNT).region(REGION)
     }
 
-    /// Makes a call as the manager. DescribeInstances shows it, where the view is stale, what was to be seen a while
-    /// ago, and a listing misses one instance besides, as one does whose pages shift while it is read.
-    pub(crate) fn as_manager<T>(&mut self, now: Timestamp, view: View, call: impl FnOnce(&mut Client<'_>) -> T) -> T {
+    /// Makes a call as a manager with this key. DescribeInstances shows it, where the view is stale, what was to be
+    /// seen a while ago, and a listing misses one instance besides, as one does whose pages shift while it is read.
+    pub(crate) fn as_manager<T>(
+        &mut self,
+        key: &'static str,
+        now: Timestamp,
+        view: View,
+        call: impl FnOnce(&mut Client<'_>) -> T,
+    ) -> T {
         let Self { ec2, overlooked, .. } = self;
         let overlooked = overlooked.as_ref().filter(|(_, until)| now < *until);
         let omission = |query: &Query, shown: &mut Vec<Instance>| {
@@ -125,7 +143,7 @@ impl Aws {
                 shown.retain(|instance| instance.tags.get(meta::MACHINE_NAME_TAG) != Some(machine));
             }
         };
-        let client = ec2.client(self.used_key, REGION).omitting(&omission);
+        let client = ec2.client(key, REGION).omitting(&omission);
         let mut client = match view {
             View::Current => client,
             View::Stale => client.as_of(now.saturating_sub(STALENESS).unwrap_or(now)),
@@ -139,31 +157,37 @@ impl Aws {
     }
 
     /// What the managers have asked of RunInstances since this was called last.
-    pub(crate) fn take_launch_requests(&mut self) -> impl Iterator<Item = LaunchRequest> {
+    pub(crate) fn take_launch_requests(&mut self) -> impl Iterator<Item = (ManagementCluster, LaunchRequest)> {
         let requests = self.ec2.take_launch_requests().into_iter();
-        requests.filter_map(|(key, request)| (key != USER_KEY).then_some(request))
+        requests.filter_map(|(key, request)| Some((cluster_of_key(&key)?, request)))
     }
 
-    /// Instances that the managers have launched and that live.
+    /// Instances that the managers of all management clusters have launched and that live.
     pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LaunchedInstance> {
-        self.ec2
-            .launched()
-            .filter(move |instance| instance.launched_by != USER_KEY && instance.is_live(now))
+        let live = self.ec2.launched().filter(move |instance| instance.is_live(now));
+        live.filter(|instance| launcher_of(instance).is_some())
     }
 
-    /// The user's instances that somebody else has done something to.
-    pub(crate) fn touched(&mut self) -> BTreeSet<String> {
-        let by_others = |entry: &&AuditEntry| entry.access_key != USER_KEY;
-        let touched: BTreeSet<String> = self
-            .region()
-            .audit()
-            .iter()
-            .filter(by_others)
-            .map(|entry| entry.instance_id.clone())
-            .collect();
-        let foreign = self.ec2.launched().filter(|instance| instance.launched_by == USER_KEY);
-        let foreign = foreign.map(|instance| instance.id.clone());
-        foreign.filter(|id| touched.contains(id)).collect()
+    /// Instances that a management cluster has launched for a machine, as its tag names it, and that live.
+    pub(crate) fn live_of(
+        &self,
+        now: Timestamp,
+        of: ManagementCluster,
+        machine: &str,
+    ) -> impl Iterator<Item = &LaunchedInstance> {
+        self.live(now)
+            .filter(move |instance| launcher_of(instance) == Some(of) && machine_of(instance) == Some(machine))
+    }
+
+    /// Whether a management cluster has ever launched an instance for a machine.
+    pub(crate) fn has_launched(&self, of: ManagementCluster, machine: &str) -> bool {
+        let mut launched = self.ec2.launched();
+        launched.any(|instance| launcher_of(instance) == Some(of) && machine_of(instance) == Some(machine))
+    }
+
+    /// An instance by its id.
+    pub(crate) fn instance(&self, id: &str) -> Option<&LaunchedInstance> {
+        self.ec2.launched().find(|instance| instance.id == id)
     }
 
     /// Whether an instance is in every target group of the control plane, and not on its way out.
@@ -181,19 +205,10 @@ impl Aws {
         missing.cloned()
     }
 
-    /// Targets that are left of instances of machines, those apart whose machines nobody knows any more.
-    pub(crate) fn targets_left(&mut self, now: Timestamp, unknown: &BTreeSet<String>) -> Vec<String> {
-        let launched: Vec<(String, Option<String>)> = self
-            .ec2
-            .launched()
-            .filter(|instance| instance.launched_by != USER_KEY)
-            .map(|instance| (instance.id.clone(), machine_of(instance).map(str::to_owned)))
-            .collect();
-        let of_known = launched.into_iter().filter(|(_, machine)| {
-            let machine = machine.as_ref();
-            !machine.is_some_and(|machine| unknown.contains(machine))
-        });
-        let ids: Vec<String> = of_known.map(|(id, _)| id).collect();
+    /// Targets that are left of instances that `counts`.
+    pub(crate) fn targets_left(&mut self, now: Timestamp, counts: impl Fn(&LaunchedInstance) -> bool) -> Vec<String> {
+        let launched = self.ec2.launched().filter(|instance| counts(instance));
+        let ids: Vec<String> = launched.map(|instance| instance.id.clone()).collect();
         let left = ids
             .into_iter()
             .filter(|id| !self.region().registered_in(now, id).is_empty());
@@ -255,6 +270,20 @@ impl Aws {
         };
         self.user().run_instances(now, &request)
     }
+}
+
+/// The management cluster whose managers have an access key; none for the key of the user.
+pub(crate) fn cluster_of_key(key: &str) -> Option<ManagementCluster> {
+    match key {
+        MANAGER_KEY | MISTAKEN_KEY => Some(ManagementCluster::Main),
+        NEIGHBOUR_KEY => Some(ManagementCluster::Neighbour),
+        _ => None,
+    }
+}
+
+/// The management cluster whose managers have launched an instance; none for one of the user.
+pub(crate) fn launcher_of(instance: &LaunchedInstance) -> Option<ManagementCluster> {
+    cluster_of_key(&instance.launched_by)
 }
 
 /// `<namespace>/<machine>` of an instance.

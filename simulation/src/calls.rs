@@ -39,6 +39,11 @@ impl Action {
         }
     }
 
+    /// Whether it asks EC2 for an instance.
+    pub(crate) fn is_launch(self) -> bool {
+        self.service == Service::Aws && self.name == "RunInstances"
+    }
+
     pub(crate) const fn kubernetes(name: &'static str, writes: bool) -> Self {
         Self {
             service: Service::Kubernetes,

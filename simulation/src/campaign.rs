@@ -1,10 +1,12 @@
 //! Many histories on several threads.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::encounters::Encounter;
 use crate::history::Report;
 
 /// What became of many histories.
@@ -18,6 +20,8 @@ pub struct Tally {
     pub calls: usize,
     /// The most calls that one process made in a minute: to AWS, to Kubernetes.
     pub busiest_minute: (usize, usize),
+    /// How many have met what.
+    pub met: BTreeMap<Encounter, usize>,
 }
 
 impl Tally {
@@ -25,10 +29,19 @@ impl Tally {
         self.calls += report.calls;
         self.busiest_minute.0 = self.busiest_minute.0.max(report.busiest_minute.0);
         self.busiest_minute.1 = self.busiest_minute.1.max(report.busiest_minute.1);
+        for encounter in report.met {
+            *self.met.entry(encounter).or_default() += 1;
+        }
         match report.violation {
             None => self.passed += 1,
             Some(violation) => self.failed.push((number, violation)),
         }
+    }
+
+    /// Of 100 histories so many have met this.
+    pub fn percent(&self, encounter: Encounter) -> usize {
+        let met = self.met.get(&encounter).copied().unwrap_or_default();
+        met * 100 / self.histories().max(1)
     }
 
     /// How many ran.
@@ -88,9 +101,7 @@ fn guarded(play: impl FnOnce() -> Report) -> Report {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Report {
             violation: Some(format!("panicked: {}", text.unwrap_or_default())),
-            calls: 0,
-            busiest_minute: (0, 0),
-            trace: Vec::new(),
+            ..Report::default()
         }
     })
 }

@@ -25,12 +25,8 @@ impl Transport for Manager {
         let asked = self
             .mailbox
             .ask(Action::aws(operation, call.writes), call.about, move |outside, view| {
-                if outside.aws.unreachable_until.is_some_and(|until| outside.now < until) {
-                    return Err(CloudError::no_answer(operation, "connection refused"));
-                }
-                outside.aws.used_key = key;
                 let now = outside.now;
-                let answer = outside.aws.as_manager(now, view, |client| effect(client, now));
+                let answer = outside.aws.as_manager(key, now, view, |client| effect(client, now));
                 if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Throttled) {
                     outside.aws.throttled += 1;
                 }

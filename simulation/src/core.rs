@@ -1,10 +1,12 @@
-//! Cluster API's core, as far as the histories need it: it marks the infrastructure as provisioned and carries
-//! deletions on. It looks at all objects, so it may run at any time.
+//! Cluster API's core and the garbage collector, as far as the histories need them: they mark the infrastructure as
+//! provisioned and carry deletions on. They look at all objects, so they may run at any time.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 
 use crate::objects::{CLUSTER, CORE_FINALIZER};
 use crate::server::Server;
@@ -13,6 +15,7 @@ use crate::server::Server;
 pub(crate) fn run(server: &mut Server, now: Timestamp) {
     provision(server);
     delete_machines(server, now);
+    collect_garbage(server, now);
     delete_cluster(server, now);
 }
 
@@ -47,6 +50,23 @@ fn delete_machines(server: &mut Server, now: Timestamp) {
         } else {
             server.edit(&name, |machine: &mut Machine| release(&mut machine.metadata.finalizers));
         }
+    }
+}
+
+/// Deletes the AWSMachines that had owners and have none any more.
+fn collect_garbage(server: &mut Server, now: Timestamp) {
+    let is_there = |owner: &OwnerReference| {
+        let machine = server.get::<Machine>(&owner.name);
+        machine.is_some_and(|machine| machine.metadata.uid.as_ref() == Some(&owner.uid))
+    };
+    let machines = server.stored.aws_machines.values();
+    let garbage = machines.filter(|machine| {
+        let owners = machine.metadata.owner_references.as_deref().unwrap_or_default();
+        !owners.is_empty() && !owners.iter().any(is_there)
+    });
+    let garbage: Vec<String> = garbage.map(|machine| machine.name_any()).collect();
+    for name in garbage {
+        server.delete::<AWSMachine>(&name, now);
     }
 }
 

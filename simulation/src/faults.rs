@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use jiff::Timestamp;
 
 use crate::calls::{Action, Service};
 
@@ -43,28 +42,40 @@ pub(crate) enum Faults {
     Random(Mix),
 }
 
-/// Faults at random, until a time.
+/// Faults at random.
 pub(crate) struct Mix {
     /// Of 1,000 calls so many go wrong.
     pub(crate) permille: u32,
     /// What may go wrong.
     pub(crate) kinds: Vec<FaultKind>,
-    /// From then on nothing goes wrong.
-    pub(crate) until: Timestamp,
+    /// Of 1,000 calls of RunInstances so many go wrong.
+    pub(crate) launch_permille: u32,
+    /// What may go wrong with them.
+    pub(crate) launch_kinds: Vec<FaultKind>,
 }
 
 /// A fault whose numbers are yet to be drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// [`Fault::CrashBefore`]
     CrashBefore,
+    /// [`Fault::CrashAfter`]
     CrashAfter,
+    /// [`Fault::LostAnswer`]
     LostAnswer,
+    /// [`Fault::Dropped`]
     Dropped,
+    /// [`Fault::LateEffect`]
     LateEffect,
+    /// [`Fault::Throttled`]
     Throttled,
+    /// [`Fault::Refused`]
     Refused,
+    /// [`Fault::Stale`]
     Stale,
+    /// [`Fault::Slow`]
     Slow,
+    /// [`Fault::Frozen`]
     Frozen,
 }
 
@@ -82,6 +93,19 @@ impl FaultKind {
         Self::Frozen,
     ];
 
+    /// Whether the process that makes a call never gets its answer, or may get it too late to use it.
+    pub(crate) fn leaves_caller_without_answer(self) -> bool {
+        match self {
+            Self::CrashBefore
+            | Self::CrashAfter
+            | Self::LostAnswer
+            | Self::Dropped
+            | Self::LateEffect
+            | Self::Frozen => true,
+            Self::Throttled | Self::Refused | Self::Stale | Self::Slow => false,
+        }
+    }
+
     fn draw(self, action: Action, random: &mut Rng) -> Fault {
         match self {
             Self::CrashBefore => Fault::CrashBefore,
@@ -93,9 +117,15 @@ impl FaultKind {
             Self::Refused => refusal(action, random),
             Self::Stale => Fault::Stale,
             Self::Slow => Fault::Slow(Duration::from_millis(random.u64(1_000..150_000))),
-            Self::Frozen => Fault::Frozen(Duration::from_secs(random.u64(1..1_200))),
+            Self::Frozen => Fault::Frozen(standstill(random)),
         }
     }
+}
+
+/// A process stands still for minutes, and seldom, as the machine that it runs on may, for hours.
+fn standstill(random: &mut Rng) -> Duration {
+    let longest = if random.u32(0..20) == 0 { 60_000 } else { 1_200 };
+    Duration::from_secs(random.u64(1..longest))
 }
 
 fn refusal(action: Action, random: &mut Rng) -> Fault {
@@ -132,20 +162,49 @@ impl Fault {
         Self::Throttled,
         Self::Stale,
     ];
+
+    /// What kind it is.
+    pub(crate) fn kind(self) -> FaultKind {
+        match self {
+            Self::CrashBefore => FaultKind::CrashBefore,
+            Self::CrashAfter => FaultKind::CrashAfter,
+            Self::LostAnswer => FaultKind::LostAnswer,
+            Self::Dropped => FaultKind::Dropped,
+            Self::LateEffect(_) => FaultKind::LateEffect,
+            Self::Throttled => FaultKind::Throttled,
+            Self::Refused(_) => FaultKind::Refused,
+            Self::Stale => FaultKind::Stale,
+            Self::Slow(_) => FaultKind::Slow,
+            Self::Frozen(_) => FaultKind::Frozen,
+        }
+    }
 }
 
 impl Faults {
-    /// What goes wrong with this call, if anything.
-    pub(crate) fn of(&self, number: usize, action: Action, now: Timestamp, random: &mut Rng) -> Option<Fault> {
+    /// What goes wrong with this call, if anything. `chaos`: calls go wrong at random.
+    pub(crate) fn of(&self, number: usize, action: Action, chaos: bool, random: &mut Rng) -> Option<Fault> {
         match self {
             Self::Planned(faults) => faults.get(&number).copied(),
             Self::Random(mix) => {
-                // Writes are fewer than reads, and more depends on them.
-                let permille = if action.writes { 2 * mix.permille } else { mix.permille };
-                let goes_wrong = now < mix.until && random.u32(0..1_000) < permille;
-                let kind = random.choice(&mix.kinds).filter(|_| goes_wrong)?;
+                let (permille, kinds) = mix.of(action);
+                let goes_wrong = chaos && random.u32(0..1_000) < permille;
+                let kind = random.choice(kinds).filter(|_| goes_wrong)?;
                 Some(kind.draw(action, random))
             }
+        }
+    }
+}
+
+impl Mix {
+    /// How often such a call goes wrong, and how. Writes are fewer than reads, and more depends on them; launches are
+    /// the fewest, and most depends on them.
+    fn of(&self, action: Action) -> (u32, &[FaultKind]) {
+        if action.is_launch() && self.launch_permille > 0 {
+            (self.launch_permille, &self.launch_kinds)
+        } else if action.writes {
+            (2 * self.permille, &self.kinds)
+        } else {
+            (self.permille, &self.kinds)
         }
     }
 }

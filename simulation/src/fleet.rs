@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::calls::Service;
+use crate::deeds::Deed;
 use crate::faults::Faults;
 use crate::objects::{self, CLUSTER, machine_name};
-use crate::outside::{START, after};
+use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
-use crate::user::Deed;
 
 /// How long a fleet may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -40,16 +40,18 @@ pub struct Launches {
 pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
     let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
     simulation.outside.aws.region().behaviour().throttling = true;
-    objects::create_cluster(&mut simulation.outside.server, 3);
-    simulation.start();
+    objects::create_cluster(simulation.outside.server_mut(ManagementCluster::Main), 3);
+    simulation.start(ManagementCluster::Main);
     simulation.run_until(after(START, Duration::from_secs(10)));
     let began = simulation.now();
+    let server = simulation.outside.server_mut(ManagementCluster::Main);
     for machine in 0..machines {
-        objects::create_machine(&mut simulation.outside.server, &machine_name(machine), None);
+        objects::create_machine(server, &machine_name(machine), None);
     }
     simulation.settle(Duration::ZERO);
     if let Some(outage) = outage {
-        simulation.plan(after(began, Duration::from_secs(5)), Deed::Unreachable(outage));
+        let at = after(began, Duration::from_secs(5));
+        simulation.plan(at, ManagementCluster::Main, Deed::LoseAws(outage));
     }
     simulation.run_until(after(began, PATIENCE));
     let launched = simulation
@@ -64,7 +66,7 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
     Launches {
         provisioned: simulation
             .outside
-            .server
+            .server(ManagementCluster::Main)
             .stored
             .aws_machines
             .values()
@@ -101,12 +103,15 @@ pub struct Flood {
 pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
     let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
     simulation.outside.aws.region().behaviour().throttling = true;
-    objects::create_cluster(&mut simulation.outside.server, 3);
-    simulation.start();
+    objects::create_cluster(simulation.outside.server_mut(ManagementCluster::Main), 3);
+    simulation.start(ManagementCluster::Main);
     simulation.run_until(after(START, Duration::from_secs(10)));
     let began = simulation.now();
     for machine in 0..machines {
-        let (server, name) = (&mut simulation.outside.server, machine_name(machine));
+        let (server, name) = (
+            simulation.outside.server_mut(ManagementCluster::Main),
+            machine_name(machine),
+        );
         objects::create_machine(server, &name, None);
         let missing = Some("ami-0000dead".to_owned());
         let refused = |machine: &mut AWSMachine| machine.spec.ami.get_or_insert_default().id = missing;
@@ -135,7 +140,7 @@ pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
 
 /// Creates a Cluster on the same infrastructure, and a machine of it.
 fn create_newcomer(simulation: &mut Simulation) {
-    let server = &mut simulation.outside.server;
+    let server = simulation.outside.server_mut(ManagementCluster::Main);
     let Some(cluster) = server.get::<Cluster>(CLUSTER) else {
         return;
     };

@@ -8,11 +8,12 @@ use capa_cloud::Timing;
 use capa_cloud::sim::{AuditEntry, Change as Happened, LaunchedInstance, Region};
 use capa_controllers::awsmachine::claimed_instances;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
-use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, USER_KEY, machine_of};
-use crate::objects::NAMESPACE;
-use crate::outside::{Outside, after};
+use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
+use crate::objects::{NAMESPACE, machine_number};
+use crate::outside::{ManagementCluster, Outside, after};
 use crate::server::{Change, Object};
 
 /// What was seen so far, and the first violation.
@@ -21,21 +22,30 @@ pub(crate) struct Invariants {
     pub(crate) violation: Option<String>,
     /// Audit entries that were looked at, by account.
     seen: BTreeMap<&'static str, usize>,
+    main: Book,
+    neighbour: Book,
+}
+
+/// What was seen of the objects of one management cluster.
+#[derive(Default)]
+struct Book {
     /// Tokens that stood in a launch record at some time.
     recorded: BTreeSet<String>,
     /// Subnet and parameters of each token that RunInstances was called with.
     asked: BTreeMap<String, (String, String)>,
     /// `spec.providerID` by UID.
     published: BTreeMap<String, String>,
+    /// The condition `InstanceReady` of the last version of each object, by UID.
+    ready: BTreeMap<String, Condition>,
     /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
-    pub(crate) unknown: BTreeSet<String>,
+    unknown: BTreeSet<String>,
     /// Machines whose statuses were lost with the addresses of their instances, and have not shown them since: what has
     /// ended shows none.
-    pub(crate) addresses_lost: BTreeSet<String>,
+    addresses_lost: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
-    pub(crate) backup_is_restored: bool,
+    backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
-    pub(crate) objects_move: bool,
+    objects_move: bool,
 }
 
 impl Invariants {
@@ -47,106 +57,158 @@ impl Invariants {
         }
     }
 
-    /// A backup knows nothing of what was published and attempted after it was taken: a number may come again, when no
-    /// instance of its attempt lives any more.
-    pub(crate) fn forget_what_was_recorded(&mut self) {
-        self.published.clear();
-        self.asked.clear();
+    /// A backup is being restored, or was. It knows nothing of what was published and attempted after it was taken: a
+    /// number may come again, when no instance of its attempt lives any more.
+    pub(crate) fn restores_backup(&mut self, of: ManagementCluster, begins: bool) {
+        let book = self.book_mut(of);
+        book.backup_is_restored = begins;
+        if begins {
+            book.published.clear();
+            book.asked.clear();
+        }
+    }
+
+    /// Objects begin to move to another management cluster, or have moved.
+    pub(crate) fn move_objects(&mut self, of: ManagementCluster, begins: bool) {
+        self.book_mut(of).objects_move = begins;
     }
 
     /// A machine's status is about to be lost, or to become an older one.
-    pub(crate) fn loses_status(&mut self, name: &str) {
-        self.addresses_lost.insert(machine_key(name));
+    pub(crate) fn loses_status(&mut self, of: ManagementCluster, name: &str) {
+        self.book_mut(of).addresses_lost.insert(machine_key(name));
+    }
+
+    /// The user gives up what a machine may have.
+    pub(crate) fn gives_up(&mut self, of: ManagementCluster, name: &str) {
+        self.book_mut(of).unknown.insert(machine_key(name));
+    }
+
+    /// Whether the object that an instance was launched for still answers for it.
+    pub(crate) fn is_known(&self, instance: &LaunchedInstance) -> bool {
+        let (of, machine) = (launcher_of(instance), machine_of(instance));
+        !of.zip(machine)
+            .is_some_and(|(of, machine)| self.book(of).unknown.contains(machine))
+    }
+
+    /// Whether instances are left in a management cluster that no object answers for.
+    pub(crate) fn has_orphans(&self, of: ManagementCluster) -> bool {
+        !self.book(of).unknown.is_empty()
+    }
+
+    /// Whether the object that an instance was launched for still answers for its targets.
+    pub(crate) fn targets_are_known(&self, instance: &LaunchedInstance) -> bool {
+        let Some((of, machine)) = launcher_of(instance).zip(machine_of(instance)) else {
+            return false;
+        };
+        let book = self.book(of);
+        !book.unknown.contains(machine) && !book.addresses_lost.contains(machine)
+    }
+
+    fn book(&self, of: ManagementCluster) -> &Book {
+        match of {
+            ManagementCluster::Main => &self.main,
+            ManagementCluster::Neighbour => &self.neighbour,
+        }
+    }
+
+    fn book_mut(&mut self, of: ManagementCluster) -> &mut Book {
+        match of {
+            ManagementCluster::Main => &mut self.main,
+            ManagementCluster::Neighbour => &mut self.neighbour,
+        }
     }
 
     /// A change of an object.
-    pub(crate) fn changed(&mut self, change: &Change, outside: &Outside) {
+    pub(crate) fn changed(&mut self, of: ManagementCluster, change: &Change, outside: &Outside) {
         match change {
-            Change::Applied(Object::AwsMachine(machine)) => self.machine_changed(machine, outside),
-            Change::Deleted(Object::AwsMachine(machine)) => self.machine_gone(machine, outside),
+            Change::Applied(Object::AwsMachine(machine)) => self.machine_changed(of, machine, outside),
+            Change::Deleted(Object::AwsMachine(machine)) => self.machine_gone(of, machine, outside),
             Change::Applied(_) | Change::Deleted(_) => {}
         }
     }
 
-    fn machine_changed(&mut self, machine: &AWSMachine, outside: &Outside) {
-        let now = outside.now;
+    fn machine_changed(&mut self, of: ManagementCluster, machine: &AWSMachine, outside: &Outside) {
+        let (now, key) = (outside.now, machine_key(&machine.name_any()));
         let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+        let book = self.book_mut(of);
         if let Some(request) = launch.and_then(LaunchRecord::request) {
-            self.recorded.insert(request.client_token.clone());
+            book.recorded.insert(request.client_token.clone());
         }
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
         let recorded = launch.and_then(LaunchRecord::instance_id);
-        let lives = outside
-            .aws
-            .live(now)
-            .any(|instance| Some(instance.id.as_str()) == recorded);
+        let instance = recorded.and_then(|id| outside.aws.instance(id));
+        let lives = instance.is_some_and(|instance| instance.is_live(now));
         if lives && !addresses.unwrap_or_default().is_empty() {
-            self.addresses_lost.remove(&machine_key(&machine.name_any()));
+            book.addresses_lost.remove(&key);
         }
-        self.said_to_be_gone(machine, outside);
         let uid = machine.metadata.uid.clone().unwrap_or_default();
-        if let Some(id) = &machine.spec.provider_id {
-            let before = self.published.insert(uid, id.clone());
-            if before.as_ref().is_some_and(|before| before != id) {
-                let name = machine.name_any();
-                self.violate(
-                    now,
-                    format!("spec.providerID of {name} changed from {before:?} to {id}"),
-                );
-            }
+        let provider_id = machine.spec.provider_id.clone();
+        let before = provider_id
+            .clone()
+            .and_then(|id| book.published.insert(uid.clone(), id));
+        let conditions = machine.status.as_ref().map(|status| status.conditions.as_slice());
+        let ready = find(conditions.unwrap_or_default(), ConditionType::InstanceReady).cloned();
+        let ready_before = match ready.clone() {
+            Some(ready) => book.ready.insert(uid, ready),
+            None => book.ready.remove(&uid),
+        };
+        if before.is_some() && before != provider_id {
+            let text = format!("spec.providerID of {key} changed from {before:?} to {provider_id:?}");
+            self.violate(now, text);
+        }
+        // A condition that this version does not change may be about an earlier launch, an image that is missing for
+        // one.
+        if let Some(ready) = ready.filter(|ready| lives && ready_before.as_ref() != Some(ready)) {
+            self.said_to_be_gone(machine, &ready, now);
+        }
+        if let Some(instance) = instance
+            && (launcher_of(instance), machine_of(instance)) != (Some(of), Some(key.as_str()))
+        {
+            self.violate(now, format!("foreign: {key} of {of:?} has adopted {}", owned(instance)));
         }
     }
 
-    /// A machine that is said to be gone is replaced: it had better be.
-    fn said_to_be_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
-        let Some(status) = &machine.status else { return };
-        let recorded = status.launch.as_ref().and_then(LaunchRecord::instance_id);
-        // The reason alone may still be that of the launch before.
-        let gone = find(&status.conditions, ConditionType::InstanceReady).is_some_and(|condition| {
-            condition.reason == Reason::NotFound.as_str() && recorded.is_some_and(|id| condition.message.contains(id))
-        });
-        let lives = outside
-            .aws
-            .live(outside.now)
-            .any(|instance| Some(instance.id.as_str()) == recorded);
-        if gone && lives && machine.metadata.deletion_timestamp.is_none() {
+    /// Cluster API replaces a Machine whose instance is said to be gone, so an instance that lives must not be called
+    /// gone.
+    fn said_to_be_gone(&mut self, machine: &AWSMachine, ready: &Condition, now: Timestamp) {
+        let gone = ready.status == "False" && ready.reason == Reason::NotFound.as_str();
+        if gone && machine.metadata.deletion_timestamp.is_none() {
             let name = machine.name_any();
-            self.violate(
-                outside.now,
-                format!("{name} is said to be gone, and its instance lives"),
-            );
+            self.violate(now, format!("{name} is said to be gone, and its instance lives"));
         }
     }
 
-    /// The finalizer came off: no instance may be left that is proven to be the machine's. What a move has launched under
-    /// another UID is not, once the objects of before the move are back.
-    fn machine_gone(&mut self, machine: &AWSMachine, outside: &Outside) {
+    /// The finalizer came off: no instance may be left that is proven to be the machine's. What a move has launched
+    /// under another UID is not, once the objects of before the move are back.
+    fn machine_gone(&mut self, of: ManagementCluster, machine: &AWSMachine, outside: &Outside) {
         let name = machine_key(&machine.name_any());
-        if self.objects_move || self.unknown.contains(&name) {
+        let book = self.book_mut(of);
+        if book.objects_move || book.unknown.contains(&name) {
             return;
         }
-        if self.backup_is_restored {
-            self.unknown.insert(name);
+        if book.backup_is_restored {
+            book.unknown.insert(name);
             return;
         }
-        let mut left = outside.aws.live(outside.now);
-        let left = left.find(|instance| machine_of(instance) == Some(&name));
+        let left = outside.aws.live_of(outside.now, of, &name).next();
         if let Some(left) = left {
             if is_proven(machine, left) {
                 let text = format!("leaked: {name} is gone and its instance {} lives", left.id);
                 self.violate(outside.now, text);
             } else {
-                self.unknown.insert(name);
+                book.unknown.insert(name);
             }
         }
     }
 
-    /// Whatever AWS was asked since the last look.
-    pub(crate) fn look(&mut self, outside: &mut Outside) {
+    /// Whatever AWS was asked since the last look. Gives the machines that instances were launched for.
+    pub(crate) fn look(&mut self, outside: &mut Outside) -> Vec<(ManagementCluster, usize)> {
         let now = outside.now;
-        for launch in outside.aws.take_launch_requests() {
-            self.launch_asked(&launch.client_token, &launch.subnet_id, launch.parameters_hash(), now);
+        for (of, launch) in outside.aws.take_launch_requests() {
+            let (token, subnet) = (&launch.client_token, &launch.subnet_id);
+            self.launch_asked(of, token, subnet, launch.parameters_hash(), now);
         }
+        let mut launched = Vec::new();
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
             let audit = outside
@@ -156,83 +218,82 @@ impl Invariants {
                 .map_or(&[][..], Region::audit);
             let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
             *seen += news.len();
-            for entry in news.iter().filter(|entry| entry.access_key != USER_KEY) {
-                self.happened(entry, outside);
+            for entry in news {
+                if let Some(by) = cluster_of_key(&entry.access_key) {
+                    launched.extend(self.happened(by, &entry, outside).map(|machine| (by, machine)));
+                }
             }
         }
+        launched
     }
 
-    fn launch_asked(&mut self, token: &str, subnet: &str, hash: String, now: Timestamp) {
-        if !self.recorded.contains(token) {
+    fn launch_asked(&mut self, of: ManagementCluster, token: &str, subnet: &str, hash: String, now: Timestamp) {
+        let book = self.book_mut(of);
+        let is_recorded = book.recorded.contains(token);
+        let parameters = (subnet.to_owned(), hash);
+        let first = book.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone());
+        let first = first.0.clone();
+        if !is_recorded {
             self.violate(
                 now,
                 format!("RunInstances was called with token {token} before it was recorded"),
             );
         }
-        let parameters = (subnet.to_owned(), hash);
-        let first = self.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone());
-        if first.0 != parameters.0 {
-            let first = first.0.clone();
+        if first != parameters.0 {
             self.violate(now, format!("token {token} was used in {first} and in {subnet}"));
         }
     }
 
-    fn happened(&mut self, entry: &AuditEntry, outside: &mut Outside) {
-        let launched = outside
-            .aws
-            .ec2
-            .launched()
-            .find(|instance| instance.id == entry.instance_id);
-        let Some(instance) = launched else { return };
-        let machine = machine_of(instance).unwrap_or_default().to_owned();
-        match entry.change {
-            Happened::Launched => {
-                let live = outside
-                    .aws
-                    .live(outside.now)
-                    .filter(|other| machine_of(other) == Some(&machine));
-                let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
-                if ids.len() > 1 {
-                    self.violate(outside.now, format!("doubled: {machine} has {}", ids.join(", ")));
-                }
-                let wanted = outside
-                    .server
-                    .stored
-                    .aws_machines
-                    .keys()
-                    .any(|name| machine_key(name) == machine);
-                if !wanted && !self.unknown.contains(&machine) {
-                    let id = &instance.id;
-                    self.violate(
-                        outside.now,
-                        format!("leaked: {id} was launched for {machine}, which is gone"),
-                    );
-                }
-            }
-            Happened::Terminated if instance.launched_by != USER_KEY => {
-                let (id, machine) = (instance.id.clone(), machine.clone());
-                self.terminated(&id, &machine, outside);
-            }
-            Happened::Terminated | Happened::TerminationRepeated | Happened::Stopped | Happened::Started => {
-                if instance.launched_by == USER_KEY {
-                    let id = &instance.id;
-                    self.violate(outside.now, format!("foreign: {id} was {:?}", entry.change));
-                }
-            }
-            Happened::LaunchRepeated => {}
+    /// A call of a manager has changed an instance. Gives the number of the machine that one was launched for.
+    fn happened(&mut self, by: ManagementCluster, entry: &AuditEntry, outside: &mut Outside) -> Option<usize> {
+        let instance = outside.aws.instance(&entry.instance_id)?;
+        if launcher_of(instance) != Some(by) {
+            let text = format!("foreign: {} was {:?} by {by:?}", owned(instance), entry.change);
+            self.violate(outside.now, text);
+            return None;
         }
+        let (id, machine) = (instance.id.clone(), machine_of(instance)?.to_owned());
+        match entry.change {
+            Happened::Launched => return self.launched(by, &id, &machine, outside),
+            Happened::Terminated => self.terminated(by, &id, &machine, outside),
+            Happened::LaunchRepeated
+            | Happened::TerminationRepeated
+            | Happened::Stopped
+            | Happened::Started
+            | Happened::Registered
+            | Happened::Deregistered => {}
+        }
+        None
     }
-}
 
-impl Invariants {
-    /// An instance is kept while it gets traffic: until it has drained, or the longest time for that is over.
-    fn terminated(&mut self, id: &str, machine: &str, outside: &mut Outside) {
+    fn launched(&mut self, of: ManagementCluster, id: &str, machine: &str, outside: &Outside) -> Option<usize> {
+        let live = outside.aws.live_of(outside.now, of, machine);
+        let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
+        if ids.len() > 1 {
+            self.violate(outside.now, format!("doubled: {machine} has {}", ids.join(", ")));
+        }
+        let object = wanted(of, machine, outside);
+        if object.is_none() && !self.book(of).unknown.contains(machine) {
+            let text = format!("leaked: {id} was launched for {machine}, which is gone");
+            self.violate(outside.now, text);
+        }
+        machine_number(&object?.name_any())
+    }
+
+    /// An instance is kept while its machine is wanted, and while it gets traffic: until it has drained, or the longest
+    /// time for that is over.
+    fn terminated(&mut self, of: ManagementCluster, id: &str, machine: &str, outside: &mut Outside) {
         let now = outside.now;
         let limit = Timing::default().drain_limit;
-        let machines = &outside.server.stored.aws_machines;
-        let object = machines.iter().find(|(name, _)| machine_key(name) == machine);
-        let asked = object.and_then(|(_, object)| object.metadata.deletion_timestamp.as_ref());
-        let asked = asked.map(|asked| after(asked.0, limit));
+        let object = wanted(of, machine, outside);
+        let asked = object.map(|object| object.metadata.deletion_timestamp.clone());
+        if asked == Some(None) {
+            self.violate(
+                now,
+                format!("cut short: {id} was terminated, and {machine} is not deleted"),
+            );
+        }
+        let asked = asked.flatten().map(|asked| after(asked.0, limit));
         for (group, deregistered, delay) in outside.aws.region().traffic_of(now, id) {
             let over = match deregistered {
                 Some(at) => Some(after(at, delay.min(limit))),
@@ -248,11 +309,27 @@ impl Invariants {
     }
 }
 
+/// The AWSMachine of a management cluster that instances with this tag are launched for.
+fn wanted<'a>(of: ManagementCluster, machine: &str, outside: &'a Outside) -> Option<&'a AWSMachine> {
+    let mut machines = outside.server(of).stored.aws_machines.iter();
+    let found = machines.find(|(name, _)| machine_key(name) == machine);
+    found.map(|(_, object)| object.as_ref())
+}
+
 /// Whether an instance with a machine's tags is the machine's by its token, or because the machine names it.
 fn is_proven(machine: &AWSMachine, instance: &LaunchedInstance) -> bool {
     let uid = machine.metadata.uid.as_deref().unwrap_or_default();
     let token = instance.request.client_token.strip_prefix(uid);
     token.is_some_and(|number| number.starts_with('-')) || claimed_instances(machine).contains(&instance.id)
+}
+
+/// An instance with whose it is.
+fn owned(instance: &LaunchedInstance) -> String {
+    let machine = machine_of(instance).unwrap_or_default();
+    match launcher_of(instance) {
+        Some(of) => format!("{} of {machine} of {of:?}", instance.id),
+        None => format!("{} of the user", instance.id),
+    }
 }
 
 /// A machine as the tag of its instance names it.

@@ -4,11 +4,14 @@
 //! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them,
 //! [`fleet`] brings many machines up at once, and [`soak`] lets many objects come and go.
 
+mod aftermath;
 mod aws;
 mod calls;
 pub mod campaign;
 mod clouds;
 mod core;
+mod deeds;
+pub mod encounters;
 pub mod faults;
 pub mod fleet;
 pub mod history;
@@ -23,4 +26,3 @@ mod simulation;
 pub mod soak;
 pub mod sweep;
 mod trace;
-mod user;

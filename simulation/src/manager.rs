@@ -28,8 +28,7 @@ use kube::ResourceExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
-use crate::objects::MANAGEMENT_CLUSTER;
-use crate::outside::{Outside, START, since_start};
+use crate::outside::{ManagementCluster, Outside, START, since_start};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
 /// What the reconcilers of one process share. Cloning gives another handle.
@@ -37,6 +36,8 @@ use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_
 pub(crate) struct Manager {
     state: Arc<Mutex<State>>,
     pub(crate) mailbox: Mailbox,
+    /// The management cluster that it is a manager of.
+    of: ManagementCluster,
     /// What this process wrote, so that no pass runs on an older object.
     pub(crate) writes: WriteTracker,
     controller_identity: Arc<AWSClusterControllerIdentity>,
@@ -59,7 +60,7 @@ pub(crate) struct State {
 }
 
 impl Manager {
-    pub(crate) fn new(cache: Stored, access_key: &'static str) -> Self {
+    pub(crate) fn new(of: ManagementCluster, cache: Stored, access_key: &'static str) -> Self {
         let mut identity = AWSClusterControllerIdentity::new(
             IdentityReference::CONTROLLER_IDENTITY_NAME,
             AWSClusterControllerIdentitySpec {
@@ -79,6 +80,7 @@ impl Manager {
         Self {
             state: Arc::new(Mutex::new(state)),
             mailbox: Mailbox::default(),
+            of,
             writes: WriteTracker::default(),
             controller_identity: Arc::new(identity),
         }
@@ -113,11 +115,11 @@ impl Manager {
 
     /// Reads an AWSMachine from the server, which the runtime does when its cache owes a write for too long.
     pub(crate) async fn read_machine(&self, name: &str) -> Result<Option<AWSMachine>, KubernetesError> {
-        let asked = name.to_owned();
+        let (of, asked) = (self.of, name.to_owned());
         let read = self.mailbox.ask(
             Action::kubernetes("GET AWSMachine", false),
             asked.clone(),
-            move |outside: &mut Outside, _| outside.server.get::<AWSMachine>(&asked),
+            move |outside: &mut Outside, _| outside.server(of).get::<AWSMachine>(&asked),
         );
         let object = read.await.map_err(|failure| failed("read AWSMachine", failure))?;
         if let Some(object) = &object {
@@ -133,12 +135,12 @@ impl Manager {
         object: &K,
         change: impl FnOnce(&mut K) + Send + 'static,
     ) -> Result<K, KubernetesError> {
-        let (object_name, version) = (object.name_any(), object.resource_version());
+        let (of, object_name, version) = (self.of, object.name_any(), object.resource_version());
         let about = format!("{object_name}@{}", version.as_deref().unwrap_or_default());
         let call = self.mailbox.ask(
             Action::kubernetes(name, true),
             about,
-            move |outside: &mut Outside, _| outside.server.update(&object_name, version.as_deref(), change),
+            move |outside: &mut Outside, _| outside.server_mut(of).update(&object_name, version.as_deref(), change),
         );
         match call.await {
             Err(failure) => Err(failed(name, failure)),
@@ -216,11 +218,11 @@ impl Kubernetes for Manager {
     }
 
     async fn secret(&self, _: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
-        let asked = name.to_owned();
+        let (of, asked) = (self.of, name.to_owned());
         let read = self.mailbox.ask(
             Action::kubernetes("GET Secret", false),
             asked.clone(),
-            move |outside: &mut Outside, _| outside.server.stored.secrets.get(&asked).cloned(),
+            move |outside: &mut Outside, _| outside.server(of).stored.secrets.get(&asked).cloned(),
         );
         let secret = read.await.map_err(|failure| failed("read Secret", failure))?;
         Ok(secret.map(|secret| Secret::clone(&secret)))
@@ -234,11 +236,11 @@ impl NetworkKubernetes for Manager {
         _: &NetworkReader,
         reference: &ContractReference,
     ) -> Result<Infrastructure, BeingRead> {
-        let name = reference.name.clone();
+        let (of, name) = (self.of, reference.name.clone());
         let read = self.mailbox.ask(
             Action::kubernetes("GET AWSCluster", false),
             name.clone(),
-            move |outside: &mut Outside, _| outside.server.get::<AWSCluster>(&name),
+            move |outside: &mut Outside, _| outside.server(of).get::<AWSCluster>(&name),
         );
         let unreadable = |why: String| Infrastructure::Unreadable {
             code: None,
@@ -280,7 +282,7 @@ impl MachineKubernetes for Manager {
     }
 
     fn management_cluster(&self) -> Option<String> {
-        Some(MANAGEMENT_CLUSTER.to_owned())
+        Some(format!("{:?}", self.of))
     }
 
     fn aws_machines(&self) -> Vec<Arc<AWSMachine>> {
@@ -331,11 +333,11 @@ impl MachineKubernetes for Manager {
 
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
         let attempted = "GET AWSMachine (confirm)";
-        let name = machine.name_any();
+        let (of, name) = (self.of, machine.name_any());
         let read = self.mailbox.ask(
             Action::kubernetes(attempted, false),
             name.clone(),
-            move |outside: &mut Outside, _| outside.server.get::<AWSMachine>(&name),
+            move |outside: &mut Outside, _| outside.server(of).get::<AWSMachine>(&name),
         );
         let current = read.await.map_err(|failure| failed(attempted, failure))?;
         match current {

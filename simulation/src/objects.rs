@@ -1,8 +1,11 @@
 //! The objects of a history: one cluster on infrastructure that the user brought, and machines.
 
+use std::collections::BTreeMap;
+
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
+use capa_api::meta;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -16,8 +19,6 @@ use crate::server::Server;
 pub(crate) const NAMESPACE: &str = "team-a";
 /// Where Secrets of static identities would be.
 pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
-/// UID of the management cluster, which tags carry.
-pub(crate) const MANAGEMENT_CLUSTER: &str = "management-cluster";
 /// Name of the Cluster and of its AWSCluster.
 pub(crate) const CLUSTER: &str = "dev";
 /// Keeps a Machine until its infrastructure is gone.
@@ -26,6 +27,21 @@ pub(crate) const CORE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 /// Name of the machine with a number.
 pub(crate) fn machine_name(number: usize) -> String {
     format!("m{number}")
+}
+
+/// The number of a machine; none for a name that is no machine's.
+pub(crate) fn machine_number(name: &str) -> Option<usize> {
+    name.strip_prefix('m')?.parse().ok()
+}
+
+/// Name of an AWSMachine that is no machine's: a copy of the one with this number, or a forged one.
+pub(crate) fn impostor_name(number: usize) -> String {
+    format!("impostor-{number}")
+}
+
+/// Whether an AWSMachine is a copied or a forged one.
+pub(crate) fn is_impostor(name: &str) -> bool {
+    name.starts_with("impostor-")
 }
 
 /// Whether a machine is of the control plane: every other one is, beginning with the first.
@@ -47,11 +63,7 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": CLUSTER,
         }},
     }));
-    let subnets: Vec<Value> = ZONES
-        .iter()
-        .take(zones)
-        .map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone}))
-        .collect();
+    let cluster = server.create(cluster);
     let targets: Vec<Value> = TARGET_GROUPS
         .iter()
         .map(|(arn, ..)| json!({"targetGroupARN": arn}))
@@ -61,28 +73,35 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
         "metadata": {
             "name": CLUSTER, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
             "ownerReferences": [
-                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": CLUSTER, "uid": "o"},
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": CLUSTER, "uid": cluster.uid()},
             ],
         },
         "spec": {
             "region": REGION, "unmanaged": true,
-            "network": {"vpc": {"id": VPC}, "subnets": subnets, "securityGroupOverrides": {"node": GROUP}},
+            "network": {
+                "vpc": {"id": VPC}, "subnets": subnets::<Value>(0, zones), "securityGroupOverrides": {"node": GROUP},
+            },
             "controlPlaneTargets": targets,
         },
     }));
-    server.create(cluster);
     server.create(infrastructure);
+}
+
+/// So many subnets as an AWSCluster declares them, from this one on.
+pub(crate) fn subnets<T: DeserializeOwned>(first: usize, count: usize) -> T {
+    let subnets = ZONES.iter().cycle().skip(first).take(count.min(ZONES.len()));
+    let subnets = subnets.map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone}));
+    object(Value::Array(subnets.collect()))
 }
 
 /// Creates a Machine with its AWSMachine and bootstrap Secret. `claims`: an instance id that the user writes into the
 /// spec.
 pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&str>) {
     let secret = secret_name(name);
-    let labels = if is_control_plane(name) {
-        json!({"cluster.x-k8s.io/cluster-name": CLUSTER, "cluster.x-k8s.io/control-plane": ""})
-    } else {
-        json!({"cluster.x-k8s.io/cluster-name": CLUSTER})
-    };
+    let mut labels = BTreeMap::from([(meta::CLUSTER_NAME_LABEL.to_owned(), CLUSTER.to_owned())]);
+    if is_control_plane(name) {
+        labels.insert(meta::CONTROL_PLANE_LABEL.to_owned(), String::new());
+    }
     let machine: Machine = object(json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {
@@ -94,22 +113,28 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": name},
         },
     }));
+    write_secret(server, name, 0);
     let owner = server.create(machine).uid();
-    let mut infrastructure: AWSMachine = object(json!({
+    let mut infrastructure = aws_machine(name, name, owner.as_deref().unwrap_or_default());
+    infrastructure.labels_mut().extend(labels);
+    infrastructure.spec.instance_id = claims.map(str::to_owned);
+    server.create(infrastructure);
+}
+
+/// An AWSMachine of the cluster with a Machine of this name and UID as its owner.
+pub(crate) fn aws_machine(name: &str, owner: &str, owner_uid: &str) -> AWSMachine {
+    object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
         "metadata": {
-            "name": name, "namespace": NAMESPACE, "labels": labels,
+            "name": name, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
             "ownerReferences": [
-                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": owner},
+                {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": owner, "uid": owner_uid},
             ],
         },
         "spec": {
             "instanceType": INSTANCE_TYPE, "ami": {"id": IMAGE}, "cloudInit": {"insecureSkipSecretsManager": true},
         },
-    }));
-    infrastructure.spec.instance_id = claims.map(str::to_owned);
-    write_secret(server, name, 0);
-    server.create(infrastructure);
+    }))
 }
 
 /// Writes a machine's bootstrap data, which differ from version to version.

@@ -4,7 +4,7 @@
 mod kept;
 mod watches;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_cloud::targets::TargetPolicy;
 use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, LookupCache, WarningDedup};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
+use capa_controllers::orphans::OrphanScanner;
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::reconcile::{Next, ReconcileError, ReconcileErrorKind};
 use capa_runtime::writes::Freshness;
@@ -24,7 +25,7 @@ use jiff::Timestamp;
 use crate::calls::{Answer, Call};
 use crate::manager::Manager;
 use crate::objects::IDENTITY_NAMESPACE;
-use crate::outside::{START, after, since_start};
+use crate::outside::{ManagementCluster, START, after, since_start};
 use crate::passes;
 use crate::server::{Change, Kind, Object, Stored};
 use watches::Watch;
@@ -87,6 +88,7 @@ impl Room {
 
 /// A process.
 pub(crate) struct Process {
+    pub(crate) of: ManagementCluster,
     pub(crate) leading: bool,
     pub(crate) manager: Manager,
     machines: Arc<MachineReconciler>,
@@ -101,17 +103,17 @@ pub(crate) struct Process {
     /// Since when the cache owes the last write to an object.
     owing: BTreeMap<Item, Timestamp>,
     deliveries: BTreeMap<Kind, VecDeque<(Timestamp, Change)>>,
-    /// When the simulation has planned to wake it next.
-    pub(crate) planned: Option<Timestamp>,
+    /// When the simulation has planned to wake the process. A time is planned once, however often earlier events come.
+    pub(crate) planned: BTreeSet<Timestamp>,
 }
 
 /// A call and the task that made it.
 pub(crate) type TaskCall = (u64, Call);
 
 impl Process {
-    /// A process with filled caches that does not lead. `access_key`: what it calls AWS with.
-    pub(crate) fn new(id: usize, stored: Stored, access_key: &'static str) -> Self {
-        let manager = Manager::new(stored, access_key);
+    /// A process of a management cluster, with filled caches, that does not lead. `access_key`: what it calls AWS with.
+    pub(crate) fn new(id: usize, of: ManagementCluster, stored: Stored, access_key: &'static str) -> Self {
+        let manager = Manager::new(of, stored, access_key);
         let timing = Timing::default();
         let machines = MachineReconciler {
             context: MachineContext {
@@ -140,6 +142,7 @@ impl Process {
             ..BackoffSettings::default()
         };
         Self {
+            of,
             leading: false,
             manager,
             machines: Arc::new(machines),
@@ -153,7 +156,7 @@ impl Process {
             told: BTreeMap::new(),
             owing: BTreeMap::new(),
             deliveries: BTreeMap::new(),
-            planned: None,
+            planned: BTreeSet::new(),
         }
     }
 
@@ -227,6 +230,16 @@ impl Process {
         let session = self.manager.state().sessions.next_due();
         let session = session.map(|due| after(START, due));
         [deliveries, passes, deadlines, session].into_iter().flatten().min()
+    }
+
+    /// How many orphaned instances the scan for them reports.
+    pub(crate) fn orphans(&self) -> u32 {
+        let snapshots = || self.manager.state().sessions.snapshots();
+        let mut scanner = OrphanScanner::default();
+        // Only the second scan counts an instance.
+        drop(scanner.scan(snapshots(), &self.manager));
+        let findings = scanner.scan(snapshots(), &self.manager);
+        findings.without_machine.values().sum()
     }
 
     fn enqueue(&mut self, item: Item, due: Timestamp) {

@@ -12,6 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Resource, ResourceExt};
 
+use crate::objects::machine_number;
+use crate::outside::{ManagementCluster, START};
+
 /// An object of a watched kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -97,12 +100,14 @@ pub(crate) struct Stored {
     pub(crate) secrets: Table<Secret>,
 }
 
-/// The API server.
-#[derive(Default)]
+/// The API server of a management cluster.
 pub(crate) struct Server {
     /// The server's clock, for `creationTimestamp`.
     pub(crate) now: Timestamp,
     pub(crate) stored: Stored,
+    /// How long the server answers no request: until then.
+    pub(crate) unreachable_until: Option<Timestamp>,
+    of: ManagementCluster,
     version: u64,
     uids: u64,
     changes: Vec<Change>,
@@ -110,14 +115,19 @@ pub(crate) struct Server {
 
 /// A kind that is kept in a table and watched.
 pub(crate) trait Watched: Resource<DynamicType = ()> + Clone + Send + Sync + 'static {
-    fn table(stored: &mut Stored) -> &mut Table<Self>;
+    fn table(stored: &Stored) -> &Table<Self>;
+    fn table_mut(stored: &mut Stored) -> &mut Table<Self>;
     fn object(this: Arc<Self>) -> Object;
 }
 
 macro_rules! watched {
     ($kind:ty, $table:ident, $object:ident) => {
         impl Watched for $kind {
-            fn table(stored: &mut Stored) -> &mut Table<Self> {
+            fn table(stored: &Stored) -> &Table<Self> {
+                &stored.$table
+            }
+
+            fn table_mut(stored: &mut Stored) -> &mut Table<Self> {
                 &mut stored.$table
             }
 
@@ -134,6 +144,19 @@ watched!(Machine, machines, Machine);
 watched!(Cluster, clusters, Cluster);
 
 impl Server {
+    /// A server without objects.
+    pub(crate) fn new(of: ManagementCluster) -> Self {
+        Self {
+            now: START,
+            stored: Stored::default(),
+            unreachable_until: None,
+            of,
+            version: 0,
+            uids: 0,
+            changes: Vec::new(),
+        }
+    }
+
     /// What has changed since the last time.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
@@ -145,25 +168,30 @@ impl Server {
         let created = Time(self.now);
         let metadata = object.meta_mut();
         metadata.creation_timestamp = Some(created);
-        metadata.uid = Some(format!(
-            "uid-{}-{}",
-            metadata.name.clone().unwrap_or_default(),
-            self.uids
-        ));
+        metadata.uid = Some(uid(self.of, self.uids));
         metadata.generation = Some(1);
         self.commit(object)
     }
 
-    /// Puts an object under a new UID in the place of one of the same name.
-    pub(crate) fn replace<K: Watched>(&mut self, old: &Arc<K>, new: K) {
-        K::table(&mut self.stored).remove(&old.name_any());
-        self.changes.push(Change::Deleted(K::object(old.clone())));
-        self.create(new);
+    /// Removes an object whatever holds it.
+    pub(crate) fn remove<K: Watched>(&mut self, name: &str) {
+        let removed = K::table_mut(&mut self.stored).remove(name);
+        let changes = removed.map(|object| Change::Deleted(K::object(object)));
+        self.changes.extend(changes);
     }
 
     /// An object as it is now.
-    pub(crate) fn get<K: Watched>(&mut self, name: &str) -> Option<Arc<K>> {
-        K::table(&mut self.stored).get(name).cloned()
+    pub(crate) fn get<K: Watched>(&self, name: &str) -> Option<Arc<K>> {
+        K::table(&self.stored).get(name).cloned()
+    }
+
+    /// The numbers of the machines with an open attempt to launch.
+    pub(crate) fn open_attempts(&self) -> Vec<usize> {
+        let open = self.stored.aws_machines.values().filter(|machine| {
+            let status = machine.status.as_ref();
+            status.is_some_and(AWSMachineStatus::has_open_attempt)
+        });
+        open.filter_map(|machine| machine_number(&machine.name_any())).collect()
     }
 
     /// Changes metadata or spec as a user does, without precondition; the generation counts changed specs.
@@ -234,7 +262,7 @@ impl Server {
         object.meta_mut().resource_version = Some(self.version.to_string());
         let gone = object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty();
         let object = Arc::new(object);
-        let table = K::table(&mut self.stored);
+        let table = K::table_mut(&mut self.stored);
         if gone {
             table.remove(&object.name_any());
             self.changes.push(Change::Deleted(K::object(object.clone())));
@@ -244,6 +272,15 @@ impl Server {
         }
         object
     }
+}
+
+/// The UID of the object that a management cluster has created at this place. None is the beginning of another one.
+fn uid(of: ManagementCluster, number: u64) -> String {
+    let cluster = match of {
+        ManagementCluster::Main => 'a',
+        ManagementCluster::Neighbour => 'b',
+    };
+    format!("{cluster}0000000-0000-4000-8000-{number:012}")
 }
 
 /// A machine's status as it is once written: times in JSON are whole seconds.

@@ -1,34 +1,35 @@
-//! The scheduler: simulated time, the way of every call, faults on it, crashes, freezes and elections.
+//! The scheduler: simulated time, and what happens in it. Calls are on their way in `journeys`, processes lead and end
+//! in `managers`.
+
+mod journeys;
+mod managers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capa_api::machine::LaunchRecord;
 use fastrand::Rng;
 use jiff::Timestamp;
 
-use crate::aws::Aws;
-use crate::calls::{Answer, Call, Failure, Service, View};
+use crate::aftermath::{Aftermath, Occasion};
+use crate::calls::{Answer, Service};
 use crate::core;
-use crate::faults::{Fault, Faults};
+use crate::deeds::Deed;
+use crate::encounters::{Encounter, Encounters};
+use crate::faults::Faults;
 use crate::invariants::Invariants;
-use crate::outside::{Outside, START, after};
-use crate::process::{Process, TaskCall};
-use crate::server::{Change, Object, Server, Stored};
+use crate::outside::{ManagementCluster, Outside, START, after};
+use crate::process::Process;
+use crate::server::Stored;
 use crate::trace::Trace;
-use crate::user::Deed;
+use journeys::Journey;
+use managers::Managers;
 
-/// How long others wait before they take a lease that is not renewed.
-const LEASE: Duration = Duration::from_secs(15);
-/// How long a caller waits for an answer.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long after it was made a slow registration takes effect at most: nobody waits for longer than a minute for what
-/// may come late.
-const LATEST_REGISTRATION: Duration = Duration::from_secs(30);
 /// Events of one moment, of which a few dozens are usual. More are a loop that waits for nothing.
 const MOST_AT_ONCE: usize = 10_000;
 /// How soon core reacts.
 const CORE_DELAY: Duration = Duration::from_millis(500);
+/// How long faults go on after the end of an outage.
+const AFTER_OUTAGE: Duration = Duration::from_secs(300);
 
 /// What is to happen.
 enum Event {
@@ -48,24 +49,13 @@ enum Event {
     /// A process ends for good.
     End(usize),
     /// The lease has run out.
-    Election,
+    Election(ManagementCluster),
     /// Core looks at its objects.
-    Core,
+    Core(ManagementCluster),
     /// The user does something.
-    Deed(Deed),
-}
-
-/// A call on its way, and what becomes of its answer.
-struct Journey {
-    process: usize,
-    task: u64,
-    call: Call,
-    view: View,
-    /// How long after the effect the answer arrives; `None`: nobody waits any more.
-    answer_after: Option<Duration>,
-    then_crash: bool,
-    /// How late the caches show what it writes, beyond the usual.
-    lag: Duration,
+    Deed(ManagementCluster, Deed),
+    /// Calls go wrong again.
+    Chaos,
 }
 
 /// A call that was made, for sweeps and counts.
@@ -82,27 +72,31 @@ pub(crate) struct Simulation {
     pub(crate) outside: Outside,
     pub(crate) random: Rng,
     pub(crate) faults: Faults,
+    /// Until then calls go wrong at random; after a long outage they do so again.
+    chaos_until: Timestamp,
+    /// Until then something happens, outages among it.
+    busy_until: Timestamp,
+    /// What the user does on certain occasions.
+    pub(crate) aftermaths: Vec<Aftermath>,
     pub(crate) invariants: Invariants,
+    pub(crate) encounters: Encounters,
     pub(crate) trace: Trace,
     /// Every call so far.
     pub(crate) made: Vec<Made>,
-    /// The most AWSMachines that there were at a time.
+    /// The most AWSMachines that one management cluster had at a time.
     pub(crate) most_machines: usize,
-    /// Processes by id; at most one is meant to lead.
+    /// Processes by id; of each management cluster at most one is meant to lead.
     pub(crate) processes: BTreeMap<usize, Process>,
     born: usize,
+    /// What waits for processes that stand still.
     frozen: BTreeMap<usize, Vec<Event>>,
-    leader: Option<usize>,
+    main: Managers,
+    neighbour: Managers,
     events: BTreeMap<(Timestamp, u64), Event>,
     last_event: u64,
     /// How many events time has stood still for.
     at_once: usize,
-    core_is_planned: bool,
-    /// Whether a second process stands by all the time.
-    standby: bool,
-    /// Until then no process leads.
-    down_until: Timestamp,
-    /// The user's last snapshot of etcd.
+    /// The user's last snapshot of etcd, of the main management cluster.
     pub(crate) snapshot: Option<Stored>,
 }
 
@@ -111,39 +105,27 @@ impl Simulation {
         // The runtime's back-off draws its jitter from the thread's generator.
         fastrand::seed(seed);
         Self {
-            outside: Outside {
-                now: START,
-                server: Server::default(),
-                aws: Aws::new(),
-            },
+            outside: Outside::new(),
             random: Rng::with_seed(seed),
             faults,
+            chaos_until: START,
+            busy_until: START,
+            aftermaths: Vec::new(),
             invariants: Invariants::default(),
+            encounters: Encounters::default(),
             trace: Trace::new(traced),
             made: Vec::new(),
             most_machines: 0,
             processes: BTreeMap::new(),
             born: 0,
             frozen: BTreeMap::new(),
-            leader: None,
+            main: Managers::new(ManagementCluster::Main, standby),
+            neighbour: Managers::new(ManagementCluster::Neighbour, false),
             events: BTreeMap::new(),
             last_event: 0,
             at_once: 0,
-            core_is_planned: false,
-            standby,
-            down_until: START,
             snapshot: None,
         }
-    }
-
-    /// Starts the first process, and the one that stands by.
-    pub(crate) fn start(&mut self) {
-        self.settle(Duration::ZERO);
-        self.be_born();
-        if self.standby {
-            self.be_born();
-        }
-        self.elect();
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -151,8 +133,8 @@ impl Simulation {
     }
 
     /// Plans a deed of the user.
-    pub(crate) fn plan(&mut self, at: Timestamp, deed: Deed) {
-        self.push(at, Event::Deed(deed));
+    pub(crate) fn plan(&mut self, at: Timestamp, of: ManagementCluster, deed: Deed) {
+        self.push(at, Event::Deed(of, deed));
     }
 
     /// Lets everything happen up to a time; ends early where an invariant is violated.
@@ -173,55 +155,83 @@ impl Simulation {
         self.outside.set_now(end);
     }
 
-    /// All processes end; new ones come after so long, or later if they were stopped for longer before.
-    pub(crate) fn stop(&mut self, long: Duration) {
-        self.processes.clear();
-        self.frozen.clear();
-        self.leader = None;
-        self.down_until = self.down_until.max(after(self.now(), long));
-        self.push(self.down_until, Event::Election);
+    /// Calls go wrong at random until then.
+    pub(crate) fn chaos(&mut self, until: Timestamp) {
+        self.chaos_until = self.chaos_until.max(until);
+        self.busy_until(until);
     }
 
-    /// Whatever they were stopped for, processes come now.
-    pub(crate) fn end_stop(&mut self) {
-        self.down_until = self.now();
-        self.push(self.down_until, Event::Election);
+    /// Something happens until then.
+    pub(crate) fn busy_until(&mut self, until: Timestamp) {
+        self.busy_until = self.busy_until.max(until);
     }
 
-    /// Processes get credentials of this key from now on, those that run already among them.
-    pub(crate) fn replace_key(&mut self, access_key: &'static str) {
-        self.outside.aws.given_key = access_key;
-        for process in self.processes.values() {
-            process.manager.replace_key(access_key);
+    /// Lets everything happen that a script has in store, and what outages prolong.
+    pub(crate) fn run_script(&mut self) {
+        while self.now() < self.busy_until {
+            self.run_until(self.busy_until);
         }
     }
 
-    /// Core and caches get to know what has changed; the invariants see it first.
+    /// An outage begins that lasts for so long: when it has ended calls go wrong again. Gives the time of the end.
+    pub(crate) fn outage(&mut self, long: Duration) -> Timestamp {
+        self.encounters.outage(long);
+        let end = after(self.now(), long);
+        self.busy_until(after(end, AFTER_OUTAGE));
+        self.push(end, Event::Chaos);
+        end
+    }
+
+    /// Core and caches of all management clusters get to know what has changed; the invariants see it first.
     pub(crate) fn settle(&mut self, lag: Duration) {
-        let changes = self.outside.server.take_changes();
-        self.most_machines = self.most_machines.max(self.outside.server.stored.aws_machines.len());
-        for change in &changes {
-            self.note_change(change);
-            self.invariants.changed(change, &self.outside);
+        for of in ManagementCluster::ALL {
+            self.settle_objects(of, lag);
         }
-        self.invariants.look(&mut self.outside);
+        let launched = self.invariants.look(&mut self.outside);
+        for (of, machine) in launched {
+            self.follow(Occasion::Launched, of, machine);
+        }
+    }
+
+    fn settle_objects(&mut self, of: ManagementCluster, lag: Duration) {
+        let changes = self.outside.server_mut(of).take_changes();
         if changes.is_empty() {
             return;
         }
+        let machines = self.outside.server(of).stored.aws_machines.len();
+        self.most_machines = self.most_machines.max(machines);
         let now = self.now();
+        for change in &changes {
+            self.trace.change(now, of, change);
+            self.invariants.changed(of, change, &self.outside);
+            self.encounters.changed(of, change, &self.outside);
+        }
         for change in changes {
-            for process in self.processes.values_mut() {
+            for process in self.processes.values_mut().filter(|process| process.of == of) {
                 let usual = Duration::from_millis(self.random.u64(5..100));
                 process.expect(after(now, usual + lag), change.clone());
             }
         }
-        if !self.core_is_planned {
-            self.core_is_planned = true;
-            self.push(after(now, CORE_DELAY), Event::Core);
+        if !self.managers(of).core_is_planned {
+            self.managers(of).core_is_planned = true;
+            self.push(after(now, CORE_DELAY), Event::Core(of));
         }
-        let all: Vec<usize> = self.processes.keys().copied().collect();
-        for process in all {
+        for process in self.ids_of(of) {
             self.plan_advance(process);
+        }
+    }
+
+    /// Plans what the user does on such an occasion, if anything.
+    fn follow(&mut self, occasion: Occasion, of: ManagementCluster, machine: usize) {
+        if of == ManagementCluster::Main
+            && let Some(place) = self.aftermaths.iter().position(|next| next.occasion == occasion)
+        {
+            let Aftermath { deeds, .. } = self.aftermaths.remove(place);
+            for (delay, deed) in deeds {
+                let at = after(self.now(), delay);
+                self.busy_until(after(at, AFTER_OUTAGE));
+                self.plan(at, of, deed.deed(machine));
+            }
         }
     }
 
@@ -231,6 +241,7 @@ impl Simulation {
     }
 
     fn happen(&mut self, event: Event) {
+        let now = self.now();
         match event {
             Event::Effect(journey) => self.reach(*journey),
             Event::Answer { process, .. } | Event::Advance(process) if self.frozen.contains_key(&process) => {
@@ -242,47 +253,43 @@ impl Simulation {
                 call,
                 answer,
             } => {
-                let now = self.now();
                 if let Some(running) = self.processes.get_mut(&process) {
                     let asked = running.answered(task, call, answer, now);
                     self.send(process, asked);
                 }
             }
             Event::Advance(process) => {
-                let now = self.now();
                 if let Some(running) = self.processes.get_mut(&process) {
-                    running.planned = None;
+                    running.planned.retain(|planned| *planned > now);
                     let asked = running.advance(now);
                     self.send(process, asked);
                 }
             }
             Event::Thaw(process) => self.thaw(process),
             Event::End(process) => self.end(process),
-            Event::Election => self.elect(),
-            Event::Core => {
-                self.core_is_planned = false;
-                let now = self.now();
-                core::run(&mut self.outside.server, now);
-                self.settle(Duration::ZERO);
-            }
-            Event::Deed(deed) => {
-                let now = self.now();
-                self.trace.note(now, || format!("user: {deed:?}"));
-                deed.perform(self);
-                self.settle(Duration::ZERO);
-            }
+            Event::Election(of) => self.elect(of),
+            Event::Chaos => self.chaos(after(now, AFTER_OUTAGE)),
+            Event::Core(of) => match self.outside.server(of).unreachable_until {
+                Some(until) if now < until => self.push(until, Event::Core(of)),
+                _ => {
+                    self.managers(of).core_is_planned = false;
+                    core::run(self.outside.server_mut(of), now);
+                    self.settle(Duration::ZERO);
+                }
+            },
+            Event::Deed(of, deed) => match self.outside.server(of).unreachable_until {
+                Some(until) if now < until && deed.needs_server() => self.plan(until, of, deed),
+                _ => self.perform(of, deed),
+            },
         }
     }
 
-    /// Sends the calls of a process, and plans when it goes on.
-    fn send(&mut self, process: usize, asked: Vec<TaskCall>) {
-        for (task, call) in asked {
-            // A fault on an earlier call may have ended it.
-            if self.processes.contains_key(&process) {
-                self.issue(process, task, call);
-            }
-        }
-        self.plan_advance(process);
+    fn perform(&mut self, of: ManagementCluster, deed: Deed) {
+        let now = self.now();
+        self.trace.note(now, || format!("user of {of:?}: {deed:?}"));
+        self.encounters.met(Encounter::Deed(deed.into()));
+        deed.perform(of, self);
+        self.settle(Duration::ZERO);
     }
 
     fn plan_advance(&mut self, process: usize) {
@@ -293,257 +300,9 @@ impl Simulation {
         let Some(due) = running.next_due().map(|due| due.max(now)) else {
             return;
         };
-        if running.planned.is_none_or(|planned| due < planned) {
-            running.planned = Some(due);
+        if running.planned.first().is_none_or(|planned| due < *planned) {
+            running.planned.insert(due);
             self.push(due, Event::Advance(process));
         }
     }
-
-    fn issue(&mut self, process: usize, task: u64, call: Call) {
-        let (now, action) = (self.now(), call.action);
-        if let Service::Clock(long) = action.service {
-            let answer = Event::Answer {
-                process,
-                task,
-                call: call.id,
-                answer: Answer::Given(Box::new(())),
-            };
-            return self.push(after(now, long), answer);
-        }
-        let number = self.made.len();
-        self.made.push(Made {
-            at: now,
-            process,
-            service: action.service,
-            writes: action.writes,
-        });
-        let fault = self.faults.of(number, action, now, &mut self.random);
-        self.trace.note(now, || {
-            let fault = fault.map(|fault| format!("   << {fault:?}")).unwrap_or_default();
-            format!("P{process} #{number} {} {}{fault}", action.name, call.about)
-        });
-        let id = call.id;
-        let one_way = match action.service {
-            Service::Aws => Duration::from_millis(self.random.u64(20..200)),
-            Service::Kubernetes | Service::Clock(_) => Duration::from_millis(self.random.u64(1..20)),
-        };
-        let mut journey = Journey {
-            process,
-            task,
-            call,
-            view: View::Current,
-            answer_after: Some(one_way),
-            then_crash: false,
-            lag: Duration::ZERO,
-        };
-        let mut effect_after = one_way;
-        let gives_up = |failure| Event::Answer {
-            process,
-            task,
-            call: id,
-            answer: Answer::Failed(failure),
-        };
-        match fault {
-            None => {}
-            Some(Fault::CrashBefore) => return self.crash(process),
-            Some(Fault::CrashAfter) => journey.then_crash = true,
-            Some(Fault::LostAnswer) => {
-                journey.answer_after = None;
-                self.push(after(now, CALL_TIMEOUT), gives_up(Failure::NoAnswer));
-            }
-            Some(Fault::Dropped) => return self.push(after(now, CALL_TIMEOUT), gives_up(Failure::NoAnswer)),
-            Some(Fault::LateEffect(late)) => {
-                journey.answer_after = None;
-                effect_after = CALL_TIMEOUT + late;
-                self.push(after(now, CALL_TIMEOUT), gives_up(Failure::NoAnswer));
-            }
-            Some(Fault::Throttled) => return self.push(after(now, one_way), gives_up(Failure::Throttled)),
-            Some(Fault::Refused(code)) => return self.push(after(now, one_way), gives_up(Failure::Refused(code))),
-            Some(Fault::Stale) => {
-                journey.view = View::Stale;
-                journey.lag = Duration::from_secs(self.random.u64(20..45));
-            }
-            Some(Fault::Slow(long)) => {
-                effect_after = long / 2;
-                if action.name.contains("egister") {
-                    effect_after = effect_after.min(LATEST_REGISTRATION);
-                }
-                journey.answer_after = Some(long.saturating_sub(effect_after));
-            }
-            Some(Fault::Frozen(long)) => self.freeze(process, long),
-        }
-        self.push(after(now, effect_after), Event::Effect(Box::new(journey)));
-    }
-
-    fn reach(&mut self, journey: Journey) {
-        let Journey {
-            process,
-            task,
-            call,
-            view,
-            answer_after,
-            then_crash,
-            lag,
-        } = journey;
-        let answer = Answer::Given((call.effect)(&mut self.outside, view));
-        self.settle(lag);
-        if then_crash {
-            self.crash(process);
-        } else if let Some(way) = answer_after {
-            let answer = Event::Answer {
-                process,
-                task,
-                call: call.id,
-                answer,
-            };
-            self.push(after(self.now(), way), answer);
-        }
-    }
-
-    fn be_born(&mut self) -> usize {
-        let id = self.born;
-        self.born += 1;
-        let stored = self.outside.server.stored.clone();
-        let process = Process::new(id, stored, self.outside.aws.given_key);
-        self.processes.insert(id, process);
-        id
-    }
-
-    /// A process dies; where it led, another leads once the lease has run out.
-    fn crash(&mut self, process: usize) {
-        let now = self.now();
-        self.trace.note(now, || format!("P{process} crashes"));
-        self.end(process);
-    }
-
-    pub(crate) fn end(&mut self, process: usize) {
-        self.processes.remove(&process);
-        self.frozen.remove(&process);
-        if self.leader == Some(process) {
-            self.leader = None;
-            self.plan_election();
-        }
-        if self.standby && self.processes.len() < 2 {
-            self.be_born();
-        }
-    }
-
-    fn plan_election(&mut self) {
-        let delay = LEASE + Duration::from_millis(self.random.u64(0..2_500));
-        self.push(after(self.now(), delay), Event::Election);
-    }
-
-    fn elect(&mut self) {
-        if self.now() < self.down_until {
-            return;
-        }
-        if self.standby && self.processes.len() < 2 {
-            self.be_born();
-        }
-        if let Some(leader) = self.leader
-            && !self.frozen.contains_key(&leader)
-        {
-            return;
-        }
-        let awake = |id: &&usize| !self.frozen.contains_key(*id) && Some(**id) != self.leader;
-        let elected = self.processes.keys().find(awake).copied();
-        let elected = elected.unwrap_or_else(|| self.be_born());
-        let now = self.now();
-        self.trace.note(now, || format!("P{elected} leads"));
-        self.leader = Some(elected);
-        if let Some(process) = self.processes.get_mut(&elected) {
-            process.lead(now);
-        }
-        self.plan_advance(elected);
-    }
-
-    fn freeze(&mut self, process: usize, long: Duration) {
-        if self.frozen.contains_key(&process) {
-            return;
-        }
-        let now = self.now();
-        self.trace.note(now, || format!("P{process} stands still for {long:?}"));
-        self.frozen.insert(process, Vec::new());
-        self.push(after(now, long), Event::Thaw(process));
-        if self.leader == Some(process) {
-            self.plan_election();
-        }
-    }
-
-    /// The process goes on; where another leads by now it ends soon, but not at once.
-    fn thaw(&mut self, process: usize) {
-        let Some(held) = self.frozen.remove(&process) else {
-            return;
-        };
-        let now = self.now();
-        self.trace.note(now, || format!("P{process} goes on"));
-        for event in held {
-            let moment = Duration::from_millis(self.random.u64(0..300));
-            self.push(after(now, moment), event);
-        }
-        if self.leader != Some(process) {
-            if let Some(process) = self.processes.get(&process) {
-                process.manager.state().overtaken = true;
-            }
-            let grace = Duration::from_millis(self.random.u64(0..3_000));
-            self.push(after(now, grace), Event::End(process));
-        }
-    }
-
-    fn note_change(&mut self, change: &Change) {
-        let now = self.now();
-        self.trace.note(now, || match change {
-            Change::Deleted(object) => format!("    {:?} {} is gone", object.kind(), object.name()),
-            Change::Applied(Object::AwsMachine(machine)) => describe(machine),
-            Change::Applied(object) => format!("    {:?} {} changed", object.kind(), object.name()),
-        });
-    }
-}
-
-fn describe(machine: &capa_api::machine::AWSMachine) -> String {
-    let metadata = &machine.metadata;
-    let status = machine.status.clone().unwrap_or_default();
-    let launch = status.launch.as_ref().map(|launch| {
-        let request = launch.request();
-        let token = request.map(|request| request.client_token.as_str()).unwrap_or_default();
-        let subnet = request.map(|request| request.subnet_id.as_str()).unwrap_or_default();
-        let instance = launch.instance_id().unwrap_or("-");
-        let phase = match launch {
-            LaunchRecord::Planned => "Planned",
-            LaunchRecord::Requested(_) => "Requested",
-            LaunchRecord::Refused(_) => "Refused",
-            LaunchRecord::Answered { .. } => "Answered",
-            LaunchRecord::Unreadable(_) => "unreadable",
-        };
-        format!(
-            "{phase} {} {token} {subnet} instance {instance}",
-            launch.attempt_number()
-        )
-    });
-    let conditions = status.conditions.iter().filter(|condition| condition.status != "True");
-    let conditions =
-        conditions.map(|condition| format!("{}={}: {}", condition.type_, condition.reason, condition.message));
-    let conditions: Vec<String> = conditions.collect();
-    format!(
-        "    AWSMachine {}@{}{}{} launch: {}; network {}; {}",
-        metadata.name.as_deref().unwrap_or_default(),
-        metadata.resource_version.as_deref().unwrap_or_default(),
-        if metadata.deletion_timestamp.is_some() {
-            " deleted"
-        } else {
-            ""
-        },
-        if metadata
-            .finalizers
-            .as_ref()
-            .is_some_and(|finalizers| !finalizers.is_empty())
-        {
-            " held"
-        } else {
-            ""
-        },
-        launch.as_deref().unwrap_or("none"),
-        if status.network.is_some() { "frozen" } else { "none" },
-        conditions.join("; ")
-    )
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
 use crate::faults::Faults;
 use crate::objects::{CORE_FINALIZER, NAMESPACE, object, secret_name, write_secret};
-use crate::outside::after;
+use crate::outside::{ManagementCluster, after};
 use crate::process::Process;
 use crate::server::Server;
 use crate::simulation::Simulation;
@@ -49,17 +49,23 @@ pub fn run(rounds: usize, machines: usize, stray_clusters: usize) -> Soak {
     for (_, zone) in ZONES {
         simulation.outside.aws.region().set_capacity(SHORT_TYPE, zone, false);
     }
-    simulation.start();
+    simulation.start(ManagementCluster::Main);
     let mut most = Vec::new();
     for round in 0..rounds {
         let names = Round::new(round, machines, stray_clusters);
-        names.create(&mut simulation.outside.server);
+        names.create(simulation.outside.server_mut(ManagementCluster::Main));
         simulation.settle(Duration::ZERO);
         most.push(live(&mut simulation));
         names.delete(&mut simulation);
     }
     let now = simulation.now();
-    if !simulation.outside.server.stored.aws_machines.is_empty() {
+    if !simulation
+        .outside
+        .server(ManagementCluster::Main)
+        .stored
+        .aws_machines
+        .is_empty()
+    {
         simulation.invariants.violate(now, "undeletable: machines are left");
     }
     Soak {
@@ -119,17 +125,31 @@ impl Round {
     fn delete(&self, simulation: &mut Simulation) {
         let now = simulation.now();
         for machine in &self.machines {
-            simulation.outside.server.delete::<Machine>(machine, now);
+            simulation
+                .outside
+                .server_mut(ManagementCluster::Main)
+                .delete::<Machine>(machine, now);
         }
         simulation.settle(Duration::ZERO);
         simulation.run_until(after(now, END));
         let now = simulation.now();
         for cluster in self.strays.iter().chain([&self.cluster]) {
-            simulation.outside.server.delete::<AWSCluster>(cluster, now);
-            simulation.outside.server.delete::<Cluster>(cluster, now);
+            simulation
+                .outside
+                .server_mut(ManagementCluster::Main)
+                .delete::<AWSCluster>(cluster, now);
+            simulation
+                .outside
+                .server_mut(ManagementCluster::Main)
+                .delete::<Cluster>(cluster, now);
         }
         for machine in &self.machines {
-            simulation.outside.server.stored.secrets.remove(&secret_name(machine));
+            simulation
+                .outside
+                .server_mut(ManagementCluster::Main)
+                .stored
+                .secrets
+                .remove(&secret_name(machine));
         }
         simulation.settle(Duration::ZERO);
         simulation.run_until(after(now, Duration::from_secs(10)));
@@ -199,8 +219,8 @@ fn create_stray(server: &mut Server, name: &str, number: usize) {
     }
 }
 
-/// A machine; of every five, one needs an image that does not exist, one a type without capacity, and one bootstrap data
-/// that do not come.
+/// A machine; of every five, one needs an image that does not exist, one a type without capacity, and one bootstrap
+/// data that do not come.
 fn create_machine(server: &mut Server, cluster: &str, name: &str, number: usize) {
     let labels = if number.is_multiple_of(5) {
         json!({"cluster.x-k8s.io/cluster-name": cluster, "cluster.x-k8s.io/control-plane": ""})

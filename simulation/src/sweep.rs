@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use capa_api::machine::AWSMachineStatus;
 
+use crate::deeds::{self, Deed};
 use crate::faults::{Fault, Faults};
 use crate::history::{self, Report};
 use crate::objects;
-use crate::outside::{START, after};
+use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
-use crate::user::{self, Deed};
 
 /// How long the machine is left in peace before it is deleted.
 const LIFE: Duration = Duration::from_secs(240);
@@ -38,7 +38,7 @@ pub fn plans() -> Vec<Plan> {
 pub fn run(plan: &Plan, traced: bool) -> Report {
     let mut simulation = born(plan, traced);
     simulation.run_until(after(START, LIFE));
-    simulation.plan(simulation.now(), Deed::DeleteMachine(0));
+    simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(0));
     history::calm(&mut simulation);
     history::finish(simulation)
 }
@@ -46,10 +46,11 @@ pub fn run(plan: &Plan, traced: bool) -> Report {
 fn born(plan: &Plan, traced: bool) -> Simulation {
     let faults = Faults::Planned(plan.iter().copied().collect());
     let mut simulation = Simulation::new(SEED, faults, false, traced);
-    objects::create_cluster(&mut simulation.outside.server, 2);
-    objects::create_machine(&mut simulation.outside.server, &objects::machine_name(0), None);
-    user::launch_look_alike(&mut simulation, 0);
-    simulation.start();
+    let server = simulation.outside.server_mut(ManagementCluster::Main);
+    objects::create_cluster(server, 2);
+    objects::create_machine(server, &objects::machine_name(0), None);
+    deeds::launch_look_alike(&mut simulation, 0);
+    simulation.start(ManagementCluster::Main);
     simulation
 }
 
@@ -68,14 +69,15 @@ fn life() -> usize {
     let mut simulation = born(&Vec::new(), false);
     simulation.run_until(after(START, LIFE));
     for deed in [Deed::DeleteMachine(0), Deed::DeleteCluster] {
-        simulation.plan(simulation.now(), deed);
+        simulation.plan(simulation.now(), ManagementCluster::Main, deed);
         simulation.run_until(after(simulation.now(), LIFE));
     }
     simulation.made.len()
 }
 
 fn provisioned(simulation: &Simulation) -> bool {
-    let mut machines = simulation.outside.server.stored.aws_machines.values();
+    let server = simulation.outside.server(ManagementCluster::Main);
+    let mut machines = server.stored.aws_machines.values();
     machines.any(|machine| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned))
 }
 

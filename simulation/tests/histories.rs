@@ -7,8 +7,11 @@
 )]
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use capa_simulation::campaign::{self, End, Tally};
+use capa_simulation::encounters::{Encounter, Situation};
+use capa_simulation::faults::FaultKind;
 use capa_simulation::history::{self, Report};
 use capa_simulation::sweep;
 
@@ -31,7 +34,7 @@ fn expect_all_passed(tally: &Tally, replay: impl Fn(usize) -> (String, Report)) 
     assert!(tally.failed.is_empty(), "{} failed:\n{text}", tally.failed.len());
 }
 
-fn play_seeds(first: u64, count: usize) {
+fn play_seeds(first: u64, count: usize) -> Tally {
     let seed_of = |number: usize| first.wrapping_add(u64::try_from(number).unwrap());
     let tally = campaign::run(
         count,
@@ -45,16 +48,54 @@ fn play_seeds(first: u64, count: usize) {
         (format!("make sim SEED={seed}"), history::run(seed, true))
     });
     assert_eq!(tally.passed, count);
+    tally
+}
+
+/// The fixed seeds, which several tests look at.
+fn fixed_seeds() -> &'static Tally {
+    static PLAYED: OnceLock<Tally> = OnceLock::new();
+    PLAYED.get_or_init(|| play_seeds(0, 1_000))
 }
 
 #[test]
 fn a_thousand_fixed_seeds_pass() {
-    play_seeds(0, 1_000);
+    assert_eq!(fixed_seeds().passed, 1_000);
+}
+
+#[test]
+fn histories_meet_what_they_are_there_for() {
+    let unanswered = [
+        FaultKind::CrashBefore,
+        FaultKind::CrashAfter,
+        FaultKind::LostAnswer,
+        FaultKind::Dropped,
+        FaultKind::LateEffect,
+        FaultKind::Frozen,
+    ];
+    let faults = unanswered.map(|kind| (Encounter::LaunchFault(kind), 15));
+    let situations = [
+        (Situation::LaunchUnanswered, 55),
+        (Situation::SourceChangedDuringAttempt, 15),
+        (Situation::AttemptTooOldToRepeat, 5),
+        (Situation::LaunchForgotten, 1),
+        (Situation::StatusLostWhileHidden, 2),
+        (Situation::StatusLostAfterEnd, 2),
+        (Situation::OutageOfHours, 25),
+        (Situation::OutageOfDays, 4),
+    ];
+    let situations = situations.map(|(situation, percent)| (Encounter::Situation(situation), percent));
+    for (encounter, percent) in faults.into_iter().chain(situations) {
+        let met = fixed_seeds().percent(encounter);
+        assert!(
+            met >= percent,
+            "{met} % of the histories have met {encounter}, not {percent} %"
+        );
+    }
 }
 
 #[test]
 fn two_hundred_fresh_seeds_pass() {
-    play_seeds(fastrand::u64(..), 200);
+    assert_eq!(play_seeds(fastrand::u64(..), 200).passed, 200);
 }
 
 #[test]

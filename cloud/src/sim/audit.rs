@@ -34,4 +34,8 @@ pub enum Change {
     Stopped,
     /// StartInstances started the instance.
     Started,
+    /// It was registered with a load balancer, by its id or its address.
+    Registered,
+    /// It was taken out of a load balancer.
+    Deregistered,
 }

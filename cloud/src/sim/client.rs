@@ -187,8 +187,8 @@ impl<'a> Client<'a> {
 
     /// A call about load balancer targets.
     pub fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
-        let (region, _) = self.enter(now, call.action(), 0)?;
-        region.group_call(now, call)
+        let (region, key) = self.enter(now, call.action(), 0)?;
+        region.group_call(now, key, call)
     }
 
     /// The checks before every call: credentials, endpoint, limits.

@@ -14,6 +14,7 @@ use crate::targets::{
     Group, GroupAnswer, GroupCall, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState,
 };
 
+use super::audit::Change;
 use super::instances::LaunchedInstance;
 use super::region::Region;
 use super::time::after;
@@ -118,7 +119,12 @@ impl Region {
         stays.map(|(group, ..)| group).collect()
     }
 
-    pub(super) fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+    pub(super) fn group_call(
+        &mut self,
+        now: Timestamp,
+        access_key: &str,
+        call: &GroupCall,
+    ) -> Result<GroupAnswer, CloudError> {
         self.let_go(now);
         let missing = || {
             let code = match call.group {
@@ -135,7 +141,7 @@ impl Region {
             _ => Vec::new(),
         };
         let group = self.groups.get_mut(&call.group).ok_or_else(missing)?;
-        Ok(match &call.request {
+        let answer = match &call.request {
             GroupRequest::Facts => GroupAnswer::Facts(group.facts()),
             GroupRequest::Tags => GroupAnswer::Tags(group.tags.clone().into_iter().collect()),
             GroupRequest::Health => GroupAnswer::Health(health),
@@ -161,7 +167,33 @@ impl Region {
                 }
                 GroupAnswer::Done
             }
-        })
+        };
+        self.record_targets(now, access_key, &call.request);
+        Ok(answer)
+    }
+
+    /// Records which instances a call has registered or taken out.
+    fn record_targets(&mut self, now: Timestamp, access_key: &str, request: &GroupRequest) {
+        let (targets, change) = match request {
+            GroupRequest::Register(targets) => (targets, Change::Registered),
+            GroupRequest::Deregister(targets) => (targets, Change::Deregistered),
+            GroupRequest::Facts | GroupRequest::Health | GroupRequest::Delay | GroupRequest::Tags => return,
+        };
+        for target in targets {
+            if let Some(id) = self.instance_of(target).map(|instance| instance.id.clone()) {
+                self.record(now, access_key, &id, change);
+            }
+        }
+    }
+
+    /// The instance that a target names by its id or its address.
+    fn instance_of(&self, target: &Target) -> Option<&LaunchedInstance> {
+        let by_address = || {
+            self.instances
+                .values()
+                .find(|instance| instance.private_address() == target.id)
+        };
+        self.instances.get(&target.id).or_else(by_address)
     }
 
     /// Removes drained targets and the targets of ended instances. Targets by address stay.
@@ -194,12 +226,7 @@ impl Region {
             return Vec::new();
         };
         let targets = group.targets.iter().map(|(target, registration)| {
-            let by_address = || {
-                self.instances
-                    .values()
-                    .find(|other| other.private_address() == target.id)
-            };
-            let instance = self.instances.get(&target.id).or_else(by_address);
+            let instance = self.instance_of(target);
             let answers = instance.is_some_and(|instance| {
                 instance.state(now) == InstanceState::Running && !self.unhealthy.contains(&instance.id)
             });

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+use crate::informer::InformerSnapshot;
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::session::{
     EndedCall, InformerCalls, Moment, Permit, RateLimiter, RateLimits, SessionAssignments, SessionCall, SessionDriver,
@@ -129,6 +130,13 @@ impl Sessions {
     pub fn entries(&self) -> usize {
         let kept = self.by_key.values().map(|(state, _)| state.informer().entries());
         self.owners.entries() + kept.sum::<usize>()
+    }
+
+    /// What the informer of each session knows, with its region.
+    pub fn snapshots(&self) -> Vec<(String, InformerSnapshot)> {
+        let states = self.by_key.iter();
+        let snapshots = states.map(|(key, (state, _))| (key.region.clone(), state.informer().snapshot()));
+        snapshots.collect()
     }
 
     /// The state of a session.

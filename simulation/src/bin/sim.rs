@@ -37,6 +37,9 @@ struct Arguments {
     /// Play the systematic sweep.
     #[arg(long)]
     sweep: bool,
+    /// Print which share of the histories has met what.
+    #[arg(long)]
+    coverage: bool,
 }
 
 #[derive(Clone)]
@@ -98,6 +101,11 @@ fn main() -> ExitCode {
         }
         tally
     };
+    if arguments.coverage {
+        for encounter in tally.met.keys() {
+            println!("{:3} % {encounter}", tally.percent(*encounter));
+        }
+    }
     close(&tally, began.elapsed())
 }
 
