@@ -23,7 +23,6 @@ use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
-use crate::awsmachine::target_access;
 use crate::awsmachine::time::age;
 use crate::launching::request::{RequestInputs, build_request};
 
@@ -60,9 +59,6 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    if !scope.status.has_open_attempt() {
-        target_access::ensure_read(scope, &location, context)?;
-    }
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;

@@ -53,17 +53,6 @@ pub(super) fn request(
     }
 }
 
-/// Waits until AWS has shown whose the targets of a machine are, which takes a moment.
-pub(super) fn ensure_read(
-    scope: &MachineScope,
-    location: &InstanceLocation,
-    context: &MachineContext,
-) -> Result<(), Blocked> {
-    let mut problems = problems(scope, location, context);
-    problems.retain(|(reason, _)| *reason == Reason::Registering);
-    not_launched(&problems, context)
-}
-
 /// Holds another attempt to launch back until the machine may use its targets. A control plane that went on without
 /// would replace the machines that serve, one by one, with machines that never will.
 pub(super) fn ensure_granted(
@@ -71,14 +60,9 @@ pub(super) fn ensure_granted(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
-    not_launched(&problems(scope, location, context), context)
-}
-
-/// What keeps a machine that has no instance yet from its targets.
-fn problems(scope: &MachineScope, location: &InstanceLocation, context: &MachineContext) -> Vec<(Reason, String)> {
     let (named, _) = usable_targets(location);
     if named.is_empty() {
-        return Vec::new();
+        return Ok(());
     }
     let requests: Vec<TargetRequest> = named
         .iter()
@@ -86,13 +70,9 @@ fn problems(scope: &MachineScope, location: &InstanceLocation, context: &Machine
         .collect();
     let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
-    answered
+    let problems: Vec<(Reason, String)> = answered
         .filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access))
-        .collect()
-}
-
-/// One condition for all problems; none where there is no problem.
-fn not_launched(problems: &[(Reason, String)], context: &MachineContext) -> Result<(), Blocked> {
+        .collect();
     // A refusal lasts, and says more than that something is being read.
     let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
     let Some((reason, _)) = first.or_else(|| problems.first()) else {
