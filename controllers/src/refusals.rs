@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
 use capa_cloud::Timing;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 /// A hash of all inputs of the calls for an object.
@@ -41,18 +40,19 @@ pub struct Refusals {
 struct Refused {
     inputs: Inputs,
     condition: ConditionUpdate,
-    at: Timestamp,
+    /// The time of the error since the process began. A clock that somebody sets would lengthen or shorten the delay.
+    at: Duration,
     /// Number of earlier errors with the same inputs.
     before: u32,
 }
 
 impl Refusals {
-    /// The permanent error of calls with these inputs, while it is too early for the next call.
-    pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Timestamp, timing: &Timing) -> Option<Refusal> {
+    /// The permanent error of calls with these inputs, while it is too early for the next call. `now` is the time since
+    /// the process began.
+    pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Duration, timing: &Timing) -> Option<Refusal> {
         let by_uid = self.by_uid.lock();
         let refused = by_uid.get(uid).filter(|refused| refused.inputs == inputs)?;
-        let age: Duration = now.duration_since(refused.at).try_into().unwrap_or_default();
-        let remaining = refused.wait(timing).saturating_sub(age);
+        let remaining = refused.wait(timing).saturating_sub(now.saturating_sub(refused.at));
         let refusal = || Refusal {
             condition: refused.condition.clone(),
             remaining,
@@ -66,7 +66,7 @@ impl Refusals {
         uid: &str,
         inputs: Inputs,
         condition: ConditionUpdate,
-        now: Timestamp,
+        now: Duration,
         timing: &Timing,
     ) -> Duration {
         let mut by_uid = self.by_uid.lock();

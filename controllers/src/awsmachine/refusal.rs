@@ -42,7 +42,7 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 /// The permanent error of an earlier call with these inputs, until the time of the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     match context
         .memory
         .refusals()
@@ -64,7 +64,7 @@ pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &Machi
     if blocked.is_refused()
         && let Some(inputs) = scope.inputs
     {
-        let now = context.kubernetes.now();
+        let now = context.kubernetes.uptime();
         let condition = blocked.condition.clone();
         let refusals = context.memory.refusals();
         let wait = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);
