@@ -216,7 +216,7 @@ async fn ask_aws(
 ) -> LookupResult {
     let uid = template.metadata.uid.as_deref().unwrap_or_default();
     let (generation, now) = (template.metadata.generation, context.kubernetes.uptime());
-    let inputs = Inputs::of(&(generation, &identity.key, region));
+    let inputs = Inputs::of(&"capacity", &(generation, &identity.key, region));
     // Sources, identities and Secrets have no watch, so they are read again before the next call.
     let soon = |wait: Duration| Next::Requeue(wait.min(context.timing.source_retry_cap));
     if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {

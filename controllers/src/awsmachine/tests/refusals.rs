@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
 use capa_runtime::reconcile::Next;
 
+use super::deletion::never_launched;
 use super::{NETWORK, Pass, Scene};
 use crate::testing::refused;
 
@@ -136,4 +138,38 @@ async fn an_instance_that_ends_releases_its_machine_during_a_refusal() {
         }
     }
     panic!("the machine is there still");
+}
+
+/// Runs passes at their due times for `long`. Returns the number of calls of an action.
+async fn calls_within(scene: &Scene, action: &str, long: Duration) -> usize {
+    let (mut now, mut calls) = (Duration::ZERO, 0);
+    while now < long {
+        let pass = scene.pass().await;
+        calls += pass.calls.iter().filter(|call| *call == action).count();
+        let next = match pass.next {
+            Next::Requeue(next) | Next::RateLimited(next) => next,
+            Next::Retry | Next::AwaitChange => Duration::from_secs(1),
+        };
+        scene.kubernetes.advance(next);
+        now += next;
+    }
+    calls
+}
+
+#[tokio::test]
+async fn refused_terminations_of_two_instances_back_off() {
+    const INSTANCES: [(&str, &str); 2] = [("i-0000000000000000a", "uid-m-1"), ("i-0000000000000000b", "uid-m-2")];
+    let scene = never_launched().await;
+    for (id, token) in INSTANCES {
+        scene
+            .aws
+            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+    }
+    for _ in 0..5_000 {
+        let error = refused("TerminateInstances", "UnauthorizedOperation");
+        scene.aws.fail_next("TerminateInstances", error);
+    }
+    calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
+    let calls = calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
+    assert!((1..=2 * 5).contains(&calls), "{calls} calls in 20 minutes");
 }
