@@ -102,6 +102,11 @@ impl Refusals {
         wait
     }
 
+    /// Number of stored errors.
+    pub(crate) fn entries(&self) -> usize {
+        self.by_uid.lock().values().map(HashMap::len).sum()
+    }
+
     /// Removes an object that is gone, or whose calls succeed.
     pub(crate) fn forget(&self, uid: &str) {
         self.by_uid.lock().remove(uid);

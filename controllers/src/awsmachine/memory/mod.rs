@@ -67,10 +67,10 @@ impl LaunchMemory {
         }
     }
 
-    /// Number of stored attempts, answers and reserved subnets.
+    /// Number of stored attempts, answers, reserved subnets and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        state.attempts.entries() + state.promised.len()
+        state.attempts.entries() + state.promised.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine

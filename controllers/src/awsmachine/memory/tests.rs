@@ -1,9 +1,12 @@
 use capa_api::common::MachineRole;
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::network::MachineNetwork;
+use capa_cloud::Timing;
 use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
+use crate::refusals::Inputs;
 use crate::testing::read;
 
 fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
@@ -120,4 +123,23 @@ fn a_call_begins_the_proof_of_absence_anew() {
     memory.called("m", "m-1", Progress::Unanswered, later);
     let proof = memory.attempt("m", "m-1").absence.unwrap();
     assert_eq!((proof.since, proof.first_empty), (later, None));
+}
+
+#[test]
+fn permanent_errors_count_until_their_machine_is_forgotten() {
+    let memory = LaunchMemory::new("one");
+    let condition = ConditionType::InstanceReady.is_false(Reason::Unauthorized, "refused");
+    for inputs in [
+        Inputs::of(&"launch", &1),
+        Inputs::of(&"launch", &2),
+        Inputs::of(&"other", &1),
+    ] {
+        let timing = Timing::default();
+        memory
+            .refusals()
+            .refused("m", inputs, condition.clone(), Duration::ZERO, &timing);
+    }
+    assert_eq!(memory.entries(), 2, "one for each call");
+    memory.forget("m");
+    assert_eq!(memory.entries(), 0);
 }
