@@ -154,9 +154,9 @@ async fn connect(
         IdentityError::Unusable(problem) => {
             // The machine may no longer use the credentials that this process holds.
             context.clouds.forget(&scope.key());
-            FlowError::from(not_ready(problem.condition()))
+            not_ready(problem.condition())
         }
-        IdentityError::Unread(error) => FlowError::from(error),
+        IdentityError::Unread(problem) => not_ready(problem.condition()),
     })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);

@@ -18,7 +18,11 @@ const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 /// A machine that waits for its network: attempt 0 is recorded.
 pub(super) async fn never_launched() -> Scene {
-    let scene = Scene::new();
+    deleted_before_launch(Scene::new()).await
+}
+
+/// The same of this scene.
+pub(super) async fn deleted_before_launch(scene: Scene) -> Scene {
     scene
         .kubernetes
         .put_infrastructure("dev", Infrastructure::Published(None));
