@@ -33,11 +33,6 @@ pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
     }
 }
 
-/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
-pub(super) fn search_token(scope: &MachineScope) -> String {
-    format!("{}-0", scope.uid())
-}
-
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
 /// call of that process may have launched an instance, whatever the result of this process's call.
 pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {

@@ -117,12 +117,24 @@ async fn resolved(
     context: &MachineContext,
 ) -> Result<LocationInputs, FlowError> {
     let merged = read::network(&scope.machine, cluster, context).await?;
-    if let Some(problem) = &merged.problem {
+    if let Some(problem) = &merged.problem
+        && !goes_on_without(problem, scope)
+    {
         return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
     Ok(LocationInputs::of_sources(merged.network, pending_targets))
+}
+
+/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may never
+/// come back, and the spec itself says where the instance is looked for. A source that exists is waited for, because it
+/// may say under which cluster's tag the instance was launched.
+fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
+    let is_gone = matches!(problem.reason, Reason::NotFound | Reason::NoKindMatch);
+    let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
+    let spec = &scope.machine.spec;
+    is_gone && is_deleted && spec.region.is_some() && spec.identity_ref.is_some()
 }
 
 /// Resolves the identity and looks up its account.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
-use capa_api::meta;
 use capa_cloud::{ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
+use super::abandon;
 use super::planned::{self, Worth};
 use crate::awsmachine::absence;
 use crate::awsmachine::attempt;
@@ -18,7 +18,7 @@ use crate::awsmachine::lookup;
 use crate::awsmachine::ownership::{Ownership, Reason as NotOurs};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
 
 /// The instances that a deletion has to end.
@@ -139,18 +139,18 @@ fn is_ours(
         // What has ended loses its tags by itself.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
         // Everything but the tags says that it is this machine's: nobody else would end it.
-        Ownership::Foreign(NotOurs::Untagged(_)) => Err(untagged(scope, id, id, location)),
+        Ownership::Foreign(NotOurs::Untagged(_)) => Err(untagged(scope, id, location)),
         Ownership::Foreign(_) => Ok(false),
     }
 }
 
-/// The deletion waits for the tags of an instance. `value` is what the annotation that gives it up has to say.
-fn untagged(scope: &MachineScope, id: &str, value: &str, location: &InstanceLocation) -> Blocked {
+/// The deletion waits for the tags of an instance.
+fn untagged(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Blocked {
     let message = format!(
         "instance {id} does not carry the tags of this machine: it is not terminated; restore them if it is this \
-         machine's ({}), else annotation {}: {value} lets the deletion end without it",
+         machine's ({}), else {} lets the deletion end without it",
         scope.tags(&location.cluster_tag).described(),
-        meta::ABANDON_INSTANCE_ANNOTATION
+        abandon::described(&scope.machine)
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
     Blocked::new(not_owned, Next::Retry)
@@ -217,11 +217,10 @@ async fn find_by_tags(
     for instance in found {
         match read::ownership(scope, &instance, &location.cluster_tag, context) {
             Ownership::Ours(_) => ours.push(instance),
-            // Found by the token of the open attempt, which is what can be given up.
+            // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
             Ownership::Foreign(NotOurs::Untagged(_)) => {
-                let value = open_token.as_deref().unwrap_or(&instance.id);
-                return Err(untagged(scope, &instance.id, value, &location).into());
+                return Err(untagged(scope, &instance.id, &location).into());
             }
             Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
             Ownership::Foreign(_) => left_alone.push(instance.id),
@@ -248,7 +247,7 @@ async fn find_by_tags(
 
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
-    let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
+    let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
     let now = context.kubernetes.uptime();
     let remaining = || {
         let proof = context.memory.attempt(scope.uid(), &token).absence;
@@ -274,6 +273,9 @@ fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, proof: Proof
             .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
         message.push_str("after the deletion");
     }
+    message.push_str("; if it is gone, ");
+    message.push_str(&abandon::described(&scope.machine));
+    message.push_str(" lets the deletion end");
     let of_deletion = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     scope.set_condition(std::mem::replace(&mut blocked.condition, of_deletion));
     blocked
