@@ -9,6 +9,7 @@ mod blocked;
 mod context;
 mod controller;
 mod deletion;
+mod freshness;
 mod instance;
 mod launch;
 mod locate;

@@ -11,6 +11,7 @@ use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::freshness;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::Ids;
 use crate::awsmachine::refusal;
@@ -72,15 +73,17 @@ pub(in crate::awsmachine) async fn end_instance(
     Some(blocked)
 }
 
-/// The condition of a deletion that waits for AWS. If AWS cannot be read, the condition says so.
+/// The condition of a deletion that waits for AWS. If AWS cannot be read, or is read too seldom, the condition says so.
 fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
-    match location.cloud.reading_failure() {
-        Some(error) => {
-            let message = format!("{message}, and AWS does not show its state: {error}");
-            ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message)
-        }
-        None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+    if let Some(error) = location.cloud.reading_failure() {
+        let message = format!("{message}, and AWS does not show its state: {error}");
+        return ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     }
+    let message = match freshness::overdue(location) {
+        Some((_, why)) => format!("{message}, and {why}"),
+        None => message,
+    };
+    ConditionType::InstanceReady.is_false(Reason::Terminating, message)
 }
 
 /// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.

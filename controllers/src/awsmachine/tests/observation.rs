@@ -382,3 +382,28 @@ async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
     scene.aws.answer_reading();
     assert_eq!(says(&scene.after(minute).await), ["True/Ready", fine[0], fine[1]]);
 }
+
+#[tokio::test]
+async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
+    let scene = Scene::running().await;
+    let minute = Duration::from_secs(60);
+    scene.aws.restart_listing_every(minute);
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
+    scene.delete();
+    let known = scene.after(minute).await;
+    assert_eq!(known.says(INSTANCE_READY), "False/Terminating");
+    assert!(!known.message(INSTANCE_READY).contains("not listed"));
+    // The listings wait for their turns.
+    scene.aws.slow_down_reading();
+    for _ in 0..5 {
+        scene.after(minute).await;
+    }
+    let waiting = scene.after(minute).await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Terminating");
+    let said = waiting.message(INSTANCE_READY);
+    assert!(
+        said.contains(FIRST) && said.contains("not listed for five intervals"),
+        "{said}"
+    );
+}
