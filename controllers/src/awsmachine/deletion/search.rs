@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
+use capa_api::meta;
 use capa_cloud::{ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
@@ -15,7 +16,7 @@ use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{Ownership, Reason as NotOurs};
+use crate::awsmachine::ownership::{Ownership, Proof as Proved, Reason as NotOurs};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -68,7 +69,7 @@ pub(in crate::awsmachine) async fn find(
     let mut foreign = None;
     if let Some(id) = known {
         let observation = location.cloud.observe_instance(&scope.key(), &id);
-        if is_ours(scope, &id, &observation, &location, context)? {
+        if is_ours(scope, &observation, &location, context)? {
             return find_known(scope, id, observation, location);
         }
         let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
@@ -121,7 +122,6 @@ fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
 fn is_ours(
     scope: &MachineScope,
-    id: &str,
     observation: &Observation,
     location: &InstanceLocation,
     context: &MachineContext,
@@ -139,21 +139,41 @@ fn is_ours(
         // What has ended loses its tags by itself.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
         // Everything but the tags says that it is this machine's: nobody else would end it.
-        Ownership::Foreign(NotOurs::Untagged(_)) => Err(untagged(scope, id, location)),
+        Ownership::Foreign(NotOurs::Untagged(proof)) => Err(untagged(scope, instance, proof, location)),
         Ownership::Foreign(_) => Ok(false),
     }
 }
 
 /// The deletion waits for the tags of an instance.
-fn untagged(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Blocked {
+fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: &InstanceLocation) -> Blocked {
+    let id = &instance.id;
+    let mend = match renamed_owner(scope, instance, proof) {
+        Some((named, tag)) => format!(
+            "its launch record says that it is this machine's, the ownerReferences name Machine {named:?}, and the \
+             instance belongs to {tag:?} by its tag {}: it is not terminated; correct the ownerReferences",
+            meta::MACHINE_NAME_TAG
+        ),
+        None => format!(
+            "it is not terminated; restore them if it is this machine's ({})",
+            scope.tags(&location.cluster_tag).described()
+        ),
+    };
     let message = format!(
-        "instance {id} does not carry the tags of this machine: it is not terminated; restore them if it is this \
-         machine's ({}), else {} lets the deletion end without it",
-        scope.tags(&location.cluster_tag).described(),
+        "instance {id} does not carry the tags of this machine: {mend}, else {} lets the deletion end without it",
         abandon::described(&scope.machine)
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
     Blocked::new(not_owned, Next::Retry)
+}
+
+/// The name of the Machine in the owner reference, and the tag with the name of the Machine of the instance, if they
+/// differ for an instance that the launch record proves, and the reference is not verified. Whoever may write the
+/// reference could otherwise have the instance tagged with the name of another Machine.
+fn renamed_owner<'a>(scope: &'a MachineScope, instance: &'a Instance, proof: Proved) -> Option<(&'a str, &'a str)> {
+    let is_doubtful = proof == Proved::Recorded && scope.owners.machine.is_err();
+    let named = meta::owner_machine_name(&scope.machine.metadata).filter(|_| is_doubtful)?;
+    let tag = instance.tags.get(meta::MACHINE_NAME_TAG)?;
+    (*tag != meta::machine_name_tag_value(scope.namespace(), named)).then_some((named, tag))
 }
 
 /// The instance whose id is known, as the informer shows it.
@@ -219,8 +239,8 @@ async fn find_by_tags(
             Ownership::Ours(_) => ours.push(instance),
             // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
-            Ownership::Foreign(NotOurs::Untagged(_)) => {
-                return Err(untagged(scope, &instance.id, &location).into());
+            Ownership::Foreign(NotOurs::Untagged(proof)) => {
+                return Err(untagged(scope, &instance, proof, &location).into());
             }
             Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
             Ownership::Foreign(_) => left_alone.push(instance.id),
