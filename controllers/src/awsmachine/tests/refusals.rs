@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
+use capa_api::meta;
 use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
 
 use super::deletion::never_launched;
 use super::{NETWORK, Pass, Scene};
@@ -172,4 +174,55 @@ async fn refused_terminations_of_two_instances_back_off() {
     calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     let calls = calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     assert!((1..=2 * 5).contains(&calls), "{calls} calls in 20 minutes");
+}
+
+/// Changes of the identity of a deletion, as [`Scene::with_static_identity`] makes it.
+const CHANGED_IDENTITIES: [(&str, Change); 2] = [
+    ("identity", |scene| {
+        let spec = "secretRef: keys, allowedNamespaces: {}";
+        scene
+            .kubernetes
+            .identity_object("AWSClusterStaticIdentity", "static", spec);
+    }),
+    ("Secret", |scene| scene.put_keys()),
+];
+
+#[tokio::test]
+async fn a_changed_identity_ends_the_back_off_of_a_termination() {
+    for (what, change) in CHANGED_IDENTITIES {
+        let scene = Scene::with_static_identity().run().await;
+        scene.delete();
+        for _ in 0..20 {
+            let error = refused("TerminateInstances", "UnauthorizedOperation");
+            scene.aws.fail_next("TerminateInstances", error);
+        }
+        calls_within(&scene, "TerminateInstances", Duration::from_secs(600)).await;
+        for _ in 0..2 {
+            assert!(!has_called(&scene.pass().await, "TerminateInstances"), "{what}");
+        }
+        change(&scene);
+        // The session of the changed identity lists the instance first.
+        scene.pass().await;
+        assert!(has_called(&scene.pass().await, "TerminateInstances"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_identity_ends_the_back_off_of_a_search() {
+    for (what, change) in CHANGED_IDENTITIES {
+        let scene = Scene::with_static_identity();
+        // It was restored without its status.
+        scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+        scene.delete();
+        for _ in 0..20 {
+            let error = refused("DescribeInstances", "UnauthorizedOperation");
+            scene.aws.fail_next("DescribeInstances", error);
+        }
+        calls_within(&scene, "DescribeInstances", Duration::from_secs(600)).await;
+        let standing = scene.pass().await;
+        assert!(!has_called(&standing, "DescribeInstances"), "{what}");
+        assert_eq!(standing.says(INSTANCE_READY), "False/DeletionBlocked", "{what}");
+        change(&scene);
+        assert!(has_called(&scene.pass().await, "DescribeInstances"), "{what}");
+    }
 }
