@@ -172,7 +172,7 @@ async fn connect(
     })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
-    let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
+    let account_id = ask_account(cloud.as_ref(), &identity_ref).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
@@ -195,7 +195,7 @@ fn cluster_name(scope: &MachineScope) -> String {
     name.or_else(label).unwrap_or_default().to_owned()
 }
 
-async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, ConditionUpdate> {
+async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, Blocked> {
     cloud.account_id().await.map_err(|error| {
         let reason = match error.class {
             ErrorClass::Unauthorized => Reason::CredentialsFailed,
@@ -203,7 +203,11 @@ async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> 
             _ => Reason::Failed,
         };
         let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
-        ConditionType::IdentityReady.is_false(reason, message)
+        Blocked {
+            condition: ConditionType::IdentityReady.is_false(reason, message),
+            next: Next::Retry,
+            cause: Some(error.class),
+        }
     })
 }
 
