@@ -46,6 +46,9 @@ pub(in crate::awsmachine) struct InstanceToEnd {
     pub(in crate::awsmachine) observation: Observation,
     /// Whether the machine names it. Otherwise it was found by its tags.
     pub(in crate::awsmachine) is_named: bool,
+    /// Whether it is the only one. The informer follows one instance of a machine, and forgets what it knows of the
+    /// others.
+    pub(in crate::awsmachine) is_alone: bool,
 }
 
 /// Finds the instances of a machine that is being deleted.
@@ -192,6 +195,7 @@ fn find_known(
         id,
         observation,
         is_named: true,
+        is_alone: true,
     };
     Ok(Found::Instances {
         location: Box::new(location),
@@ -254,10 +258,12 @@ async fn find_by_tags(
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
+    let is_alone = ours.len() == 1;
     let to_end = |instance: Instance| InstanceToEnd {
         id: instance.id.clone(),
         observation: Observation::Seen(Arc::new(instance)),
         is_named: false,
+        is_alone,
     };
     Ok(Found::Instances {
         location: Box::new(location),

@@ -13,6 +13,8 @@ use super::{NETWORK, Pass, Scene};
 use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+/// Two instances of one machine, and the tokens of their attempts.
+const INSTANCES: [(&str, &str); 2] = [("i-0000000000000000a", "uid-m-1"), ("i-0000000000000000b", "uid-m-2")];
 
 /// Changes an input of a launch.
 type Change = fn(&Scene);
@@ -160,7 +162,6 @@ async fn calls_within(scene: &Scene, action: &str, long: Duration) -> usize {
 
 #[tokio::test]
 async fn refused_terminations_of_two_instances_back_off() {
-    const INSTANCES: [(&str, &str); 2] = [("i-0000000000000000a", "uid-m-1"), ("i-0000000000000000b", "uid-m-2")];
     let scene = never_launched().await;
     for (id, token) in INSTANCES {
         scene
@@ -174,6 +175,30 @@ async fn refused_terminations_of_two_instances_back_off() {
     calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     let calls = calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     assert!((1..=2 * 5).contains(&calls), "{calls} calls in 20 minutes");
+    let standing = scene.pass().await;
+    assert_eq!(standing.says(INSTANCE_READY), "False/Unauthorized");
+}
+
+#[tokio::test]
+async fn a_refused_instance_does_not_keep_another_from_ending() {
+    let scene = never_launched().await;
+    for (id, token) in INSTANCES {
+        scene
+            .aws
+            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+    }
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    scene.pass().await;
+    // The first instance is refused, and the second one is terminated.
+    scene.pass().await;
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    let said = pass.message(INSTANCE_READY);
+    assert!(
+        said.contains(&format!("instance {} is being terminated", INSTANCES[1].0)),
+        "{said}"
+    );
 }
 
 /// Changes of the identity of a deletion, as [`Scene::with_static_identity`] makes it.
