@@ -19,7 +19,7 @@ use capa_network::Merged;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
 
 use crate::identity::{self, IdentityError, IdentityRequest};
-use crate::kubernetes_api::{BeingRead, KubernetesError, NetworkKubernetes, NetworkReader, NetworkReaderKind};
+use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
@@ -59,7 +59,7 @@ impl Reconciler for TemplateReconciler {
     }
 
     async fn reconcile(&self, object: AWSMachineTemplate) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
-        let outcome = reconcile(object, &self.context).await?;
+        let outcome = reconcile(object, &self.context).await;
         Ok(with_resync(outcome, self.sync_period))
     }
 
@@ -115,24 +115,21 @@ impl LookupResult {
     }
 }
 
-async fn reconcile(
-    template: AWSMachineTemplate,
-    context: &TemplateContext,
-) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
+async fn reconcile(template: AWSMachineTemplate, context: &TemplateContext) -> Outcome<AWSMachineTemplate> {
     let metadata = &template.metadata;
     // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
     let being_deleted = metadata.deletion_timestamp.is_some();
     if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
-        return Ok(Outcome::done(template));
+        return Outcome::done(template);
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let owner = meta::owner_cluster_name(metadata).and_then(|name| context.kubernetes.cluster(namespace, name));
     let result = match owner.as_deref() {
-        Some(cluster) if cluster.is_paused() => return Ok(Outcome::done(template)),
+        Some(cluster) if cluster.is_paused() => return Outcome::done(template),
         Some(cluster) => match network(&template, cluster, context).await {
-            Ok(merged) => look_up(&template, cluster, merged, context).await?,
-            Err(BeingRead) => return Ok(Outcome::done(template)),
+            Ok(merged) => look_up(&template, cluster, merged, context).await,
+            Err(BeingRead) => return Outcome::done(template),
         },
         None => LookupResult::unknown(
             Reason::WaitingForOwnerCluster,
@@ -141,7 +138,7 @@ async fn reconcile(
             Next::AwaitChange,
         ),
     };
-    Ok(outcome(template, result, context))
+    outcome(template, result, context)
 }
 
 /// Whether the capacity is known. Instance types and templates never change, so a complete lookup is never repeated.
@@ -176,21 +173,21 @@ async fn look_up(
     cluster: &Cluster,
     merged: Merged,
     context: &TemplateContext,
-) -> Result<LookupResult, KubernetesError> {
+) -> LookupResult {
     if let Some(misformed) = forms::misformed(&template.spec.template.spec) {
         let nothing = capacity::NodeCapacity::default();
-        return Ok(LookupResult::refused(nothing, Reason::InvalidSpec, misformed));
+        return LookupResult::refused(nothing, Reason::InvalidSpec, misformed);
     }
     if let Some(problem) = merged.problem {
-        return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
+        return LookupResult::unknown(problem.reason, problem.message, Next::Retry);
     }
     let Some(region) = merged.network.region else {
         let message = "no source supplies region: set spec.template.spec.region, or let the cluster's infrastructure \
                        object publish it";
-        return Ok(LookupResult::unknown(Reason::MissingField, message, Next::Retry));
+        return LookupResult::unknown(Reason::MissingField, message, Next::Retry);
     };
     if let Some(problem) = forms::misnamed_region(&region) {
-        return Ok(LookupResult::unknown(problem.reason, problem.message, Next::Retry));
+        return LookupResult::unknown(problem.reason, problem.message, Next::Retry);
     }
     let reference = merged.network.identity_ref;
     let reference = reference.unwrap_or_else(IdentityReference::controller_default);
@@ -200,11 +197,12 @@ async fn look_up(
         cluster_name: cluster.metadata.name.as_deref().unwrap_or_default(),
         identity_namespace: &context.identity_namespace,
     };
-    Ok(match identity::resolve(context.kubernetes.as_ref(), &request).await {
+    match identity::resolve(context.kubernetes.as_ref(), &request).await {
         Ok(identity) => ask_aws(template, &identity, &region, context).await,
-        Err(IdentityError::Unusable(problem)) => LookupResult::unknown(problem.reason, problem.message, Next::Retry),
-        Err(IdentityError::Unread(error)) => return Err(error),
-    })
+        Err(IdentityError::Unusable(problem) | IdentityError::Unread(problem)) => {
+            LookupResult::unknown(problem.reason, problem.message, Next::Retry)
+        }
+    }
 }
 
 /// Looks the template up in AWS, unless a permanent error of an equal lookup still stands.
@@ -215,8 +213,8 @@ async fn ask_aws(
     context: &TemplateContext,
 ) -> LookupResult {
     let uid = template.metadata.uid.as_deref().unwrap_or_default();
-    let (generation, now) = (template.metadata.generation, context.kubernetes.now());
-    let inputs = Inputs::of(&(generation, &identity.key, region));
+    let (generation, now) = (template.metadata.generation, context.kubernetes.uptime());
+    let inputs = Inputs::of(&"capacity", &(generation, &identity.key, region));
     // Sources, identities and Secrets have no watch, so they are read again before the next call.
     let soon = |wait: Duration| Next::Requeue(wait.min(context.timing.source_retry_cap));
     if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {

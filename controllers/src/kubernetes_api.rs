@@ -31,6 +31,17 @@ pub struct KubernetesError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
+impl KubernetesError {
+    /// Status code and reason of the API server's answer, for conditions. The message of the answer is left out, because
+    /// it names the user of the manager.
+    pub fn answer(&self) -> String {
+        match self.source.downcast_ref() {
+            Some(kube::Error::Api(status)) => format!("{} {}", status.code, status.reason),
+            _ => "the API server gave no usable answer".to_owned(),
+        }
+    }
+}
+
 /// The result of reading an infrastructure object of any kind.
 #[derive(Clone, Debug)]
 pub enum Infrastructure {

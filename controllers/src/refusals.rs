@@ -8,19 +8,30 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
 use capa_cloud::Timing;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// A hash of all inputs of the calls for an object.
+/// A call for an object, and a hash of all its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inputs(u64);
+pub(crate) struct Inputs {
+    /// A hash of the call, without the inputs that may change.
+    call: u64,
+    facts: u64,
+}
 
 impl Inputs {
-    pub(crate) fn of(facts: &impl Hash) -> Self {
-        let mut hasher = DefaultHasher::new();
-        facts.hash(&mut hasher);
-        Self(hasher.finish())
+    /// The inputs `facts` of a call. An object makes few different calls: users' input must not be part of `call`.
+    pub(crate) fn of(call: &impl Hash, facts: &impl Hash) -> Self {
+        Self {
+            call: hash(call),
+            facts: hash(facts),
+        }
     }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A permanent error that AWS would repeat.
@@ -32,27 +43,33 @@ pub(crate) struct Refusal {
     pub(crate) remaining: Duration,
 }
 
-/// The last permanent error of each object, by its UID. A process that lost them makes one call for each object.
+/// The last permanent error of each call of an object, by the object's UID. A process that lost them makes each call
+/// once more.
 #[derive(Clone, Default)]
 pub struct Refusals {
-    by_uid: Arc<Mutex<HashMap<String, Refused>>>,
+    by_uid: Arc<Mutex<HashMap<String, HashMap<u64, Refused>>>>,
 }
 
 struct Refused {
-    inputs: Inputs,
+    /// The hash of the inputs of the call.
+    facts: u64,
     condition: ConditionUpdate,
-    at: Timestamp,
+    /// The time of the error since the process began. A clock that somebody sets would lengthen or shorten the delay.
+    at: Duration,
     /// Number of earlier errors with the same inputs.
     before: u32,
 }
 
 impl Refusals {
-    /// The permanent error of calls with these inputs, while it is too early for the next call.
-    pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Timestamp, timing: &Timing) -> Option<Refusal> {
+    /// The permanent error of calls with these inputs, while it is too early for the next call. `now` is the time since
+    /// the process began.
+    pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Duration, timing: &Timing) -> Option<Refusal> {
         let by_uid = self.by_uid.lock();
-        let refused = by_uid.get(uid).filter(|refused| refused.inputs == inputs)?;
-        let age: Duration = now.duration_since(refused.at).try_into().unwrap_or_default();
-        let remaining = refused.wait(timing).saturating_sub(age);
+        let refused = by_uid.get(uid)?.get(&inputs.call)?;
+        if refused.facts != inputs.facts {
+            return None;
+        }
+        let remaining = refused.wait(timing).saturating_sub(now.saturating_sub(refused.at));
         let refusal = || Refusal {
             condition: refused.condition.clone(),
             remaining,
@@ -66,26 +83,28 @@ impl Refusals {
         uid: &str,
         inputs: Inputs,
         condition: ConditionUpdate,
-        now: Timestamp,
+        now: Duration,
         timing: &Timing,
     ) -> Duration {
         let mut by_uid = self.by_uid.lock();
-        let last = by_uid.get(uid).filter(|refused| refused.inputs == inputs);
+        let by_call = by_uid.entry(uid.to_owned()).or_default();
+        let last = by_call.get(&inputs.call);
+        let last = last.filter(|refused| refused.facts == inputs.facts);
         let before = last.map_or(0, |refused| refused.before.saturating_add(1));
         let refused = Refused {
-            inputs,
+            facts: inputs.facts,
             condition,
             at: now,
             before,
         };
         let wait = refused.wait(timing);
-        by_uid.insert(uid.to_owned(), refused);
+        by_call.insert(inputs.call, refused);
         wait
     }
 
-    /// Number of objects with a permanent error.
+    /// Number of stored errors.
     pub(crate) fn entries(&self) -> usize {
-        self.by_uid.lock().len()
+        self.by_uid.lock().values().map(HashMap::len).sum()
     }
 
     /// Removes an object that is gone, or whose calls succeed.

@@ -22,6 +22,8 @@ pub(super) struct Facts {
 pub(super) enum IdentityFailure {
     /// The objects of the identity are missing or do not allow the namespace. No machine can be launched.
     Objects(IdentityProblem),
+    /// The Secret of the identity could not be read. The failure may be temporary.
+    Unread(IdentityProblem),
     /// AWS refuses the credentials. The refusal may be temporary.
     Credentials(CloudError),
 }

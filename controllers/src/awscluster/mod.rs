@@ -88,7 +88,7 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
-    let facts = read::read_facts(&cluster, &owner, context).await?;
+    let facts = read::read_facts(&cluster, &owner, context).await;
     let now = context.kubernetes.now();
     let (status, next) = status::unmanaged(&cluster, &owner, &facts, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))

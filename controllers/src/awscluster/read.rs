@@ -14,14 +14,9 @@ use super::load_balancer::{self, NamedLoadBalancer};
 use super::lookup_cache::LookupKey;
 use super::resolve;
 use crate::identity::{self, IdentityError, IdentityRequest};
-use crate::kubernetes_api::KubernetesError;
 
 /// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
-pub(super) async fn read_facts(
-    cluster: &AWSCluster,
-    owner: &Cluster,
-    context: &ClusterContext,
-) -> Result<Facts, KubernetesError> {
+pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &ClusterContext) -> Facts {
     let reference = cluster.spec.effective_identity_ref();
     let request = IdentityRequest {
         reference: &reference,
@@ -35,23 +30,26 @@ pub(super) async fn read_facts(
     };
     let identity = match identity::resolve(context.kubernetes.as_ref(), &request).await {
         Ok(identity) => identity,
-        Err(IdentityError::Unread(error)) => return Err(error),
-        Err(IdentityError::Unusable(problem)) => {
+        Err(error) => {
+            let failure = match error {
+                IdentityError::Unusable(problem) => IdentityFailure::Objects(problem),
+                IdentityError::Unread(problem) => IdentityFailure::Unread(problem),
+            };
             let lookup = match region {
                 Some(_) => recorded_lookup(cluster).unwrap_or(NetworkLookup::NoIdentity),
                 None => NetworkLookup::Disabled,
             };
-            return Ok(Facts {
-                identity: Err(IdentityFailure::Objects(problem)),
+            return Facts {
+                identity: Err(failure),
                 lookup,
-            });
+            };
         }
     };
     let Some(region) = region else {
-        return Ok(Facts {
+        return Facts {
             identity: Ok(()),
             lookup: NetworkLookup::Disabled,
-        });
+        };
     };
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let key = LookupKey {
@@ -61,7 +59,7 @@ pub(super) async fn read_facts(
     };
     let now = context.kubernetes.uptime();
     if let Some(facts) = context.lookups.get(uid, &key, now, &context.timing) {
-        return Ok(facts);
+        return facts;
     }
     let cloud = context.clouds.cluster(&identity, region);
     let facts = ask_aws(cluster, cloud.as_ref()).await;
@@ -71,7 +69,7 @@ pub(super) async fn read_facts(
         (_, lookup) if lookup.rate_limited_for().is_some() => {}
         _ => context.lookups.insert(uid, key, now, &facts),
     }
-    Ok(facts)
+    facts
 }
 
 /// Looks up the account of the credentials and the declared network in AWS.

@@ -130,7 +130,7 @@ fn last_network(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<Machi
 fn identity_condition(facts: &Facts) -> ConditionUpdate {
     match &facts.identity {
         Ok(()) => ConditionType::IdentityReady.is_true(Reason::Ready),
-        Err(IdentityFailure::Objects(problem)) => problem.condition(),
+        Err(IdentityFailure::Objects(problem) | IdentityFailure::Unread(problem)) => problem.condition(),
         Err(IdentityFailure::Credentials(error)) => ConditionType::IdentityReady.is_false(
             Reason::CredentialsFailed,
             format!("AWS refuses the credentials: {error}: correct the Secret, the role or its trust policy"),
@@ -143,7 +143,7 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
 /// the problem.
 fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
-        (Err(IdentityFailure::Objects(_)), _) => false,
+        (Err(IdentityFailure::Objects(_) | IdentityFailure::Unread(_)), _) => false,
         (_, NetworkLookup::Failed(_)) => {
             network_failing_for.is_some_and(|failing_for| failing_for >= timing.resolve_grace)
         }
@@ -156,7 +156,7 @@ fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &
 fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
     let cause = match &facts.identity {
         Err(IdentityFailure::Objects(_)) => Some(identity),
-        Err(IdentityFailure::Credentials(_)) if !provisioned => Some(identity),
+        Err(IdentityFailure::Credentials(_) | IdentityFailure::Unread(_)) if !provisioned => Some(identity),
         _ if !provisioned || !resolution.usable => Some(&resolution.condition),
         _ => None,
     };

@@ -10,19 +10,27 @@ use super::launch::progress::Progress;
 use super::launch::record::{IllegalTransition, LaunchEvent};
 use super::scope::MachineScope;
 
-/// The message about an AWSMachine that came with our finalizer and without a readable launch record.
-const UNRECORDED: &str = "the AWSMachine came without a readable launch record (restored or moved): its instance is \
-                          looked for before one is launched";
-
 /// The message about a launch that may have succeeded and whose instance AWS does not show.
-pub(super) fn unconfirmed(scope: &MachineScope) -> &'static str {
-    match scope.status.launch {
-        None | Some(LaunchRecord::Unreadable(_)) => UNRECORDED,
-        Some(_) => {
-            "EC2 was asked for an instance and has not answered, and no instance shows yet: it is looked up, and the \
-             call is not repeated"
+pub(super) fn unconfirmed(scope: &MachineScope) -> String {
+    let known = match scope.status.launch {
+        // The AWSMachine came with our finalizer.
+        None | Some(LaunchRecord::Unreadable(_)) => {
+            "the AWSMachine came without a readable launch record (restored or moved)"
         }
-    }
+        Some(LaunchRecord::Planned) => {
+            "the launch record says that EC2 was never asked, and the AWSMachine or its Machine shows otherwise"
+        }
+        Some(_) => "EC2 was asked for an instance and has not answered, and no instance shows yet",
+    };
+    let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
+    let follows = match scope.status.launch {
+        _ if is_deleted => "its instance is looked for before the AWSMachine is released",
+        None | Some(LaunchRecord::Planned | LaunchRecord::Unreadable(_)) => {
+            "its instance is looked for before one is launched"
+        }
+        Some(_) => "it is looked up, and the call is not repeated",
+    };
+    format!("{known}: {follows}")
 }
 
 /// The token of an attempt that may have launched.
@@ -31,11 +39,6 @@ pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
         Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request.client_token),
         _ => None,
     }
-}
-
-/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
-pub(super) fn search_token(scope: &MachineScope) -> String {
-    format!("{}-0", scope.uid())
 }
 
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the

@@ -117,12 +117,24 @@ async fn resolved(
     context: &MachineContext,
 ) -> Result<LocationInputs, FlowError> {
     let merged = read::network(&scope.machine, cluster, context).await?;
-    if let Some(problem) = &merged.problem {
+    if let Some(problem) = &merged.problem
+        && !goes_on_without(problem, scope)
+    {
         return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
     Ok(LocationInputs::of_sources(merged.network, pending_targets))
+}
+
+/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may never
+/// come back, and the spec itself says where the instance is looked for. A source that exists is waited for, because it
+/// may say under which cluster's tag the instance was launched.
+fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
+    let is_gone = matches!(problem.reason, Reason::NotFound | Reason::NoKindMatch);
+    let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
+    let spec = &scope.machine.spec;
+    is_gone && is_deleted && spec.region.is_some() && spec.identity_ref.is_some()
 }
 
 /// Resolves the identity and looks up its account.
@@ -154,13 +166,13 @@ async fn connect(
         IdentityError::Unusable(problem) => {
             // The machine may no longer use the credentials that this process holds.
             context.clouds.forget(&scope.key());
-            FlowError::from(not_ready(problem.condition()))
+            not_ready(problem.condition())
         }
-        IdentityError::Unread(error) => FlowError::from(error),
+        IdentityError::Unread(problem) => not_ready(problem.condition()),
     })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
-    let account_id = ask_account(cloud.as_ref(), &identity_ref).await.map_err(not_ready)?;
+    let account_id = ask_account(cloud.as_ref(), &identity_ref).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
@@ -183,7 +195,7 @@ fn cluster_name(scope: &MachineScope) -> String {
     name.or_else(label).unwrap_or_default().to_owned()
 }
 
-async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, ConditionUpdate> {
+async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, Blocked> {
     cloud.account_id().await.map_err(|error| {
         let reason = match error.class {
             ErrorClass::Unauthorized => Reason::CredentialsFailed,
@@ -191,7 +203,11 @@ async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> 
             _ => Reason::Failed,
         };
         let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
-        ConditionType::IdentityReady.is_false(reason, message)
+        Blocked {
+            condition: ConditionType::IdentityReady.is_false(reason, message),
+            next: Next::Retry,
+            cause: Some(error.class),
+        }
     })
 }
 

@@ -9,6 +9,7 @@ mod blocked;
 mod context;
 mod controller;
 mod deletion;
+mod freshness;
 mod instance;
 mod launch;
 mod locate;
@@ -39,8 +40,8 @@ use capa_runtime::reconcile::{Outcome, ReconcileError};
 use self::blocked::FlowError;
 pub use self::context::MachineContext;
 pub use self::controller::{MachineReconciler, watched_cluster, watched_machine};
-use self::deletion::Found;
 use self::deletion::abandon::{Abandonment, abandonment};
+use self::deletion::{Ended, Found};
 use self::instance::Observed;
 pub use self::memory::LaunchMemory;
 pub use self::ownership::claimed_instances;
@@ -145,7 +146,14 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
                     }
                     Observation::Absent => targets::ensure_deregistered(scope, &instance.id, None, &location, context),
                 };
-                blocks.extend(deletion::end_instance(scope, instance, has_left, &location, context).await);
+                match deletion::end_instance(scope, instance, has_left, &location, context).await {
+                    Ended::Gone => {}
+                    Ended::Waits(blocked) => blocks.push(blocked),
+                    Ended::Submitted(blocked) => {
+                        blocks.push(blocked);
+                        break;
+                    }
+                }
             }
         }
     }

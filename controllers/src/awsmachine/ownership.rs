@@ -1,5 +1,5 @@
 //! Decides which AWSMachine an instance belongs to. Launch, adoption, termination, registration and recovery all use
-//! this function. Pure.
+//! this function. Adoption alone accepts an instance without tags, if the launch record proves it. Pure.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;

@@ -87,9 +87,13 @@ pub(super) async fn user_data(
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     };
     bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
-    let secret = context.kubernetes.secret(scope.namespace(), name).await?;
     // The controller watches the Machine, but not its Secret.
     let unusable = |update| Blocked::new(update, Next::Retry);
+    let secret = context.kubernetes.secret(scope.namespace(), name).await;
+    let secret = secret.map_err(|error| {
+        let message = format!("Secret {}/{name} cannot be read: {}", scope.namespace(), error.answer());
+        unusable(ConditionType::BootstrapDataReady.is_false(Reason::Failed, message))
+    })?;
     if let Some(secret) = &secret {
         bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
     }

@@ -23,12 +23,13 @@ pub(super) fn of_launch(
     // The types contain neither floats nor unordered maps, so equal values have equal JSON.
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
-    Inputs::of(&("launch", spec, network, user_data.expose(), asked_as(location)))
+    Inputs::of(&"launch", &(spec, network, user_data.expose(), asked_as(location)))
 }
 
-/// The inputs of a lookup for a deletion, or of the termination of an instance.
+/// The inputs of a lookup for a deletion, or of the termination of an instance. Each instance is a call of its own,
+/// because AWS may allow the termination of one and refuse that of another.
 pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> Inputs {
-    Inputs::of(&("deletion", instance_id, asked_as(location)))
+    Inputs::of(&("deletion", instance_id), &asked_as(location))
 }
 
 /// The credentials and the region of the calls.
@@ -42,7 +43,7 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 /// The permanent error of an earlier call with these inputs, until the time of the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
-    let now = context.kubernetes.now();
+    let now = context.kubernetes.uptime();
     match context
         .memory
         .refusals()
@@ -64,7 +65,7 @@ pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &Machi
     if blocked.is_refused()
         && let Some(inputs) = scope.inputs
     {
-        let now = context.kubernetes.now();
+        let now = context.kubernetes.uptime();
         let condition = blocked.condition.clone();
         let refusals = context.memory.refusals();
         let wait = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);

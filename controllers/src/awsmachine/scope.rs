@@ -127,6 +127,11 @@ impl MachineScope {
     }
 }
 
+/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
+pub(super) fn search_token(machine: &AWSMachine) -> String {
+    format!("{}-0", machine.metadata.uid.as_deref().unwrap_or_default())
+}
+
 /// The key of the machine in the instance informer.
 pub(super) fn key(machine: &AWSMachine) -> MachineKey {
     MachineKey {

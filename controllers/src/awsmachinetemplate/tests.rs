@@ -138,7 +138,7 @@ impl Scene {
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".to_owned(),
         };
-        let outcome = reconcile(self.template.clone(), &context).await.unwrap();
+        let outcome = reconcile(self.template.clone(), &context).await;
         let status = outcome.status?;
         self.template.status = Some(status.clone());
         assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
@@ -328,4 +328,26 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     );
     let known = scene.written().await;
     assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));
+}
+
+#[tokio::test]
+async fn a_template_names_an_unread_secret() {
+    let mut scene = Scene::new("instanceType: t3.large");
+    scene.kubernetes.publish_network(
+        "dev",
+        "{region: eu-west-1, identityRef: {kind: AWSClusterStaticIdentity, name: static}}",
+    );
+    let spec = "secretRef: keys, allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterStaticIdentity", "static", spec);
+    scene
+        .kubernetes
+        .refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
+    let unread = scene.written().await;
+    assert_eq!((unread.says.as_str(), unread.next), ("Unknown/Failed", Next::Retry));
+    assert_eq!(
+        unread.message,
+        "Secret capa-rs-system/keys cannot be read: 403 Forbidden"
+    );
 }

@@ -35,8 +35,9 @@ async fn observed(kind: &str, spec: &str) -> Value {
     };
     match resolve(&kubernetes, &request).await {
         Ok(identity) => shown(&identity.source),
-        Err(IdentityError::Unread(error)) => panic!("{error}"),
-        Err(IdentityError::Unusable(problem)) => json!({"problem": problem.reason.to_string()}),
+        Err(IdentityError::Unusable(problem) | IdentityError::Unread(problem)) => {
+            json!({"problem": problem.reason.to_string()})
+        }
     }
 }
 

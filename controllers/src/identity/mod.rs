@@ -44,19 +44,13 @@ pub struct IdentityRequest<'a> {
 pub enum IdentityError {
     /// The objects of the identity do not allow its use.
     Unusable(IdentityProblem),
-    /// An object could not be read.
-    Unread(KubernetesError),
+    /// The Secret of the identity could not be read. The failure may be temporary.
+    Unread(IdentityProblem),
 }
 
 impl From<IdentityProblem> for IdentityError {
     fn from(problem: IdentityProblem) -> Self {
         Self::Unusable(problem)
-    }
-}
-
-impl From<KubernetesError> for IdentityError {
-    fn from(error: KubernetesError) -> Self {
-        Self::Unread(error)
     }
 }
 
@@ -75,7 +69,9 @@ pub async fn resolve(
     let mut source = match hops.next() {
         Some(Identity::Static(identity)) => {
             let name = &identity.spec.secret_ref;
-            let Some(secret) = kubernetes.secret(request.identity_namespace, name).await? else {
+            let secret = kubernetes.secret(request.identity_namespace, name).await;
+            let unread = |error| secret_unread(&identity, request.identity_namespace, &error);
+            let Some(secret) = secret.map_err(unread)? else {
                 return Err(secret_not_found(&identity, request.identity_namespace).into());
             };
             push_version(
@@ -172,6 +168,12 @@ fn secret_not_found(identity: &AWSClusterStaticIdentity, namespace: &str) -> Ide
             identity.metadata.name.as_deref().unwrap_or_default()
         ),
     )
+}
+
+fn secret_unread(identity: &AWSClusterStaticIdentity, namespace: &str, error: &KubernetesError) -> IdentityError {
+    let name = &identity.spec.secret_ref;
+    let message = format!("Secret {namespace}/{name} cannot be read: {}", error.answer());
+    IdentityError::Unread(IdentityProblem::new(Reason::Failed, message))
 }
 
 fn credentials(

@@ -7,7 +7,7 @@ use capa_cloud::{CloudError, ErrorClass};
 /// The reason why an identity cannot be used, in the form of the condition `IdentityReady`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityProblem {
-    /// `NotFound`, `NotAllowed`, `SourceNotAllowed` or `CredentialsFailed`.
+    /// `NotFound`, `NotAllowed`, `SourceNotAllowed`, `CredentialsFailed` or `Failed`.
     pub reason: Reason,
     /// The affected object and the corrective action.
     pub message: String,

@@ -16,8 +16,7 @@ async fn resolved(kubernetes: &FakeKubernetes, reference: &str) -> Result<Resolv
     };
     match resolve(kubernetes, &request).await {
         Ok(identity) => Ok(identity),
-        Err(IdentityError::Unusable(problem)) => Err(problem),
-        Err(IdentityError::Unread(error)) => panic!("{error}"),
+        Err(IdentityError::Unusable(problem) | IdentityError::Unread(problem)) => Err(problem),
     }
 }
 

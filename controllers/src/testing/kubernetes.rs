@@ -15,6 +15,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
+use kube::core::Status;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
@@ -45,6 +46,8 @@ struct State {
     identities: BTreeMap<IdentityReference, Identity>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
+    /// Secrets whose reads fail, with code and reason of the answer, if there is one.
+    unread_secrets: BTreeMap<(String, String), Option<(u16, &'static str)>>,
     infrastructure: BTreeMap<String, Infrastructure>,
     /// Infrastructure objects whose read does not end.
     being_read: BTreeSet<String>,
@@ -153,7 +156,16 @@ impl FakeKubernetes {
             type_: Some("cluster.x-k8s.io/secret".to_owned()),
             ..Secret::default()
         };
-        self.state().secrets.insert((namespace.into(), name.into()), secret);
+        let key = (namespace.to_owned(), name.to_owned());
+        let mut state = self.state();
+        state.unread_secrets.remove(&key);
+        state.secrets.insert(key, secret);
+    }
+
+    /// Makes reads of a Secret fail until it is stored again: with this code and reason, or without an answer.
+    pub(crate) fn refuse_secret(&self, namespace: &str, name: &str, answer: Option<(u16, &'static str)>) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.state().unread_secrets.insert(key, answer);
     }
 
     /// Sets the result of reading the infrastructure object with this name.
@@ -297,7 +309,19 @@ impl Kubernetes for FakeKubernetes {
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {
-        Ok(self.state().secrets.get(&(namespace.into(), name.into())).cloned())
+        let key = (namespace.to_owned(), name.to_owned());
+        let state = self.state();
+        match state.unread_secrets.get(&key) {
+            None => Ok(state.secrets.get(&key).cloned()),
+            Some(None) => Err(error("read Secret", "connection refused")),
+            Some(Some((code, reason))) => {
+                let status = Status::failure("User \"the-manager\" cannot", reason).with_code(*code);
+                Err(KubernetesError {
+                    attempted: "read Secret".to_owned(),
+                    source: Box::new(kube::Error::Api(status.boxed())),
+                })
+            }
+        }
     }
 }
 

@@ -212,3 +212,32 @@ async fn a_rotated_secret_is_another_client_at_the_next_pass() {
         kind
     );
 }
+
+#[tokio::test]
+async fn an_unread_secret_is_named_and_keeps_a_cluster_ready() {
+    let scene = Scene::new();
+    let spec = "secretRef: keys, allowedNamespaces: {}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    let refuse = || {
+        let answer = Some((403, "Forbidden"));
+        scene.kubernetes.refuse_secret("capa-rs-system", "keys", answer);
+    };
+    refuse();
+    let unread = scene.pass(&static_identity()).await;
+    assert_held_back(&unread, "False/Failed");
+    assert_eq!(
+        unread.message(IDENTITY_READY),
+        "Secret capa-rs-system/keys cannot be read: 403 Forbidden"
+    );
+    assert!(matches!(unread.next, Next::Requeue(_)));
+    scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
+    let read = scene.after(&unread, Duration::from_secs(5)).await;
+    assert!(read.status().provisioned());
+    refuse();
+    let again = scene.after(&read, Duration::from_secs(600)).await;
+    assert_eq!(again.says(IDENTITY_READY), "False/Failed");
+    assert_eq!(again.says(READY), "True/Ready", "the failure may be temporary");
+    assert_eq!(again.status().network, read.status().network);
+}

@@ -11,6 +11,7 @@ use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::freshness;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::Ids;
 use crate::awsmachine::refusal;
@@ -22,15 +23,25 @@ use crate::kubernetes_api::KubernetesError;
 /// The most submitted terminations that the status has room for. An event tells of no further one.
 const MOST_SUBMITTED: usize = 16;
 
-/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets. Answers what the
-/// deletion waits for, or nothing once nothing of the instance is left.
+/// The state of an instance after a step.
+pub(in crate::awsmachine) enum Ended {
+    /// Nothing of the instance is left.
+    Gone,
+    /// The deletion waits for something.
+    Waits(Blocked),
+    /// The termination is submitted. The answer to it comes before the next instance of the machine is terminated,
+    /// because the informer keeps one answer for each machine.
+    Submitted(Blocked),
+}
+
+/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets.
 pub(in crate::awsmachine) async fn end_instance(
     scope: &mut MachineScope,
     instance: &InstanceToEnd,
     has_left: bool,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Option<Blocked> {
+) -> Ended {
     let InstanceToEnd { id, observation, .. } = instance;
     if let Observation::Seen(seen) = observation
         && seen.state.has_ended()
@@ -39,8 +50,11 @@ pub(in crate::awsmachine) async fn end_instance(
     }
     let youth = absence::remaining_youth(scope, id, location, context);
     let mut blocked = match plan_deletion(observation, youth.is_none(), has_left) {
-        DeletionStep::Release => return None,
-        DeletionStep::Terminate => terminate(scope, location, id, context).await,
+        DeletionStep::Release => return Ended::Gone,
+        DeletionStep::Terminate => match terminate(scope, location, id, context).await {
+            Ok(submitted) => return Ended::Submitted(submitted),
+            Err(blocked) => blocked,
+        },
         DeletionStep::AwaitDrained => {
             // The informer wakes the machine. Should it not, the next pass looks at the instance again.
             let message = format!("instance {id} is terminated once it has left its load balancer targets");
@@ -48,8 +62,10 @@ pub(in crate::awsmachine) async fn end_instance(
             Blocked::new(draining, Next::Requeue(context.timing.listing_interval))
         }
         DeletionStep::AwaitTermination => {
-            // The informer follows the instance from here on and wakes the machine.
-            location.cloud.observe_instance(&scope.key(), id);
+            if instance.is_alone {
+                // The informer follows the instance from here on and wakes the machine.
+                location.cloud.observe_instance(&scope.key(), id);
+            }
             let message = format!("instance {id} is being terminated");
             Blocked::new(awaiting(message, location), Next::AwaitChange)
         }
@@ -69,30 +85,33 @@ pub(in crate::awsmachine) async fn end_instance(
         // Of several instances the informer follows one.
         blocked.next = Next::Requeue(context.timing.listing_interval);
     }
-    Some(blocked)
+    Ended::Waits(blocked)
 }
 
-/// The condition of a deletion that waits for AWS. If AWS cannot be read, the condition says so.
+/// The condition of a deletion that waits for AWS. If AWS cannot be read, or is read too seldom, the condition says so.
 fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
-    match location.cloud.reading_failure() {
-        Some(error) => {
-            let message = format!("{message}, and AWS does not show its state: {error}");
-            ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message)
-        }
-        None => ConditionType::InstanceReady.is_false(Reason::Terminating, message),
+    if let Some(error) = location.cloud.reading_failure() {
+        let message = format!("{message}, and AWS does not show its state: {error}");
+        return ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     }
+    let message = match freshness::overdue(location) {
+        Some((_, why)) => format!("{message}, and {why}"),
+        None => message,
+    };
+    ConditionType::InstanceReady.is_false(Reason::Terminating, message)
 }
 
 /// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
+///
+/// # Errors
+/// AWS refuses the termination, or has refused it before.
 async fn terminate(
     scope: &mut MachineScope,
     location: &InstanceLocation,
     id: &str,
     context: &MachineContext,
-) -> Blocked {
-    if let Err(blocked) = refusal::await_change(scope, refusal::of_deletion(Some(id), location), context) {
-        return blocked;
-    }
+) -> Result<Blocked, Blocked> {
+    refusal::await_change(scope, refusal::of_deletion(Some(id), location), context)?;
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
@@ -101,12 +120,15 @@ async fn terminate(
             }
             let message = format!("the termination of instance {id} is submitted");
             let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
-            Blocked::new(terminating, Next::Requeue(context.timing.listing_interval))
+            Ok(Blocked::new(
+                terminating,
+                Next::Requeue(context.timing.listing_interval),
+            ))
         }
         Err(error) => {
             let message = identity::described(&error, &location.identity_ref);
             let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
-            refusal::record(scope, blocked, context)
+            Err(refusal::record(scope, blocked, context))
         }
     }
 }

@@ -7,6 +7,6 @@ mod plan;
 mod planned;
 mod search;
 
-pub(super) use drive::{abandoned, end_instance, moved, release, tell_left_alone};
+pub(super) use drive::{Ended, abandoned, end_instance, moved, release, tell_left_alone};
 pub(super) use merged::merged;
 pub(super) use search::{Found, find};

@@ -8,6 +8,7 @@ use capa_api::meta;
 use capa_cloud::{ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
+use super::abandon;
 use super::planned::{self, Worth};
 use crate::awsmachine::absence;
 use crate::awsmachine::attempt;
@@ -15,10 +16,10 @@ use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{Ownership, Reason as NotOurs};
+use crate::awsmachine::ownership::{Ownership, Proof as Proved, Reason as NotOurs};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
 
 /// The instances that a deletion has to end.
@@ -45,6 +46,9 @@ pub(in crate::awsmachine) struct InstanceToEnd {
     pub(in crate::awsmachine) observation: Observation,
     /// Whether the machine names it. Otherwise it was found by its tags.
     pub(in crate::awsmachine) is_named: bool,
+    /// Whether it is the only one. The informer follows one instance of a machine, and forgets what it knows of the
+    /// others.
+    pub(in crate::awsmachine) is_alone: bool,
 }
 
 /// Finds the instances of a machine that is being deleted.
@@ -68,7 +72,7 @@ pub(in crate::awsmachine) async fn find(
     let mut foreign = None;
     if let Some(id) = known {
         let observation = location.cloud.observe_instance(&scope.key(), &id);
-        if is_ours(scope, &id, &observation, &location, context)? {
+        if is_ours(scope, &observation, &location, context)? {
             return find_known(scope, id, observation, location);
         }
         let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
@@ -121,7 +125,6 @@ fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
 fn is_ours(
     scope: &MachineScope,
-    id: &str,
     observation: &Observation,
     location: &InstanceLocation,
     context: &MachineContext,
@@ -139,21 +142,41 @@ fn is_ours(
         // What has ended loses its tags by itself.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
         // Everything but the tags says that it is this machine's: nobody else would end it.
-        Ownership::Foreign(NotOurs::Untagged(_)) => Err(untagged(scope, id, id, location)),
+        Ownership::Foreign(NotOurs::Untagged(proof)) => Err(untagged(scope, instance, proof, location)),
         Ownership::Foreign(_) => Ok(false),
     }
 }
 
-/// The deletion waits for the tags of an instance. `value` is what the annotation that gives it up has to say.
-fn untagged(scope: &MachineScope, id: &str, value: &str, location: &InstanceLocation) -> Blocked {
+/// The deletion waits for the tags of an instance.
+fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: &InstanceLocation) -> Blocked {
+    let id = &instance.id;
+    let mend = match renamed_owner(scope, instance, proof) {
+        Some((named, tag)) => format!(
+            "its launch record says that it is this machine's, the ownerReferences name Machine {named:?}, and the \
+             instance belongs to {tag:?} by its tag {}: it is not terminated; correct the ownerReferences",
+            meta::MACHINE_NAME_TAG
+        ),
+        None => format!(
+            "it is not terminated; restore them if it is this machine's ({})",
+            scope.tags(&location.cluster_tag).described()
+        ),
+    };
     let message = format!(
-        "instance {id} does not carry the tags of this machine: it is not terminated; restore them if it is this \
-         machine's ({}), else annotation {}: {value} lets the deletion end without it",
-        scope.tags(&location.cluster_tag).described(),
-        meta::ABANDON_INSTANCE_ANNOTATION
+        "instance {id} does not carry the tags of this machine: {mend}, else {} lets the deletion end without it",
+        abandon::described(&scope.machine)
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
     Blocked::new(not_owned, Next::Retry)
+}
+
+/// The name of the Machine in the owner reference, and the tag with the name of the Machine of the instance, if they
+/// differ for an instance that the launch record proves, and the reference is not verified. Whoever may write the
+/// reference could otherwise have the instance tagged with the name of another Machine.
+fn renamed_owner<'a>(scope: &'a MachineScope, instance: &'a Instance, proof: Proved) -> Option<(&'a str, &'a str)> {
+    let is_doubtful = proof == Proved::Recorded && scope.owners.machine.is_err();
+    let named = meta::owner_machine_name(&scope.machine.metadata).filter(|_| is_doubtful)?;
+    let tag = instance.tags.get(meta::MACHINE_NAME_TAG)?;
+    (*tag != meta::machine_name_tag_value(scope.namespace(), named)).then_some((named, tag))
 }
 
 /// The instance whose id is known, as the informer shows it.
@@ -172,6 +195,7 @@ fn find_known(
         id,
         observation,
         is_named: true,
+        is_alone: true,
     };
     Ok(Found::Instances {
         location: Box::new(location),
@@ -217,11 +241,10 @@ async fn find_by_tags(
     for instance in found {
         match read::ownership(scope, &instance, &location.cluster_tag, context) {
             Ownership::Ours(_) => ours.push(instance),
-            // Found by the token of the open attempt, which is what can be given up.
+            // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
-            Ownership::Foreign(NotOurs::Untagged(_)) => {
-                let value = open_token.as_deref().unwrap_or(&instance.id);
-                return Err(untagged(scope, &instance.id, value, &location).into());
+            Ownership::Foreign(NotOurs::Untagged(proof)) => {
+                return Err(untagged(scope, &instance, proof, &location).into());
             }
             Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
             Ownership::Foreign(_) => left_alone.push(instance.id),
@@ -235,10 +258,12 @@ async fn find_by_tags(
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
+    let is_alone = ours.len() == 1;
     let to_end = |instance: Instance| InstanceToEnd {
         id: instance.id.clone(),
         observation: Observation::Seen(Arc::new(instance)),
         is_named: false,
+        is_alone,
     };
     Ok(Found::Instances {
         location: Box::new(location),
@@ -248,7 +273,7 @@ async fn find_by_tags(
 
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
-    let token = open_token.unwrap_or_else(|| attempt::search_token(scope));
+    let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
     let now = context.kubernetes.uptime();
     let remaining = || {
         let proof = context.memory.attempt(scope.uid(), &token).absence;
@@ -274,6 +299,9 @@ fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, proof: Proof
             .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
         message.push_str("after the deletion");
     }
+    message.push_str("; if it is gone, ");
+    message.push_str(&abandon::described(&scope.machine));
+    message.push_str(" lets the deletion end");
     let of_deletion = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     scope.set_condition(std::mem::replace(&mut blocked.condition, of_deletion));
     blocked

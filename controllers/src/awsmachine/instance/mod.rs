@@ -2,7 +2,6 @@
 
 mod drift;
 mod ending;
-mod freshness;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -21,6 +20,7 @@ use self::ending::{Ending, ended_before_running};
 use super::absence;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
+use super::freshness;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
 use super::memory::{CapacityLocation, Pool};

@@ -2,7 +2,7 @@
 
 use capa_cloud::Instance;
 
-use crate::awsmachine::ownership::Ownership;
+use crate::awsmachine::ownership::{Ownership, Proof, Reason};
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +17,16 @@ pub(in crate::awsmachine) enum Adoption {
     Foreign(Vec<String>),
 }
 
-/// Chooses among instances that were found by tags or token. An instance of the open attempt is always adopted: without
-/// its tags too, and also after its end, because its end decides about the machine.
+/// Chooses among instances that were found by tags or token. An instance that the launch record proves is adopted
+/// without its tags too. That of the open attempt is adopted also after its end, because its end decides about the
+/// machine.
 pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open_token: Option<&str>) -> Adoption {
     let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token.as_deref() == open_token;
-    let is_ours = |(instance, ownership): &&(Instance, Ownership)| {
-        matches!(ownership, Ownership::Ours(_)) || is_of_attempt(instance)
+    let is_ours = |(_, ownership): &&(Instance, Ownership)| {
+        matches!(
+            ownership,
+            Ownership::Ours(_) | Ownership::Foreign(Reason::Untagged(Proof::Recorded))
+        )
     };
     let alive = found.iter().filter(|(instance, _)| !instance.state.has_ended());
     let (ours, foreign): (Vec<_>, Vec<_>) = alive.partition(is_ours);
@@ -31,7 +35,8 @@ pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open_token: 
         [(instance, _)] => return Adoption::One(Box::new(instance.clone())),
         several => return Adoption::Several(ids(several)),
     }
-    if let Some((ended, _)) = found.iter().find(|(instance, _)| is_of_attempt(instance)) {
+    let mut ours = found.iter().filter(is_ours);
+    if let Some((ended, _)) = ours.find(|(instance, _)| is_of_attempt(instance)) {
         return Adoption::One(Box::new(ended.clone()));
     }
     if foreign.is_empty() {

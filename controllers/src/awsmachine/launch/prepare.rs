@@ -21,7 +21,7 @@ use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
 use crate::awsmachine::time::age;
 use crate::launching::request::{RequestInputs, build_request};
@@ -136,7 +136,7 @@ pub(super) fn plan(
     let plan = plan_launch(record, &attempt, context.now(), &context.timing);
     let client_token = match plan.step {
         LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
-        _ => attempt::search_token(scope),
+        _ => search_token(&scope.machine),
     };
     let request = match (plan.step, repeated) {
         (LaunchStep::Record(_), _) | (_, None) => {
@@ -162,7 +162,7 @@ fn known_of_attempt(
 ) -> Attempt {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
     let token = recorded.map_or_else(
-        || attempt::search_token(scope),
+        || search_token(&scope.machine),
         |recorded| recorded.client_token.clone(),
     );
     let remembered = context.memory.attempt(scope.uid(), &token);

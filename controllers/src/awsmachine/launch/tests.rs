@@ -288,6 +288,12 @@ fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
         );
     }
     let ended = of_attempt(InstanceState::Terminated);
+    assert_eq!(
+        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some("uid-1")),
+        Adoption::Foreign(vec!["i-a".into()]),
+        "the ownership decides, and not the token alone"
+    );
+    assert_eq!(adopt(&[foreign(&ended)], Some("uid-1")), Adoption::Nothing);
     assert_eq!(adopt(&[ours(&ended)], Some("uid-2")), Adoption::Nothing);
     assert_eq!(adopt(&[ours(&ended)], None), Adoption::Nothing);
 }

@@ -106,7 +106,7 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
     for end in ends {
         let memory = LaunchMemory::new("one");
         let condition = ConditionType::InstanceReady.is_false(Reason::NotFound, "");
-        let (inputs, now) = (Inputs::of(&"launch"), Timestamp::UNIX_EPOCH);
+        let (inputs, now) = (Inputs::of(&"launch", &()), Duration::ZERO);
         memory
             .refusals()
             .refused("m", inputs, condition, now, &Timing::default());
@@ -139,4 +139,23 @@ fn a_call_begins_the_proof_of_absence_anew() {
     memory.called("m", "m-1", Progress::Unanswered, later);
     let proof = memory.attempt("m", "m-1").absence.unwrap();
     assert_eq!((proof.since, proof.first_empty), (later, None));
+}
+
+#[test]
+fn permanent_errors_count_until_their_machine_is_forgotten() {
+    let memory = LaunchMemory::new("one");
+    let condition = ConditionType::InstanceReady.is_false(Reason::Unauthorized, "refused");
+    for inputs in [
+        Inputs::of(&"launch", &1),
+        Inputs::of(&"launch", &2),
+        Inputs::of(&"other", &1),
+    ] {
+        let timing = Timing::default();
+        memory
+            .refusals()
+            .refused("m", inputs, condition.clone(), Duration::ZERO, &timing);
+    }
+    assert_eq!(memory.entries(), 2, "one for each call");
+    memory.forget("m");
+    assert_eq!(memory.entries(), 0);
 }

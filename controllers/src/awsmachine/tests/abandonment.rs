@@ -6,7 +6,9 @@ use capa_api::contract::Cluster;
 use capa_api::meta;
 use kube::ResourceExt;
 
-use super::{CLUSTER, FIRST, Scene};
+use super::deletion::{assert_released, never_launched, terminated};
+use super::{CLUSTER, FIRST, SPEC, Scene};
+use crate::kubernetes_api::Infrastructure;
 use crate::testing::{read, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -82,4 +84,83 @@ async fn the_annotation_acts_only_on_a_deleted_machine() {
     scene.kubernetes.put_cluster(cluster);
     scene.delete();
     assert!(scene.pass().await.machine.is_some());
+}
+
+/// Asserts that the deletion is blocked, names the annotation with the search token, and ends by it.
+async fn assert_ended_by_search_token(scene: &Scene) {
+    let blocked = scene.pass().await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = blocked.message(INSTANCE_READY);
+    let way_out = format!("annotation {}: uid-m-0", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    annotate(scene, "uid-m-1");
+    assert!(scene.pass().await.machine.is_some(), "it is the token of an attempt");
+    annotate(scene, "uid-m-0");
+    let pass = scene.pass().await;
+    assert_eq!(pass.calls, ["remove_finalizer"]);
+    assert_eq!(pass.reasons_of_events(), ["InstanceAbandoned"]);
+    assert_released(scene, &pass);
+}
+
+#[tokio::test]
+async fn a_restored_copy_is_given_up_by_its_search_token() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+    let spec = "allowedNamespaces: {list: [team-b]}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", spec);
+    scene.delete();
+    assert_ended_by_search_token(&scene).await;
+}
+
+#[tokio::test]
+async fn a_contradicted_record_is_given_up_by_its_search_token() {
+    let scene = never_launched().await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.put_machine(read(
+        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
+          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
+          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
+    ));
+    assert_ended_by_search_token(&scene).await;
+}
+
+#[tokio::test]
+async fn a_deletion_without_its_source_goes_on_from_the_spec() {
+    let identity = "identityRef: {kind: AWSClusterControllerIdentity, name: default}";
+    let spec = format!("{SPEC}, region: eu-west-1, {identity}");
+    for (spec, goes_on) in [(spec.as_str(), true), (SPEC, false)] {
+        let scene = Scene::with_spec(spec).run().await;
+        scene.edit(|machine| machine.status = None);
+        scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+        assert_eq!(
+            scene.pass().await.says(ConditionType::NetworkReady),
+            "False/NotFound",
+            "a living machine needs its sources"
+        );
+        scene.delete();
+        assert_eq!(terminated(&scene.pass().await), goes_on, "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_a_source_that_exists() {
+    let identity = "identityRef: {kind: AWSClusterControllerIdentity, name: default}";
+    let scene = Scene::with_spec(&format!("{SPEC}, region: eu-west-1, {identity}"))
+        .run()
+        .await;
+    scene.edit(|machine| machine.status = None);
+    scene
+        .kubernetes
+        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.delete();
+    let blocked = scene.pass().await;
+    assert_eq!(
+        blocked.says(INSTANCE_READY),
+        "False/DeletionBlocked",
+        "it may publish the tag of the cluster"
+    );
 }

@@ -47,3 +47,36 @@ async fn a_clock_that_is_set_back_makes_no_record_fresh() {
     let pass = scene.after(Timing::default().confirmation_age * 2).await;
     assert!(pass.calls.contains(&"confirm".to_owned()), "{:?}", pass.calls);
 }
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_delays_no_refused_call() {
+    let scene = Scene::running().await;
+    scene.kubernetes.set_clock(tomorrow());
+    scene.delete();
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    scene.pass().await;
+    assert_eq!(
+        scene.pass().await.says(ConditionType::InstanceReady),
+        "False/Unauthorized"
+    );
+    scene.kubernetes.set_clock(Timestamp::UNIX_EPOCH);
+    let pass = scene.after(RETRY).await;
+    assert!(
+        pass.calls.contains(&"TerminateInstances".to_owned()),
+        "{:?}",
+        pass.calls
+    );
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_ahead_hastens_no_refused_call() {
+    let scene = Scene::running().await;
+    scene.delete();
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    scene.pass().await;
+    scene.pass().await;
+    scene.kubernetes.set_clock(tomorrow());
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}

@@ -18,7 +18,11 @@ const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 /// A machine that waits for its network: attempt 0 is recorded.
 pub(super) async fn never_launched() -> Scene {
-    let scene = Scene::new();
+    deleted_before_launch(Scene::new()).await
+}
+
+/// The same of this scene.
+pub(super) async fn deleted_before_launch(scene: Scene) -> Scene {
     scene
         .kubernetes
         .put_infrastructure("dev", Infrastructure::Published(None));
@@ -210,10 +214,10 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
     assert_eq!(blocked.next, Next::Requeue(RETRY));
     let empty = scene.after(RETRY).await;
     assert_eq!(empty.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let said = empty.message(INSTANCE_READY);
     assert!(
-        empty
-            .message(INSTANCE_READY)
-            .contains("without a readable launch record")
+        said.contains("without a readable launch record") && said.ends_with("before the AWSMachine is released"),
+        "{said}"
     );
     assert!(scene.after(Duration::from_secs(599)).await.machine.is_some());
     let old = scene.after(Duration::from_secs(1)).await;
@@ -226,6 +230,11 @@ async fn an_unanswered_launch_is_looked_up_until_absence_is_proven() {
     let young = scene.pass().await;
     assert_eq!(young.says(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(matches!(young.next, Next::Requeue(_)));
+    let said = young.message(INSTANCE_READY);
+    assert!(
+        said.starts_with("EC2 was asked for an instance") && said.ends_with("before the AWSMachine is released"),
+        "{said}"
+    );
     let still = scene.after(Duration::from_secs(599)).await;
     assert_eq!(still.next, Next::Requeue(Duration::from_secs(1)));
     let old = scene.after(Duration::from_secs(1)).await;

@@ -18,6 +18,7 @@ mod refusals;
 mod restored_records;
 mod target_access;
 mod targets;
+mod unread_secrets;
 mod waits;
 
 use std::sync::Arc;
@@ -120,11 +121,33 @@ impl Scene {
 
     /// A scene whose machine has been launched and runs.
     async fn running() -> Self {
-        let scene = Self::new();
-        scene.pass().await;
-        scene.aws.set_instance_state(FIRST, InstanceState::Running);
-        scene.pass().await;
+        Self::new().run().await
+    }
+
+    /// The same scene once its machine has been launched and runs.
+    async fn run(self) -> Self {
+        self.pass().await;
+        self.aws.set_instance_state(FIRST, InstanceState::Running);
+        self.pass().await;
+        self
+    }
+
+    /// A scene whose machine uses a static identity, whose Secret is `keys`.
+    fn with_static_identity() -> Self {
+        let identity = "identityRef: {kind: AWSClusterStaticIdentity, name: static}";
+        let scene = Self::with_spec(&format!("{SPEC}, {identity}"));
+        let spec = "secretRef: keys, allowedNamespaces: {}";
         scene
+            .kubernetes
+            .identity_object("AWSClusterStaticIdentity", "static", spec);
+        scene.put_keys();
+        scene
+    }
+
+    /// Writes the Secret of the static identity. It gets a new version.
+    fn put_keys(&self) {
+        let keys = [("AccessKeyID", "AKIAEXAMPLE"), ("SecretAccessKey", "hunter2")];
+        self.kubernetes.put_secret("capa-rs-system", "keys", &keys);
     }
 
     /// A launch of another process that may have made its call: there is a record, but no instance.

@@ -402,3 +402,28 @@ async fn an_instance_whose_listings_wait_is_said_to_be_old() {
     assert!(told.contains("wait for their turns"), "{told}");
     assert_eq!(old.says(READY), "True/Ready");
 }
+
+#[tokio::test]
+async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
+    let scene = Scene::running().await;
+    let minute = Duration::from_secs(60);
+    scene.aws.restart_listing_every(minute);
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
+    scene.delete();
+    let known = scene.after(minute).await;
+    assert_eq!(known.says(INSTANCE_READY), "False/Terminating");
+    assert!(!known.message(INSTANCE_READY).contains("not listed"));
+    // The listings wait for their turns.
+    scene.aws.slow_down_reading();
+    for _ in 0..5 {
+        scene.after(minute).await;
+    }
+    let waiting = scene.after(minute).await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Terminating");
+    let said = waiting.message(INSTANCE_READY);
+    assert!(
+        said.contains(FIRST) && said.contains("not listed for five intervals"),
+        "{said}"
+    );
+}

@@ -403,3 +403,38 @@ async fn a_recorded_instance_without_its_tags_holds_the_deletion() {
         "what has ended loses its tags by itself"
     );
 }
+
+#[tokio::test]
+async fn a_renamed_owner_does_not_ask_to_retag_the_instance() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.owner_references_mut()[0].name = "forged".into());
+    scene.delete();
+    let held = scene.pass().await;
+    assert_eq!(held.says(INSTANCE_READY), "False/NotOwned");
+    let message = held.message(INSTANCE_READY);
+    let named = "the ownerReferences name Machine \"forged\", and the instance belongs to \"team-a/m\"";
+    let way_out = format!("{}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(message.contains(named) && message.contains(&way_out), "{message}");
+    assert!(
+        !message.contains("restore") && !message.contains("team-a/forged"),
+        "{message}"
+    );
+    assert_eq!(calls_to_ec2(&held, "TerminateInstances"), 0);
+    scene.edit(|machine| machine.owner_references_mut()[0].name = "m".into());
+    assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1);
+}
+
+#[tokio::test]
+async fn a_retagged_instance_of_a_verified_owner_needs_its_tags() {
+    let scene = Scene::running().await;
+    scene.aws.tag_machine_name(FIRST, "team-a/other");
+    scene.delete();
+    let held = scene.pass().await;
+    assert_eq!(held.says(INSTANCE_READY), "False/NotOwned");
+    let message = held.message(INSTANCE_READY);
+    assert!(
+        message.contains("restore them") && message.contains("team-a/m"),
+        "{message}"
+    );
+    assert_eq!(calls_to_ec2(&held, "TerminateInstances"), 0);
+}

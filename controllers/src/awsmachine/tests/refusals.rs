@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
 use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
 
+use super::deletion::never_launched;
 use super::{NETWORK, Pass, Scene};
 use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+/// Two instances of one machine, and the tokens of their attempts.
+const INSTANCES: [(&str, &str); 2] = [("i-0000000000000000a", "uid-m-1"), ("i-0000000000000000b", "uid-m-2")];
 
 /// Changes an input of a launch.
 type Change = fn(&Scene);
@@ -136,4 +142,112 @@ async fn an_instance_that_ends_releases_its_machine_during_a_refusal() {
         }
     }
     panic!("the machine is there still");
+}
+
+/// Runs passes at their due times for `long`. Returns the number of calls of an action.
+async fn calls_within(scene: &Scene, action: &str, long: Duration) -> usize {
+    let (mut now, mut calls) = (Duration::ZERO, 0);
+    while now < long {
+        let pass = scene.pass().await;
+        calls += pass.calls.iter().filter(|call| *call == action).count();
+        let next = match pass.next {
+            Next::Requeue(next) | Next::RateLimited(next) => next,
+            Next::Retry | Next::AwaitChange => Duration::from_secs(1),
+        };
+        scene.kubernetes.advance(next);
+        now += next;
+    }
+    calls
+}
+
+#[tokio::test]
+async fn refused_terminations_of_two_instances_back_off() {
+    let scene = never_launched().await;
+    for (id, token) in INSTANCES {
+        scene
+            .aws
+            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+    }
+    for _ in 0..5_000 {
+        let error = refused("TerminateInstances", "UnauthorizedOperation");
+        scene.aws.fail_next("TerminateInstances", error);
+    }
+    calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
+    let calls = calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
+    assert!((1..=2 * 5).contains(&calls), "{calls} calls in 20 minutes");
+    let standing = scene.pass().await;
+    assert_eq!(standing.says(INSTANCE_READY), "False/Unauthorized");
+}
+
+#[tokio::test]
+async fn a_refused_instance_does_not_keep_another_from_ending() {
+    let scene = never_launched().await;
+    for (id, token) in INSTANCES {
+        scene
+            .aws
+            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+    }
+    let error = refused("TerminateInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("TerminateInstances", error);
+    scene.pass().await;
+    // The first instance is refused, and the second one is terminated.
+    scene.pass().await;
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    let said = pass.message(INSTANCE_READY);
+    assert!(
+        said.contains(&format!("instance {} is being terminated", INSTANCES[1].0)),
+        "{said}"
+    );
+}
+
+/// Changes of the identity of a deletion, as [`Scene::with_static_identity`] makes it.
+const CHANGED_IDENTITIES: [(&str, Change); 2] = [
+    ("identity", |scene| {
+        let spec = "secretRef: keys, allowedNamespaces: {}";
+        scene
+            .kubernetes
+            .identity_object("AWSClusterStaticIdentity", "static", spec);
+    }),
+    ("Secret", |scene| scene.put_keys()),
+];
+
+#[tokio::test]
+async fn a_changed_identity_ends_the_back_off_of_a_termination() {
+    for (what, change) in CHANGED_IDENTITIES {
+        let scene = Scene::with_static_identity().run().await;
+        scene.delete();
+        for _ in 0..20 {
+            let error = refused("TerminateInstances", "UnauthorizedOperation");
+            scene.aws.fail_next("TerminateInstances", error);
+        }
+        calls_within(&scene, "TerminateInstances", Duration::from_secs(600)).await;
+        for _ in 0..2 {
+            assert!(!has_called(&scene.pass().await, "TerminateInstances"), "{what}");
+        }
+        change(&scene);
+        // The session of the changed identity lists the instance first.
+        scene.pass().await;
+        assert!(has_called(&scene.pass().await, "TerminateInstances"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_identity_ends_the_back_off_of_a_search() {
+    for (what, change) in CHANGED_IDENTITIES {
+        let scene = Scene::with_static_identity();
+        // It was restored without its status.
+        scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
+        scene.delete();
+        for _ in 0..20 {
+            let error = refused("DescribeInstances", "UnauthorizedOperation");
+            scene.aws.fail_next("DescribeInstances", error);
+        }
+        calls_within(&scene, "DescribeInstances", Duration::from_secs(600)).await;
+        let standing = scene.pass().await;
+        assert!(!has_called(&standing, "DescribeInstances"), "{what}");
+        assert_eq!(standing.says(INSTANCE_READY), "False/DeletionBlocked", "{what}");
+        change(&scene);
+        assert!(has_called(&scene.pass().await, "DescribeInstances"), "{what}");
+    }
 }

@@ -64,3 +64,16 @@ async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
         assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
     }
 }
+
+#[tokio::test]
+async fn the_search_after_a_contradicted_record_says_so() {
+    let scene = never_launched().await;
+    scene.edit(|machine| machine.status.as_mut().unwrap().has_run = Some(true));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let said = pass.message(INSTANCE_READY);
+    assert!(
+        said.contains("EC2 was never asked") && said.ends_with("before the AWSMachine is released"),
+        "{said}"
+    );
+}
