@@ -24,8 +24,9 @@ use super::pages::{Page, all_pages};
 const MOST_PAGES: usize = 20;
 /// The most pages of a listing in the background: half a million instances.
 const MOST_LISTED_PAGES: usize = 500;
-/// How long a reconcile waits for the permits of further pages. After that the reconcile is requeued at the time of the
-/// next permit.
+/// How long a reconcile waits for the permit of each further page. After that the reconcile is requeued at the time of
+/// the next permit, and begins with the first page again. The time is not for all pages together, because an answer of
+/// more pages than turns within that time would never be complete.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time until which this process leads for certain.
@@ -110,8 +111,8 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all
-    /// of them together wait for [`PATIENCE`].
+    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and waits
+    /// for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,
@@ -121,8 +122,7 @@ impl CallRunner {
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let until = Instant::now() + PATIENCE;
-        let next_permit = || self.limiter.wait_until(until, request);
+        let next_permit = || self.limiter.wait_until(Instant::now() + PATIENCE, request);
         all_pages(permit, MOST_PAGES, next_permit, fetch).await
     }
 
@@ -169,8 +169,13 @@ mod tests {
     use super::*;
 
     fn runner() -> CallRunner {
+        runner_at(Duration::from_secs(1))
+    }
+
+    /// A runner whose rates count this time as a second.
+    fn runner_at(second: Duration) -> CallRunner {
         let waits = ThrottleWaits::register(&mut Registry::default());
-        let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
+        let limits = Arc::new(Limits::new(Shares::default(), second, waits));
         CallRunner::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
     }
 
@@ -215,6 +220,18 @@ mod tests {
                 .is_err(),
             "nothing is owed or left"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_with_slow_turns_are_still_complete() {
+        // Ten pages are granted at once, and another one every four seconds.
+        let runner = runner_at(Duration::from_secs(40));
+        let began = Instant::now();
+        let pages = runner
+            .describe("DescribeInstances", &query(), |_, token| page(token, 15))
+            .await;
+        assert_eq!(pages.map(|pages| pages.len()), Ok(15));
+        assert!(began.elapsed() > PATIENCE, "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
