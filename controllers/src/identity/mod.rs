@@ -155,6 +155,12 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
     Ok(chain)
 }
 
+/// The group of the objects whose passes call AWS with an identity in a region, for `Reconciler::groups`.
+pub(crate) fn identity_group(reference: &IdentityReference, region: Option<&str>) -> String {
+    let region = region.unwrap_or_default();
+    format!("identity {}/{} {region}", reference.kind, reference.name)
+}
+
 fn push_version(key: &mut String, uid: Option<&str>, version: Option<&str>) {
     key.push('/');
     key.push_str(uid.unwrap_or_default());

@@ -5,6 +5,7 @@ mod capacity;
 mod clocks;
 mod deletion;
 mod fields;
+mod groups;
 mod holders;
 mod input;
 mod launches;
