@@ -221,6 +221,7 @@ impl Aws {
                     group,
                     request,
                     urgent: false,
+                    cluster: None,
                 },
             )
             .is_ok()

@@ -26,7 +26,8 @@ const MOST_PAGES: usize = 20;
 const MOST_LISTED_PAGES: usize = 500;
 /// How long a reconcile waits for the permit of each further page. After that the reconcile is requeued at the time of
 /// the next permit, and begins with the first page again. The time is not for all pages together, because an answer of
-/// more pages than turns within that time would never be complete.
+/// more pages than turns within that time would never be complete. The time limit of a pass ends the wait for all
+/// pages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time until which this process leads for certain.
@@ -43,13 +44,13 @@ pub(crate) struct CallRunner {
 
 impl CallRunner {
     /// A runner without a controller yet, for the calls that the session of an identity makes without a request of a
-    /// controller. `leads_until` is absent where leader election is off.
-    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, identity: &str) -> Self {
+    /// controller, for `flow`. `leads_until` is absent where leader election is off.
+    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, flow: Flow) -> Self {
         Self {
             limiter,
             leads_until,
             controller: "",
-            flow: Flow::Session(identity.to_owned()),
+            flow,
         }
     }
 
@@ -176,7 +177,8 @@ mod tests {
     fn runner_at(second: Duration) -> CallRunner {
         let waits = ThrottleWaits::register(&mut Registry::default());
         let limits = Arc::new(Limits::new(Shares::default(), second, waits));
-        CallRunner::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
+        let limiter = CallLimiter::new(&limits, "a", "eu-west-1");
+        CallRunner::new(Arc::new(limiter), None, Flow::Session("a".into()))
     }
 
     fn query() -> Query {

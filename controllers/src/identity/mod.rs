@@ -106,6 +106,7 @@ pub async fn resolve(
             namespace: request.namespace.to_owned(),
             name: request.cluster_name.to_owned(),
         },
+        is_for_one_cluster: names_cluster,
     })
 }
 
