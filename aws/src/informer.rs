@@ -165,6 +165,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
+    use capa_cloud::informer::TerminationBatch;
     use capa_cloud::targets::{GroupAnswer, GroupCall};
     use capa_cloud::{CloudError, Instance, InstanceState, Query};
 
@@ -178,7 +179,7 @@ mod tests {
             panic!("broken")
         }
 
-        async fn terminate(&self, _ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        async fn terminate(&self, _batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
             panic!("broken")
         }
 

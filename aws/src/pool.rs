@@ -137,17 +137,15 @@ impl SessionPool {
     pub(crate) fn session(&self, identity: &ResolvedIdentity, region: &str) -> Arc<Session> {
         let mut sessions = self.inner.sessions.lock();
         drop_unused(&mut sessions);
-        let key = SessionKey {
-            identity: identity.key.clone(),
-            region: region.to_owned(),
-        };
+        let key = SessionKey::new(identity, region);
         if !sessions.contains_key(&key) {
             make_room(&mut sessions);
         }
+        let flow = key.flow();
         let session = sessions.entry(key).or_insert_with(|| {
             let (clients, replacements) = self.inner.config.clients(&identity.source, region, &identity.key);
             let limiter = CallLimiter::new(&self.inner.limits, &identity.key, region);
-            let runner = CallRunner::new(Arc::new(limiter), self.inner.leads_until.clone(), &identity.key);
+            let runner = CallRunner::new(Arc::new(limiter), self.inner.leads_until.clone(), flow);
             let shared = self.inner.shared.clone();
             Arc::new(Session::new(region, clients, runner, replacements, shared))
         });
@@ -238,6 +236,7 @@ mod tests {
             key: key.to_owned(),
             source: CredentialSource::Controller,
             cluster: ClusterKey::default(),
+            is_for_one_cluster: false,
         }
     }
 
@@ -293,10 +292,7 @@ mod tests {
         }
         assert_eq!(count(&pool), MOST_IDLE + 1);
         let kept = |key: &str, region: &str| {
-            let key = SessionKey {
-                identity: key.to_owned(),
-                region: region.to_owned(),
-            };
+            let key = SessionKey::new(&identity(key), region);
             pool.inner.sessions.lock().contains_key(&key)
         };
         assert!(kept("at work", "eu-west-1"), "it follows a machine");

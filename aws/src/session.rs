@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
 use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
@@ -342,8 +343,8 @@ impl InformerCalls for PacedCalls {
         self.calls.ec2.list_instances(query, self.pause).await
     }
 
-    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        self.calls.ec2.terminate(ids).await
+    async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        self.calls.ec2.terminate(batch).await
     }
 
     async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {

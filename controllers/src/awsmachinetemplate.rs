@@ -16,9 +16,9 @@ use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, TemplateClouds, Timing};
 use capa_network::Merged;
-use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler};
+use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster_group};
 
-use crate::identity::{self, IdentityError, IdentityRequest};
+use crate::identity::{self, IdentityError, IdentityRequest, identity_group};
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::forms;
 use crate::launching::image::image_id;
@@ -61,6 +61,13 @@ impl Reconciler for TemplateReconciler {
     async fn reconcile(&self, object: AWSMachineTemplate) -> Result<Outcome<AWSMachineTemplate>, ReconcileError> {
         let outcome = reconcile(object, &self.context).await;
         Ok(with_resync(outcome, self.sync_period))
+    }
+
+    fn groups(&self, object: &AWSMachineTemplate) -> Vec<String> {
+        let spec = &object.spec.template.spec;
+        let identity = spec.identity_ref.as_ref();
+        let identity = identity.map(|identity| identity_group(identity, spec.region.as_deref()));
+        [cluster_group(&object.metadata)].into_iter().chain(identity).collect()
     }
 
     fn forget(&self, object: &AWSMachineTemplate) {

@@ -30,9 +30,9 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
     /// The groups of an object whose passes may wait for the same resource, such as an AWS account. Passes of one group
-    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster.
+    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster, or of one namespace without a Cluster.
     fn groups(&self, object: &Self::Kind) -> Vec<String> {
-        cluster_group(object.meta()).into_iter().collect()
+        vec![cluster_group(object.meta())]
     }
 
     /// Called when `object` is deleted, and again after a pass that ran meanwhile: drops the reconciler's state about
@@ -40,11 +40,15 @@ pub trait Reconciler: Send + Sync + 'static {
     fn forget(&self, _object: &Self::Kind) {}
 }
 
-/// The group of all objects of one Cluster, for [`Reconciler::groups`]. `None` for an object without a Cluster.
-pub fn cluster_group(metadata: &ObjectMeta) -> Option<String> {
+/// The group of all objects of one Cluster, for [`Reconciler::groups`]. Objects without a Cluster are a group by
+/// namespace, so that each object has a group.
+pub fn cluster_group(metadata: &ObjectMeta) -> String {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let cluster = meta::cluster_name_label(metadata).or_else(|| meta::owner_cluster_name(metadata));
-    cluster.map(|cluster| format!("cluster {namespace}/{cluster}"))
+    match cluster {
+        Some(cluster) => format!("cluster {namespace}/{cluster}"),
+        None => format!("namespace {namespace}"),
+    }
 }
 
 /// The result of one pass.

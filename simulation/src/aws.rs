@@ -236,6 +236,7 @@ impl Aws {
                     group,
                     request,
                     urgent: false,
+                    cluster: None,
                 },
             )
             .is_ok()

@@ -72,23 +72,16 @@ impl Manager {
     }
 }
 
-fn session_key(identity: &ResolvedIdentity, region: &str) -> SessionKey {
-    SessionKey {
-        identity: identity.key.clone(),
-        region: region.to_owned(),
-    }
-}
-
 impl ClusterClouds for Manager {
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
-        let session = self.session(session_key(identity, region));
+        let session = self.session(SessionKey::new(identity, region));
         Arc::new(session.for_cluster(&identity.cluster))
     }
 }
 
 impl MachineClouds for Manager {
     fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
-        let session = self.session(session_key(identity, region));
+        let session = self.session(SessionKey::new(identity, region));
         Arc::new(MachineSession::new(session.for_cluster(&identity.cluster), cluster))
     }
 

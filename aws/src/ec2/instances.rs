@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use aws_sdk_ec2::types;
+use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::session::Permit;
 use capa_cloud::{
@@ -56,11 +57,11 @@ impl Ec2Calls {
 
     /// Terminates instances once their turn has come and the process leads. Returns the new states that the answer
     /// shows.
-    pub(crate) async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        let turn = CallRequest::terminate(self.runner.flow(), ids);
-        let permit = self.runner.limiter().wait(&turn).await;
+    pub(crate) async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let permit = self.runner.limiter().wait(&batch.rate_request()).await;
         self.runner.wait_until_leading().await;
-        let request = self.client.terminate_instances().set_instance_ids(Some(ids.to_vec()));
+        let ids = batch.ids().to_vec();
+        let request = self.client.terminate_instances().set_instance_ids(Some(ids));
         let answer = self.runner.call(permit, request.send()).await?;
         let changes = answer.terminating_instances().iter();
         let states = changes.filter_map(|change| {

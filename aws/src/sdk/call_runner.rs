@@ -24,8 +24,10 @@ use super::pages::{Page, all_pages};
 const MOST_PAGES: usize = 20;
 /// The most pages of a listing in the background: half a million instances.
 const MOST_LISTED_PAGES: usize = 500;
-/// How long a reconcile waits for the permits of further pages. After that the reconcile is requeued at the time of the
-/// next permit.
+/// How long a reconcile waits for the permit of each further page. After that the reconcile is requeued at the time of
+/// the next permit, and begins with the first page again. The time is not for all pages together, because an answer of
+/// more pages than turns within that time would never be complete. The time limit of a pass ends the wait for all
+/// pages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time until which this process leads for certain.
@@ -42,13 +44,13 @@ pub(crate) struct CallRunner {
 
 impl CallRunner {
     /// A runner without a controller yet, for the calls that the session of an identity makes without a request of a
-    /// controller. `leads_until` is absent where leader election is off.
-    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, identity: &str) -> Self {
+    /// controller, for `flow`. `leads_until` is absent where leader election is off.
+    pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, flow: Flow) -> Self {
         Self {
             limiter,
             leads_until,
             controller: "",
-            flow: Flow::Session(identity.to_owned()),
+            flow,
         }
     }
 
@@ -110,8 +112,8 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and all
-    /// of them together wait for [`PATIENCE`].
+    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and waits
+    /// for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,
@@ -121,8 +123,7 @@ impl CallRunner {
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let until = Instant::now() + PATIENCE;
-        let next_permit = || self.limiter.wait_until(until, request);
+        let next_permit = || self.limiter.wait_until(Instant::now() + PATIENCE, request);
         all_pages(permit, MOST_PAGES, next_permit, fetch).await
     }
 
@@ -169,9 +170,15 @@ mod tests {
     use super::*;
 
     fn runner() -> CallRunner {
+        runner_at(Duration::from_secs(1))
+    }
+
+    /// A runner whose rates count this time as a second.
+    fn runner_at(second: Duration) -> CallRunner {
         let waits = ThrottleWaits::register(&mut Registry::default());
-        let limits = Arc::new(Limits::new(Shares::default(), Duration::from_secs(1), waits));
-        CallRunner::new(Arc::new(CallLimiter::new(&limits, "a", "eu-west-1")), None, "a")
+        let limits = Arc::new(Limits::new(Shares::default(), second, waits));
+        let limiter = CallLimiter::new(&limits, "a", "eu-west-1");
+        CallRunner::new(Arc::new(limiter), None, Flow::Session("a".into()))
     }
 
     fn query() -> Query {
@@ -215,6 +222,18 @@ mod tests {
                 .is_err(),
             "nothing is owed or left"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_with_slow_turns_are_still_complete() {
+        // Ten pages are granted at once, and another one every four seconds.
+        let runner = runner_at(Duration::from_secs(40));
+        let began = Instant::now();
+        let pages = runner
+            .describe("DescribeInstances", &query(), |_, token| page(token, 15))
+            .await;
+        assert_eq!(pages.map(|pages| pages.len()), Ok(15));
+        assert!(began.elapsed() > PATIENCE, "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,6 +42,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
         key: "role".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
         cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
     };
     let (all, key) = (Query::default(), machine("one"));
     let cluster = pool.cluster(&identity, REGION);

@@ -400,6 +400,7 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
         key: "role".into(),
         source: role("arn:aws:iam::1:role/One", identity("A").source),
         cluster: identity("A").cluster,
+        is_for_one_cluster: false,
     };
     let machines = fake.pool().await.machines(&assumed, REGION, CLUSTER);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();

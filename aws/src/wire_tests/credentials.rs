@@ -9,6 +9,7 @@ fn identity(source: CredentialSource) -> ResolvedIdentity {
         key: "role".to_owned(),
         source,
         cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
     }
 }
 

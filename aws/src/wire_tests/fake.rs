@@ -167,6 +167,7 @@ pub(super) fn identity(name: &str) -> ResolvedIdentity {
             session_token: None,
         },
         cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
     }
 }
 

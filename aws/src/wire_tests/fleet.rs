@@ -86,6 +86,7 @@ fn identity(number: usize) -> ResolvedIdentity {
             namespace: format!("team-{number}"),
             name: "dev".to_owned(),
         },
+        is_for_one_cluster: true,
     }
 }
 

@@ -48,6 +48,7 @@ fn identity() -> ResolvedIdentity {
         key: "one".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
         cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Replaced credentials and changed accounts. An observation is valid for one account, and a proof of absence for one
 //! set of credentials.
 
+use std::time::Duration;
+
 use super::disappearance::DisappearanceGuard;
 use super::{Epoch, InstanceInformer};
 
@@ -15,6 +17,7 @@ impl InstanceInformer {
         self.credentials = times;
         let now = self.tick();
         self.proofs_since = now;
+        self.allow_refused_reads();
         self.targets.forget_answers();
         for watch in self.watches.values_mut() {
             watch.since = now;
@@ -50,6 +53,15 @@ impl InstanceInformer {
             }
             self.settle(&id);
         }
+    }
+
+    /// Ends the waits after refusals. A listing that waited is due at once, because the last one was refused.
+    fn allow_refused_reads(&mut self) {
+        if self.refused_listings.until() > Duration::ZERO {
+            self.next_listing = Duration::ZERO;
+        }
+        self.refused_listings.forget();
+        self.refused_lookups.forget();
     }
 
     /// Whether a call that began at this epoch can prove that an instance is absent.

@@ -12,6 +12,7 @@ mod overdue;
 mod owner_tags;
 mod reads;
 mod record;
+mod refused_reads;
 mod snapshot;
 mod targets;
 mod terminations;
@@ -28,6 +29,7 @@ pub use disappearance::Loss;
 use overdue::Overdue;
 pub use reads::{InformerReport, InstanceRead};
 use record::{Record, Told};
+use refused_reads::RefusedReads;
 pub use snapshot::InformerSnapshot;
 pub use terminations::TerminationBatch;
 use terminations::Terminations;
@@ -74,7 +76,7 @@ pub struct InstanceInformer {
     looking: BTreeSet<String>,
     next_look: Option<Duration>,
     /// The beginning of the running lookup.
-    look_began: u32,
+    look_began: Duration,
     listing_began: Option<Duration>,
     next_listing: Duration,
     /// The beginning and the scope of the last listing.
@@ -85,6 +87,8 @@ pub struct InstanceInformer {
     overdue: Overdue,
     listing_failure: Option<CloudError>,
     look_failure: Option<CloudError>,
+    refused_listings: RefusedReads,
+    refused_lookups: RefusedReads,
     terminations: Terminations,
     targets: Targets,
     guard: DisappearanceGuard,
@@ -110,7 +114,7 @@ impl InstanceInformer {
             wanted: BTreeSet::new(),
             looking: BTreeSet::new(),
             next_look: None,
-            look_began: 0,
+            look_began: Duration::ZERO,
             listing_began: None,
             next_listing: Duration::ZERO,
             listed_scope: None,
@@ -119,6 +123,8 @@ impl InstanceInformer {
             overdue: Overdue::default(),
             listing_failure: None,
             look_failure: None,
+            refused_listings: RefusedReads::default(),
+            refused_lookups: RefusedReads::default(),
             terminations: Terminations::new(timing.rate_second / 5),
             targets: Targets::new(timing),
             guard: DisappearanceGuard::default(),
@@ -247,18 +253,22 @@ impl InstanceInformer {
             return batched;
         }
         let listing = self.listing_began.is_none().then(|| self.listing_due());
-        let look = self.looking.is_empty().then_some(self.next_look).flatten();
-        let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(Duration::ZERO);
+        let may_look = self.refused_lookups.until();
+        let look = self.next_look.map(|next| next.max(may_look));
+        let look = look.filter(|_| self.looking.is_empty());
+        let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(may_look);
         let overdue = self.overdue.due(&self.timing);
         [listing, look, wanted, overdue, batched].into_iter().flatten().min()
     }
 
     /// The time of the next listing. It is soon if a machine has joined whose cluster the last listing does not cover.
+    /// While AWS refuses listings, it is at the end of the wait after the last refusal.
     fn listing_due(&self) -> Duration {
-        match &self.listed_scope {
+        let due = match &self.listed_scope {
             Some((began, _)) if self.uncovered => self.next_listing.min(*began + self.timing.transition_interval),
             _ => self.next_listing,
-        }
+        };
+        due.max(self.refused_listings.until())
     }
 
     /// The machines to wake since the last call of this function.

@@ -62,13 +62,13 @@ impl InstanceInformer {
             return Some(InstanceRead::List { began, scope });
         }
         self.collect_transitions(now);
-        if self.looking.is_empty() && !self.wanted.is_empty() {
+        if self.looking.is_empty() && !self.wanted.is_empty() && self.refused_lookups.until() <= now {
             while self.looking.len() < VALUES_PER_FILTER
                 && let Some(id) = self.wanted.pop_first()
             {
                 self.looking.insert(id);
             }
-            self.look_began = whole_seconds(now);
+            self.look_began = now;
             let ids = self.looking.iter().cloned().collect();
             return Some(InstanceRead::Lookup {
                 began: self.tick(),
@@ -97,13 +97,9 @@ impl InstanceInformer {
             self.next_look = None;
             return;
         }
-        // AWS would repeat a permanent error.
-        let interval = match &self.look_failure {
-            Some(failure) if failure.class.is_permanent() => self.timing.listing_interval,
-            _ => self.timing.transition_interval,
-        };
+        let interval = self.timing.transition_interval;
         let due = *self.next_look.get_or_insert(now + interval);
-        if due <= now {
+        if due.max(self.refused_lookups.until()) <= now {
             let ids = self.in_transition.difference(&self.looking).cloned();
             self.wanted.extend(ids);
             self.next_look = Some(now + interval);
@@ -118,6 +114,7 @@ impl InstanceInformer {
         now: Duration,
     ) -> Vec<InformerReport> {
         let since = self.listing_began.take().unwrap_or(now);
+        self.refused_listings.ended(answer.as_ref().err(), since, &self.timing);
         let instances = match answer {
             Ok(instances) => instances,
             Err(error) => {
@@ -206,7 +203,9 @@ impl InstanceInformer {
         answer: Result<Vec<Instance>, CloudError>,
     ) -> Option<InformerReport> {
         self.looking.clear();
-        let began_at = self.look_began;
+        let began_at = whole_seconds(self.look_began);
+        self.refused_lookups
+            .ended(answer.as_ref().err(), self.look_began, &self.timing);
         let instances = match answer {
             Ok(instances) => instances,
             Err(error) => return failing(&mut self.look_failure, error),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::{CloudError, ErrorClass, InstanceState, MachineKey};
+use crate::limits::{CallRequest, Flow};
+use crate::{CloudError, ClusterKey, ErrorClass, InstanceState, MachineKey};
 
 use super::InstanceInformer;
 use super::compact::CompactInstance;
@@ -13,9 +14,10 @@ use super::record::Record;
 /// longer for its turn.
 const MOST: usize = 40;
 
-/// The instances of one TerminateInstances call. The answer goes to [`super::InstanceInformer::termination_ended`].
+/// The instances of one TerminateInstances call, all of one cluster. The answer goes to [`super::InstanceInformer::termination_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminationBatch {
+    cluster: ClusterKey,
     pub(super) ids: Vec<String>,
 }
 
@@ -25,10 +27,17 @@ impl TerminationBatch {
         &self.ids
     }
 
+    /// The request for a turn at the rate limiter. The batch uses the turns of its cluster, so that the terminations of
+    /// one tenant do not delay those of another tenant of the same session.
+    pub fn rate_request(&self) -> CallRequest {
+        CallRequest::terminate(&Flow::Cluster(self.cluster.clone()), &self.ids)
+    }
+
     /// Splits the batch in two, to isolate the instance that AWS refuses.
     fn halves(mut self) -> [Self; 2] {
-        let second = self.ids.split_off(self.ids.len() / 2);
-        [self, Self { ids: second }]
+        let ids = self.ids.split_off(self.ids.len() / 2);
+        let cluster = self.cluster.clone();
+        [self, Self { cluster, ids }]
     }
 }
 
@@ -47,6 +56,9 @@ struct Request {
     failure: Option<CloudError>,
     /// Whether the machine has received the error.
     told: bool,
+    /// Whether AWS has refused a call for this instance alone. Such an instance never shares a call again, because its
+    /// batch would be split again at each repetition.
+    is_refused_alone: bool,
 }
 
 /// All instances to terminate.
@@ -54,9 +66,9 @@ pub(super) struct Terminations {
     /// The time for which a batch stays open.
     window: Duration,
     requests: HashMap<String, Request>,
-    /// The open batches by zone. EC2 executes a refused call in part, zone by zone. So the answer for a batch of one
-    /// zone is valid for the whole batch.
-    open: BTreeMap<String, Open>,
+    /// The open batches by cluster and zone. EC2 executes a refused call in part, zone by zone. So the answer for a
+    /// batch of one zone is valid for the whole batch.
+    open: BTreeMap<(ClusterKey, String), Open>,
     ready: VecDeque<TerminationBatch>,
 }
 
@@ -72,7 +84,13 @@ impl Terminations {
 
     /// Submits an instance, unless it is submitted already. After a failed call the function first returns the error,
     /// and then returns it with each new submission until a call succeeds.
-    pub(super) fn submit(&mut self, id: &str, zone: &str, now: Duration) -> Result<(), CloudError> {
+    pub(super) fn submit(
+        &mut self,
+        id: &str,
+        cluster: ClusterKey,
+        zone: &str,
+        now: Duration,
+    ) -> Result<(), CloudError> {
         let request = self.requests.entry(id.to_owned()).or_default();
         if let Some(failure) = request.failure.clone().filter(|_| !request.told) {
             // A machine that receives the error for the first time decides when to submit again.
@@ -80,33 +98,46 @@ impl Terminations {
             return Err(failure);
         }
         let answer = request.failure.clone().map_or(Ok(()), Err);
-        if !request.pending {
-            request.pending = true;
-            let open = self.open.entry(zone.to_owned()).or_insert_with(|| Open {
-                since: now,
-                ids: Vec::new(),
-            });
-            open.ids.push(id.to_owned());
-            if open.ids.len() >= MOST {
-                let ids = std::mem::take(&mut open.ids);
-                self.open.remove(zone);
-                self.ready.push_back(TerminationBatch { ids });
-            }
+        if request.pending {
+            return answer;
+        }
+        request.pending = true;
+        if request.is_refused_alone {
+            let ids = vec![id.to_owned()];
+            self.ready.push_back(TerminationBatch { cluster, ids });
+        } else {
+            self.join(id, (cluster, zone.to_owned()), now);
         }
         answer
+    }
+
+    /// Adds an instance to the open batch of its cluster and zone.
+    fn join(&mut self, id: &str, key: (ClusterKey, String), now: Duration) {
+        let open = self.open.entry(key.clone()).or_insert_with(|| Open {
+            since: now,
+            ids: Vec::new(),
+        });
+        open.ids.push(id.to_owned());
+        if open.ids.len() >= MOST {
+            self.close(key);
+        }
+    }
+
+    /// Makes an open batch ready for its call.
+    fn close(&mut self, key: (ClusterKey, String)) {
+        if let Some(Open { ids, .. }) = self.open.remove(&key) {
+            let (cluster, _) = key;
+            self.ready.push_back(TerminationBatch { cluster, ids });
+        }
     }
 
     /// The next batch that is due.
     pub(super) fn begin(&mut self, now: Duration) -> Option<TerminationBatch> {
         let window = self.window;
         let due = |open: &Open| open.since + window <= now;
-        let zone = self
-            .open
-            .iter()
-            .find(|(_, open)| due(open))
-            .map(|(zone, _)| zone.clone());
-        if let Some(open) = zone.and_then(|zone| self.open.remove(&zone)) {
-            self.ready.push_back(TerminationBatch { ids: open.ids });
+        let due = self.open.iter().find(|(_, open)| due(open));
+        if let Some(key) = due.map(|(key, _)| key.clone()) {
+            self.close(key);
         }
         self.ready.pop_front()
     }
@@ -131,7 +162,8 @@ impl Terminations {
             self.ready.push_front(batch);
             return BTreeSet::new();
         }
-        if batch.ids.len() > 1 && concerns_single_instances(error) {
+        let may_concern_one = concerns_single_instances(error);
+        if batch.ids.len() > 1 && may_concern_one {
             self.ready.extend(batch.halves());
             return BTreeSet::new();
         }
@@ -139,6 +171,7 @@ impl Terminations {
         for id in batch.ids {
             let request = self.requests.entry(id.clone()).or_default();
             request.pending = false;
+            request.is_refused_alone |= may_concern_one;
             if request.failure.as_ref() != Some(error) {
                 request.failure = Some(error.clone());
                 request.told = false;
@@ -193,7 +226,11 @@ impl InstanceInformer {
         self.watch(machine, cluster, id);
         let kept = self.records.get(id).and_then(Record::kept);
         let zone = kept.map_or("", CompactInstance::availability_zone);
-        self.terminations.submit(id, zone, now)
+        let cluster = ClusterKey {
+            namespace: machine.namespace.clone(),
+            name: cluster.to_owned(),
+        };
+        self.terminations.submit(id, cluster, zone, now)
     }
 
     /// The next batch that is due. Call this function until it returns `None`.

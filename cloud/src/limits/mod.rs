@@ -56,7 +56,7 @@ impl Priority {
 pub enum Flow {
     /// A cluster.
     Cluster(ClusterKey),
-    /// The informer of a session, which serves all machines of the session; with the key of the session's identity.
+    /// A session that several clusters share, for its calls that serve all of them; with the key of its identity.
     Session(String),
 }
 

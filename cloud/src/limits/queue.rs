@@ -2,10 +2,11 @@
 //!
 //! Within a priority the queue is round robin: each tenant has one turn per round, and the clusters of a tenant share
 //! its turns round robin. The order is computed at each request and not fixed when a caller joins. So a new tenant
-//! waits for at most one turn of each other tenant, whatever the number of their callers.
+//! waits for at most one turn of each other tenant, whatever the number of their callers. The turns are computed one
+//! after the other up to the turn of the request, because a queue may contain thousands of callers.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use std::iter::Peekable;
 use std::time::Duration;
 
 use super::{CallRequest, Caller, Flow, Priority};
@@ -156,7 +157,7 @@ impl Queue {
             let Some((_, class)) = next.min_by_key(|(due, _)| *due) else {
                 return ahead;
             };
-            let Some(turn) = class.coming.pop() else {
+            let Some(turn) = class.coming.next() else {
                 return ahead;
             };
             let is_own = class.priority == request.priority && *turn.flow == request.flow;
@@ -164,9 +165,8 @@ impl Queue {
                 return ahead;
             }
             if is_merged {
-                class
-                    .since
-                    .insert(turn.tenant, now + wait(ahead, turn.waiting.instances));
+                let at = now + wait(ahead, turn.waiting.instances);
+                class.future.insert(turn.tenant, at);
             }
             ahead.requests += 1;
             ahead.instances += turn.waiting.instances;
@@ -201,6 +201,8 @@ impl Queue {
 /// A future turn.
 struct Turn<'a> {
     tenant: &'a Tenant,
+    /// The time of the tenant's last turn, or of its first request.
+    since: Duration,
     flow: &'a Flow,
     waiting: &'a Waiting,
 }
@@ -208,43 +210,60 @@ struct Turn<'a> {
 /// The future turns of one priority.
 struct Turns<'a> {
     priority: Priority,
-    /// The turns in reverse order: the next turn is the last element.
-    coming: Vec<Turn<'a>>,
-    /// The time of the last turn of each tenant, past or future.
-    since: BTreeMap<&'a Tenant, Duration>,
+    /// The turns in their order.
+    coming: Peekable<Box<dyn Iterator<Item = Turn<'a>> + 'a>>,
+    /// The time of the last future turn of each tenant that has been taken from `coming`.
+    future: BTreeMap<&'a Tenant, Duration>,
 }
 
 impl<'a> Turns<'a> {
     fn new((priority, class): (&Priority, &'a Class)) -> Self {
-        let mut placed = Vec::new();
-        for (tenant, lines) in class {
-            let mut own: Vec<_> = lines.by_flow.iter().flat_map(by_rounds).collect();
-            own.sort_by_key(|(place, ..)| *place);
-            let turns = own.into_iter().enumerate().map(|(round, (_, flow, waiting))| {
-                let turn = Turn { tenant, flow, waiting };
-                ((round, lines.place), turn)
-            });
-            placed.extend(turns);
-        }
-        placed.sort_by_key(|(place, _)| Reverse(*place));
+        let mut tenants: Vec<_> = class.iter().collect();
+        tenants.sort_unstable_by_key(|(_, lines)| lines.place);
+        let of_tenants = tenants.into_iter().map(|(tenant, lines)| of_tenant(tenant, lines));
+        let coming: Box<dyn Iterator<Item = Turn<'a>> + 'a> = Box::new(round_robin(of_tenants.collect()));
         Self {
             priority: *priority,
-            coming: placed.into_iter().map(|(_, turn)| turn).collect(),
-            since: class.iter().map(|(tenant, lines)| (tenant, lines.since)).collect(),
+            coming: coming.peekable(),
+            future: BTreeMap::new(),
         }
     }
 
     /// The rank of the next turn of this priority among the next turns of all priorities.
-    fn due(&self) -> Option<(Duration, u32)> {
-        let next = self.coming.last()?;
-        let since = self.since.get(next.tenant).copied().unwrap_or_default();
+    fn due(&mut self) -> Option<(Duration, u32)> {
+        let next = self.coming.peek()?;
+        let since = self.future.get(next.tenant).copied().unwrap_or(next.since);
         let rank = self.priority.rank();
         Some((since.max(next.waiting.asked) + AGING * rank, rank))
     }
 }
 
-/// The callers of a flow, each with the number of its round and the place of the flow in the round.
-fn by_rounds<'a>((flow, line): (&'a Flow, &'a Line)) -> impl Iterator<Item = ((usize, u64), &'a Flow, &'a Waiting)> {
-    let callers = line.callers.iter().enumerate();
-    callers.map(move |(round, waiting)| ((round, line.place), flow, waiting))
+/// The future turns of a tenant: those of its flows in turns.
+fn of_tenant<'a>(tenant: &'a Tenant, lines: &'a Lines) -> impl Iterator<Item = Turn<'a>> {
+    let mut flows: Vec<_> = lines.by_flow.iter().collect();
+    flows.sort_unstable_by_key(|(_, line)| line.place);
+    let since = lines.since;
+    let of_flow = |(flow, line): (&'a Flow, &'a Line)| {
+        let turn = move |waiting| Turn {
+            tenant,
+            since,
+            flow,
+            waiting,
+        };
+        line.callers.iter().map(turn)
+    };
+    round_robin(flows.into_iter().map(of_flow).collect())
+}
+
+/// The elements of all iterators: the first of each, then the second of each, and so on.
+fn round_robin<I: Iterator>(mut iterators: VecDeque<I>) -> impl Iterator<Item = I::Item> {
+    std::iter::from_fn(move || {
+        while let Some(mut iterator) = iterators.pop_front() {
+            if let Some(element) = iterator.next() {
+                iterators.push_back(iterator);
+                return Some(element);
+            }
+        }
+        None
+    })
 }

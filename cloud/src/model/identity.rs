@@ -15,6 +15,8 @@ pub struct ResolvedIdentity {
     /// The Cluster that the calls serve. The calls use the turns of this Cluster in the request rates. Clusters with
     /// the same `key` share a client.
     pub cluster: ClusterKey,
+    /// Whether `key` contains the Cluster, so that no other Cluster has this session.
+    pub is_for_one_cluster: bool,
 }
 
 /// The source of credentials. `Debug` output contains no secret.

@@ -44,7 +44,7 @@ pub trait InformerCalls: Send + Sync {
     /// Instances by query, all pages.
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Terminates instances and returns the new states that the answer contains.
-    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError>;
+    async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError>;
     /// Makes a call about load balancer targets.
     async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError>;
 }
@@ -61,7 +61,7 @@ pub async fn perform(calls: &dyn InformerCalls, call: SessionCall) -> EndedCall 
             EndedCall::Read(read, answer)
         }
         SessionCall::Terminate(batch) => {
-            let answer = calls.terminate(batch.ids()).await;
+            let answer = calls.terminate(&batch).await;
             EndedCall::Terminate(batch, answer)
         }
         SessionCall::Targets(call) => {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
+use crate::limits::Flow;
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
-use crate::{CloudError, Instance, MachineKey, Observation, Timing};
+use crate::{CloudError, ClusterKey, Instance, MachineKey, Observation, ResolvedIdentity, Timing};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -18,6 +19,28 @@ pub struct SessionKey {
     pub identity: String,
     /// Region.
     pub region: String,
+    /// The Cluster that `identity` contains, if the session is for one Cluster.
+    pub cluster: Option<ClusterKey>,
+}
+
+impl SessionKey {
+    /// The key of the session of an identity in a region.
+    pub fn new(identity: &ResolvedIdentity, region: &str) -> Self {
+        Self {
+            identity: identity.key.clone(),
+            region: region.to_owned(),
+            cluster: identity.is_for_one_cluster.then(|| identity.cluster.clone()),
+        }
+    }
+
+    /// The flow of the calls that the session makes for all its machines. A session for one Cluster uses the turns of
+    /// that Cluster. Otherwise a namespace would get a turn for each of its Clusters.
+    pub fn flow(&self) -> Flow {
+        match &self.cluster {
+            Some(cluster) => Flow::Cluster(cluster.clone()),
+            None => Flow::Session(self.identity.clone()),
+        }
+    }
 }
 
 /// The state of one session: the account of its credentials, and its informer of instances and targets.

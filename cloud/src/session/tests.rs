@@ -284,6 +284,7 @@ impl Double {
         let key = SessionKey {
             identity: identity.to_owned(),
             region: REGION.to_owned(),
+            cluster: None,
         };
         SimSession::new(self.clone(), key)
     }
@@ -378,6 +379,7 @@ fn take_out(double: &Double, id: &str) {
             port: Some(6443),
         }]),
         urgent: false,
+        cluster: None,
     };
     world.ec2.client("mine", REGION).group_call(now, &call).unwrap();
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::informer::InformerSnapshot;
+use crate::informer::{InformerSnapshot, TerminationBatch};
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::session::{
     EndedCall, InformerCalls, Moment, Permit, RateLimiter, RateLimits, SessionAssignments, SessionCall, SessionDriver,
@@ -171,7 +171,7 @@ impl<T: Transport> SimSession<T> {
     /// The session of an identity in a region, for the calls that it makes by itself.
     pub fn new(transport: T, key: SessionKey) -> Self {
         let rates = transport.sessions(|sessions, _| sessions.session(&key).1.clone());
-        let flow = Flow::Session(key.identity.clone());
+        let flow = key.flow();
         Self {
             transport,
             key,
@@ -316,10 +316,10 @@ impl<T: Transport> InformerCalls for SimSession<T> {
         self.describe_instances(permit, query).await
     }
 
-    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
-        let permit = self.wait(&CallRequest::terminate(&self.flow, ids)).await;
+    async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
+        let permit = self.wait(&batch.rate_request()).await;
         self.transport.wait_until_leading().await;
-        let (about, ids) = (ids.join(" "), ids.to_vec());
+        let (about, ids) = (batch.ids().join(" "), batch.ids().to_vec());
         let effect = move |client: &mut Client<'_>, now| client.terminate_instances(now, &ids);
         let changes = self.call(permit, true, about, effect).await?;
         let states = changes.into_iter().map(|change| (change.instance_id, change.current));

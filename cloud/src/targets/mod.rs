@@ -136,6 +136,7 @@ impl Targets {
                     group: group.clone(),
                     request,
                     urgent: state.is_urgent(),
+                    cluster: state.cluster(),
                 });
             }
         }

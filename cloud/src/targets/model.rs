@@ -6,8 +6,8 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use super::access::{GroupTags, Refusal};
-use crate::CloudError;
 use crate::limits::{CallRequest, Caller, Flow, Priority};
+use crate::{CloudError, ClusterKey};
 
 /// The load balancer object that targets are registered with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,6 +180,8 @@ pub struct GroupCall {
     pub request: GroupRequest,
     /// Whether the termination of an instance waits for a deregistration from the group.
     pub urgent: bool,
+    /// The cluster that uses the group. `None` if no machine names the group.
+    pub cluster: Option<ClusterKey>,
 }
 
 impl GroupCall {
@@ -201,8 +203,8 @@ impl GroupCall {
     }
 
     /// The request for a turn at the rate limiter. Calls that an instance's termination waits for have the highest
-    /// priority.
-    pub fn rate_request(&self, flow: &Flow) -> CallRequest {
+    /// priority. The call uses the turns of its cluster, or of `session` if no machine names the group.
+    pub fn rate_request(&self, session: &Flow) -> CallRequest {
         let priority = match self.request {
             _ if self.urgent => Priority::Terminate,
             GroupRequest::Deregister(_) => Priority::Terminate,
@@ -211,7 +213,7 @@ impl GroupCall {
         };
         CallRequest {
             action: self.action(),
-            flow: flow.clone(),
+            flow: self.cluster.clone().map_or_else(|| session.clone(), Flow::Cluster),
             caller: Caller::Task(self.group.to_string()),
             priority,
             instances: 0,

@@ -9,6 +9,7 @@ use capa_api::contract::Cluster;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
 use super::ClusterContext;
+use crate::identity::identity_group;
 use crate::resync::with_resync;
 
 /// Reconciles AWSClusters.
@@ -36,8 +37,7 @@ impl Reconciler for ClusterReconciler {
     /// A cluster has one AWSCluster; what it waits for is the AWS account.
     fn groups(&self, object: &AWSCluster) -> Vec<String> {
         let identity = object.spec.effective_identity_ref();
-        let region = object.spec.region().unwrap_or_default();
-        vec![format!("identity {}/{} {region}", identity.kind, identity.name)]
+        vec![identity_group(&identity, object.spec.region())]
     }
 
     fn forget(&self, object: &AWSCluster) {

@@ -4,12 +4,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::common::IdentityReference;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler, cluster_group};
 
 use super::context::MachineContext;
 use super::scope::key;
+use crate::identity::identity_group;
 use crate::resync::with_resync;
 
 /// Reconciles AWSMachines.
@@ -34,11 +36,30 @@ impl Reconciler for MachineReconciler {
         Ok(with_resync(outcome, self.sync_period))
     }
 
+    /// A machine waits for the AWS account. The account is recorded with the launch only, and a refused launch removes
+    /// it, so the identity of the last pass is a group too.
     fn groups(&self, object: &AWSMachine) -> Vec<String> {
         let network = object.status.as_ref().and_then(|status| status.network.as_ref());
-        let account = network.and_then(|network| Some((network.account_id.as_ref()?, network.region.as_ref()?)));
-        let account = account.map(|(account, region)| format!("account {account} {region}"));
-        cluster_group(&object.metadata).into_iter().chain(account).collect()
+        let recorded = network.and_then(|network| Some((network, network.region.as_deref()?)));
+        let account = recorded.and_then(|(network, region)| {
+            let account = network.account_id.as_ref()?;
+            Some(format!("account {account} {region}"))
+        });
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let spec = &object.spec;
+        let identity = recorded.map(|(network, region)| {
+            let default = IdentityReference::controller_default;
+            let identity = network.identity_ref.clone().unwrap_or_else(default);
+            identity_group(&identity, Some(region))
+        });
+        let identity = identity
+            .or_else(|| self.context.memory.identity_group(uid))
+            .or_else(|| {
+                let identity = spec.identity_ref.as_ref()?;
+                Some(identity_group(identity, spec.region.as_deref()))
+            });
+        let cluster = [cluster_group(&object.metadata)].into_iter();
+        cluster.chain(account).chain(identity).collect()
     }
 
     fn forget(&self, object: &AWSMachine) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capa_api::common::ResourceReference;
+use capa_api::common::{IdentityReference, ResourceReference};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
@@ -17,6 +17,7 @@ use super::context::MachineContext;
 use super::ownership::{self, Evidence, Ownership, verified_owner};
 use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
+use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::bootstrap::user_data as user_data_from;
 use crate::launching::bootstrap_secret;
@@ -60,7 +61,8 @@ pub(super) fn ownership(
     ownership::ownership(instance, &evidence)
 }
 
-/// The network of the machine's sources. Its own subnet filters are not resolved.
+/// The network of the machine's sources. Its own subnet filters are not resolved. The memory keeps the group of the
+/// identity, because no record may contain the identity yet.
 pub(super) async fn network(
     machine: &AWSMachine,
     cluster: &Cluster,
@@ -72,7 +74,16 @@ pub(super) async fn network(
         namespace,
         name,
     };
-    read_network(&reader, &machine.spec, cluster, context.kubernetes.as_ref()).await
+    let merged = read_network(&reader, &machine.spec, cluster, context.kubernetes.as_ref()).await?;
+    if let Some(region) = merged.network.region.as_deref() {
+        let default = IdentityReference::controller_default;
+        let identity = merged.network.identity_ref.clone().unwrap_or_else(default);
+        let uid = machine.metadata.uid.as_deref().unwrap_or_default();
+        context
+            .memory
+            .uses_identity(uid, identity_group(&identity, Some(region)));
+    }
+    Ok(merged)
 }
 
 /// The user data of the machine, from its bootstrap Secret.

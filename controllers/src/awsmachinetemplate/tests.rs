@@ -129,16 +129,19 @@ impl Scene {
         std::mem::take(&mut *self.aws.calls.lock())
     }
 
-    /// Runs a pass. `None` if the pass writes no status.
-    async fn pass(&mut self) -> Option<Pass> {
-        let context = TemplateContext {
+    fn context(&self) -> TemplateContext {
+        TemplateContext {
             kubernetes: self.kubernetes.clone(),
             clouds: Arc::new(self.aws.clone()),
             refusals: self.refusals.clone(),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".to_owned(),
-        };
-        let outcome = reconcile(self.template.clone(), &context).await;
+        }
+    }
+
+    /// Runs a pass. `None` if the pass writes no status.
+    async fn pass(&mut self) -> Option<Pass> {
+        let outcome = reconcile(self.template.clone(), &self.context()).await;
         let status = outcome.status?;
         self.template.status = Some(status.clone());
         assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
@@ -350,4 +353,25 @@ async fn a_template_names_an_unread_secret() {
         unread.message,
         "Secret capa-rs-system/keys cannot be read: 403 Forbidden"
     );
+}
+
+#[test]
+fn templates_without_a_cluster_are_grouped_by_namespace() {
+    let reconciler = TemplateReconciler {
+        context: Scene::new("instanceType: t3.large").context(),
+        sync_period: Duration::from_secs(600),
+    };
+    let groups = |metadata: &str, spec: &str| {
+        let template: AWSMachineTemplate = read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachineTemplate, \
+              metadata: {{name: t, namespace: team-a{metadata}}}, \
+              spec: {{template: {{spec: {{instanceType: t3.large{spec}}}}}}}}}"
+        ));
+        reconciler.groups(&template)
+    };
+    assert_eq!(groups("", ""), ["namespace team-a"]);
+    let labelled = ", labels: {cluster.x-k8s.io/cluster-name: dev}";
+    let named = ", region: eu-west-1, identityRef: {kind: AWSClusterRoleIdentity, name: slow}";
+    let expected = ["cluster team-a/dev", "identity AWSClusterRoleIdentity/slow eu-west-1"];
+    assert_eq!(groups(labelled, named), expected);
 }

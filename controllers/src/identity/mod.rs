@@ -102,6 +102,7 @@ pub async fn resolve(
             namespace: request.namespace.to_owned(),
             name: request.cluster_name.to_owned(),
         },
+        is_for_one_cluster: names_cluster,
     })
 }
 
@@ -149,6 +150,12 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
         chain.push(identity);
     }
     Ok(chain)
+}
+
+/// The group of the objects whose passes call AWS with an identity in a region, for `Reconciler::groups`.
+pub(crate) fn identity_group(reference: &IdentityReference, region: Option<&str>) -> String {
+    let region = region.unwrap_or_default();
+    format!("identity {}/{} {region}", reference.kind, reference.name)
 }
 
 fn push_version(key: &mut String, uid: Option<&str>, version: Option<&str>) {

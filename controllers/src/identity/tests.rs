@@ -179,7 +179,9 @@ async fn clusters_share_a_key_unless_a_session_is_named_after_them() {
                 cluster_name,
                 identity_namespace: "capa-rs-system",
             };
-            keys.push(resolve(&kubernetes, &request).await.unwrap().key);
+            let identity = resolve(&kubernetes, &request).await.unwrap();
+            assert_eq!(identity.is_for_one_cluster, !shared, "{reference}");
+            keys.push(identity.key);
         }
         keys.dedup();
         assert_eq!(keys.len(), if shared { 1 } else { 3 }, "{reference}");

@@ -141,7 +141,15 @@ impl SharedReads {
         });
         let (reads, read) = (Arc::clone(self), Arc::clone(&under_way));
         tokio::spawn(async move {
-            let infrastructure = timeout(LONGEST, fetch).await.unwrap_or_else(|_| unanswered(&key));
+            // The fetch is a task of its own, so that a panic is the failure of this read and its readers are woken.
+            let mut fetching = tokio::spawn(fetch);
+            let fetched = timeout(LONGEST, &mut fetching).await;
+            fetching.abort();
+            let infrastructure = match fetched {
+                Ok(Ok(infrastructure)) => infrastructure,
+                Ok(Err(_)) => failed(&key, "the read panicked"),
+                Err(_) => failed(&key, &format!("no answer within {LONGEST:?}")),
+            };
             let infrastructure = reads.keep(&key, &read, infrastructure);
             sender.send_replace(Some(infrastructure));
             let waiting = read.waiting.lock().take();
@@ -206,11 +214,11 @@ impl Reading {
     }
 }
 
-fn unanswered((namespace, reference): &Key) -> Infrastructure {
+fn failed((namespace, reference): &Key, why: &str) -> Infrastructure {
     let ContractReference { kind, name, .. } = reference;
     Infrastructure::Unreadable {
         code: None,
-        text: format!("failed to read {kind} {namespace}/{name}: no answer within {LONGEST:?}"),
+        text: format!("failed to read {kind} {namespace}/{name}: {why}"),
     }
 }
 
@@ -312,6 +320,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_read_that_panics_ends_as_a_failure_and_is_repeated() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        let mut listener = reads.ended();
+        let fetch = || async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            panic!("a bug in the read")
+        };
+        assert!(reads.read(&machine(0), &reference("l"), fetch).await.is_err());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(woken(&mut listener), [machine(0)]);
+        let Some(Infrastructure::Unreadable { text, .. }) = read_within(&reads, "l", 0, Duration::ZERO).await else {
+            panic!("the read has ended");
+        };
+        assert_eq!(text, "failed to read Landscape team-a/l: the read panicked");
+        tokio::time::advance(Timing::default().source_retry).await;
+        let anew = read_within(&reads, "l", 0, Duration::ZERO).await;
+        assert!(matches!(anew, Some(Infrastructure::Silent)), "another read has begun");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_answer_about_a_changed_object_is_not_stored() {
         let reads = Arc::new(SharedReads::new(Timing::default()));
         let slow = read_within(&reads, "l", 0, Duration::from_millis(400));
@@ -329,10 +357,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unused_objects_are_removed() {
         let reads = Arc::new(SharedReads::new(Timing::default()));
-        for number in 0..1_000 {
+        for number in 0..10_000 {
             read_within(&reads, &number.to_string(), 0, Duration::ZERO).await;
         }
-        assert_eq!(reads.len(), 1_000);
+        assert_eq!(reads.len(), 10_000);
         tokio::time::advance(Timing::default().source_retry_cap * 3).await;
         read_within(&reads, "one more", 0, Duration::ZERO).await;
         assert_eq!(reads.len(), 1);

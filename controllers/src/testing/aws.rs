@@ -138,10 +138,7 @@ impl FakeAws {
 
     fn client_for(&self, identity: &ResolvedIdentity, region: &str) -> SimSession<Self> {
         self.state().regions.push(region.to_owned());
-        let session = self.session(SessionKey {
-            identity: identity.key.clone(),
-            region: region.to_owned(),
-        });
+        let session = self.session(SessionKey::new(identity, region));
         session.for_cluster(&identity.cluster)
     }
 

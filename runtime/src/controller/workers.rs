@@ -33,7 +33,7 @@ struct State<K: CachedKind> {
 struct Aside<K: CachedKind> {
     groups: Vec<String>,
     objects: HashSet<ObjectRef<K>>,
-    /// The order of the objects' arrival. Objects that are not in `objects` any more are skipped.
+    /// The same objects in the order of their arrival.
     order: VecDeque<ObjectRef<K>>,
 }
 
@@ -96,7 +96,10 @@ impl<K: CachedKind> State<K> {
         free > 0 && groups.iter().all(|group| of_group(group) < free)
     }
 
+    /// Puts an object aside under its present groups. An object that waits already keeps its place.
     fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>) {
+        self.aside
+            .retain_mut(|aside| aside.groups == groups || aside.retains_without(object));
         let same = self.aside.iter_mut().find(|aside| aside.groups == groups);
         if let Some(aside) = same {
             if aside.objects.insert(object.clone()) {
@@ -112,10 +115,7 @@ impl<K: CachedKind> State<K> {
     }
 
     fn take_back(&mut self, object: &ObjectRef<K>) {
-        self.aside.retain_mut(|aside| {
-            aside.objects.remove(object);
-            !aside.objects.is_empty()
-        });
+        self.aside.retain_mut(|aside| aside.retains_without(object));
     }
 
     /// The objects whose passes may begin now, taken from the groups in turn.
@@ -143,12 +143,17 @@ impl<K: CachedKind> State<K> {
 
 impl<K: CachedKind> Aside<K> {
     fn next(&mut self) -> Option<ObjectRef<K>> {
-        while let Some(object) = self.order.pop_front() {
-            if self.objects.remove(&object) {
-                return Some(object);
-            }
+        let object = self.order.pop_front()?;
+        self.objects.remove(&object);
+        Some(object)
+    }
+
+    /// Removes an object. Returns whether another object is left.
+    fn retains_without(&mut self, object: &ObjectRef<K>) -> bool {
+        if self.objects.remove(object) {
+            self.order.retain(|other| other != object);
         }
-        None
+        !self.objects.is_empty()
     }
 }
 
@@ -236,6 +241,57 @@ mod tests {
         assert_eq!(names(&mut called), ["b-1"], "two of a are under way");
         passes.clear();
         assert_eq!(names(&mut called), ["a-2", "b-2", "a-3", "a-4"]);
+    }
+
+    /// The number of objects that are put aside, and the length of their queues.
+    fn aside(workers: &Workers<Widget>) -> (usize, usize) {
+        let state = workers.state.lock();
+        let sizes = |aside: &Aside<Widget>| (aside.objects.len(), aside.order.len());
+        let sizes = state.aside.iter().map(sizes);
+        sizes.fold((0, 0), |(objects, order), (more, longer)| {
+            (objects + more, order + longer)
+        })
+    }
+
+    #[test]
+    fn an_object_put_aside_again_and_again_waits_once() {
+        let (workers, mut called) = Workers::new(2);
+        let group = || vec!["a".to_owned()];
+        let running = workers.begin(&object("running"), group());
+        assert!(workers.begin(&object("other"), group()).is_none());
+        for _ in 0..10_000 {
+            assert!(workers.begin(&object("one"), group()).is_none());
+            workers.forget(&object("one"));
+            assert!(workers.begin(&object("one"), group()).is_none());
+        }
+        assert_eq!(aside(&workers), (2, 2));
+        drop(running);
+        assert_eq!(names(&mut called), ["other"]);
+        assert_eq!(aside(&workers), (1, 1));
+    }
+
+    #[test]
+    fn an_object_whose_groups_change_leaves_its_former_groups() {
+        let (workers, mut called) = Workers::new(4);
+        let passes: Vec<_> = ["a", "b"].iter().map(|group| fill(&workers, group, 2)).collect();
+        for round in 0..10_000 {
+            let groups = vec!["a".to_owned(), format!("account {round}")];
+            assert!(workers.begin(&object("one"), groups).is_none());
+        }
+        assert_eq!(
+            workers
+                .state
+                .lock()
+                .aside
+                .iter()
+                .filter(|aside| aside.groups.len() > 1)
+                .count(),
+            1
+        );
+        drop(passes);
+        let called = names(&mut called);
+        assert_eq!(called.iter().filter(|name| *name == "one").count(), 1, "{called:?}");
+        assert_eq!(aside(&workers), (0, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@ mod clusters;
 mod credentials;
 mod disappearance;
 mod overdue;
+mod refused_reads;
 mod terminations;
 
 use std::collections::BTreeMap;

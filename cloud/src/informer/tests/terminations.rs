@@ -1,6 +1,8 @@
 //! Tests of terminations: batches, split batches, and the errors that machines receive.
 
 use super::*;
+use crate::ClusterKey;
+use crate::limits::{Flow, Limiter, Share};
 
 const WINDOW: Duration = Duration::from_millis(200);
 
@@ -134,6 +136,118 @@ fn one_bad_instance_never_delays_the_others() {
         assert_eq!(rig.woken().len(), 16, "{code}: every machine is woken");
         assert_eq!(rig.terminate("i-05"), Err(refused(code)));
     }
+}
+
+#[test]
+fn an_instance_refused_alone_never_shares_a_call_again() {
+    let ids = ["i-1", "i-2", "i-3", "i-bad"];
+    let mut rig = Rig::listed(&ids.map(running));
+    let refuse = |ids: &[String]| {
+        let is_bad = ids.iter().any(|id| id == "i-bad");
+        if is_bad {
+            Err(refused("OperationNotPermitted"))
+        } else {
+            Ok(())
+        }
+    };
+    for id in ["i-1", "i-bad"] {
+        rig.terminate(id).unwrap();
+    }
+    assert_eq!(rig.flush(refuse), [vec!["i-1", "i-bad"], vec!["i-1"], vec!["i-bad"]]);
+    assert!(rig.terminate("i-bad").is_err(), "the machine receives the error");
+    for id in ["i-2", "i-bad", "i-3"] {
+        let _ = rig.terminate(id);
+    }
+    assert_eq!(rig.flush(refuse), [vec!["i-bad"], vec!["i-2", "i-3"]]);
+}
+
+#[test]
+fn instances_of_different_clusters_share_no_call() {
+    let mut rig = Rig::listed(&[running("i-1"), running("i-2"), running("i-3")]);
+    let of_team = |namespace: &str| MachineKey {
+        namespace: namespace.into(),
+        name: "m".into(),
+    };
+    let clusters = [
+        ("team-a", "dev", "i-1"),
+        ("team-a", "prod", "i-2"),
+        ("team-b", "dev", "i-3"),
+    ];
+    for (namespace, cluster, id) in clusters {
+        rig.informer
+            .terminate(&of_team(namespace), cluster, id, rig.now)
+            .unwrap();
+    }
+    rig.now += WINDOW;
+    let flows: Vec<_> = rig
+        .batches()
+        .iter()
+        .map(|batch| (batch.rate_request().flow, batch.ids().to_vec()))
+        .collect();
+    let expected = clusters.map(|(namespace, name, id)| {
+        let cluster = ClusterKey {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        (Flow::Cluster(cluster), vec![id.to_owned()])
+    });
+    assert_eq!(flows, expected);
+}
+
+/// Tenant `team-a` submits a thousand instances that AWS refuses, and again ten minutes later. The neighbour `team-b`
+/// of the same identity submits an instance shortly after each time.
+#[test]
+fn refused_terminations_of_a_tenant_delay_no_neighbour() {
+    let (mut rig, mut limiter) = (rig(), Limiter::new(Share::default()));
+    let of_team = |namespace: &str, name: &str| MachineKey {
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    let bad: Vec<String> = (0..1_000).map(|number| format!("i-bad-{number}")).collect();
+    let submitted = [10, 610].map(|second| (Duration::from_secs(second), format!("i-good-{second}")));
+    let mut waiting: Vec<(Duration, TerminationBatch)> = Vec::new();
+    let mut calls: Vec<(Duration, Vec<String>)> = Vec::new();
+    for tenth in 0..12_000 {
+        rig.now = Duration::from_millis(100) * tenth;
+        if tenth % 6_000 == 0 {
+            // The second submission follows the receipt of the error.
+            for id in bad.iter().chain(&bad) {
+                let _ = rig.informer.terminate(&of_team("team-a", id), "dev", id, rig.now);
+            }
+        }
+        for (_, id) in submitted.iter().filter(|(at, _)| *at == rig.now) {
+            rig.informer
+                .terminate(&of_team("team-b", id), "dev", id, rig.now)
+                .unwrap();
+        }
+        let new = rig.batches();
+        waiting.extend(new.into_iter().map(|batch| (rig.now, batch)));
+        let (due, later) = std::mem::take(&mut waiting)
+            .into_iter()
+            .partition(|(at, _)| *at <= rig.now);
+        waiting = later;
+        for (_, batch) in Vec::from_iter::<Vec<_>>(due) {
+            if let Err(wait) = limiter.acquire(&batch.rate_request(), rig.now) {
+                waiting.push((rig.now + wait, batch));
+                continue;
+            }
+            calls.push((rig.now, batch.ids().to_vec()));
+            let is_bad = batch.ids().iter().any(|id| id.starts_with("i-bad"));
+            let answer = if is_bad {
+                Err(refused("OperationNotPermitted"))
+            } else {
+                Ok(vec![])
+            };
+            rig.informer.termination_ended(batch, answer);
+        }
+    }
+    for (at, id) in submitted {
+        let called = calls.iter().find(|(_, ids)| *ids == [id.as_str()]).map(|(at, _)| *at);
+        let delay = called.unwrap().saturating_sub(at);
+        assert!(delay <= Duration::from_secs(5), "{id}: {delay:?}");
+    }
+    let again = calls.iter().filter(|(at, _)| *at >= Duration::from_secs(600));
+    assert_eq!(again.count(), 1_001, "each alone, and once");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Many identities in one account: what their sessions keep and ask does not grow with each other's instances.
 
 use super::*;
+use crate::{ClusterKey, CredentialSource, ResolvedIdentity};
 
 /// An account with so many running instances in so many clusters, and the ids of each cluster's.
 fn account_of(instances: usize, clusters: usize) -> (Double, Vec<Vec<String>>) {
@@ -102,4 +103,31 @@ fn sessions_whose_machines_are_gone_keep_nothing() {
     }
     assert_eq!(double.sessions(|sessions, _| sessions.entries()), 0);
     assert_eq!(calls_in_a_minute(&double), 0);
+}
+
+#[test]
+fn sessions_of_a_namespaces_clusters_are_one_tenant() {
+    let session = RateLimiter::new(rates(), "a", REGION);
+    let listing = |namespace: &str, number: usize| {
+        let identity = ResolvedIdentity {
+            key: format!("role/{namespace}/{number}"),
+            source: CredentialSource::Controller,
+            cluster: ClusterKey {
+                namespace: namespace.to_owned(),
+                name: number.to_string(),
+            },
+            is_for_one_cluster: true,
+        };
+        let flow = SessionKey::new(&identity, REGION).flow();
+        CallRequest::describe("DescribeInstances", &flow, &Query::default(), Priority::Describe)
+    };
+    for number in 0..1_000 {
+        let _ = session.acquire(&listing("team-a", number), Duration::ZERO);
+    }
+    let deferred = session.acquire(&listing("team-b", 0), Duration::ZERO).err().unwrap();
+    let wait = deferred.retry_after.unwrap();
+    assert!(
+        wait <= Duration::from_millis(201),
+        "two turns of ten a second: {wait:?}"
+    );
 }

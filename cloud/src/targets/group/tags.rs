@@ -8,7 +8,7 @@ use super::super::access::{GroupTags, TargetAccess, TargetUser};
 use super::super::member::Member;
 use super::super::model::{RegistrationState, TargetKind, TargetState};
 use super::{GroupState, backoff};
-use crate::{CloudError, MachineKey, Timing};
+use crate::{CloudError, ClusterKey, MachineKey, Timing};
 
 /// What is known of the tags of a group.
 #[derive(Default)]
@@ -61,6 +61,13 @@ impl KnownTags {
         self.applicants.is_empty()
     }
 
+    /// The machines that ask, and their control planes.
+    fn users(&self) -> impl Iterator<Item = (&MachineKey, &TargetUser)> {
+        self.applicants
+            .iter()
+            .map(|(machine, applicant)| (machine, &applicant.user))
+    }
+
     /// Whether this failure of a read is another one than that of the read before.
     pub(super) fn is_news(&self, error: &CloudError) -> bool {
         self.failure.as_ref() != Some(error)
@@ -68,6 +75,21 @@ impl KnownTags {
 }
 
 impl GroupState {
+    /// The cluster whose turns the calls about the group use. It is one that no other cluster precedes, if there is
+    /// one: the calls for the user of a group do not wait behind the calls of a tenant that merely names the group.
+    pub(in crate::targets) fn cluster(&self) -> Option<ClusterKey> {
+        let members = self
+            .members
+            .iter()
+            .map(|((machine, ..), member)| (machine, &member.user));
+        let users = members.chain(self.tags.users());
+        let (machine, user) = users.min_by_key(|(machine, user)| (user.used_by.is_some(), *machine))?;
+        Some(ClusterKey {
+            namespace: machine.namespace.clone(),
+            name: user.cluster_tag.clone(),
+        })
+    }
+
     /// Whether the control plane of a machine that has no instance yet may use the group.
     pub(in crate::targets) fn ask(
         &mut self,

@@ -109,6 +109,33 @@ fn calls_for_departures_go_first_including_reads() {
 }
 
 #[test]
+fn calls_use_the_turns_of_the_cluster_that_uses_the_group() {
+    let mut scene = Scene::new();
+    let ask = |scene: &mut Scene, namespace: &str, used_by: Option<&str>| {
+        let mut request = target_group();
+        request.user.used_by = used_by.map(str::to_owned);
+        let machine = MachineKey {
+            namespace: namespace.into(),
+            name: "one".into(),
+        };
+        scene.targets.ask(&machine, &[request], scene.now);
+    };
+    ask(&mut scene, "team-a", Some("team-b/dev"));
+    ask(&mut scene, "team-b", None);
+    let call = scene.targets.begin(scene.now).unwrap();
+    let cluster = |namespace: &str| {
+        Flow::Cluster(crate::ClusterKey {
+            namespace: namespace.into(),
+            name: "dev".into(),
+        })
+    };
+    let session = Flow::Session("one".into());
+    assert_eq!(call.rate_request(&session).flow, cluster("team-b"));
+    let unused = GroupCall { cluster: None, ..call };
+    assert_eq!(unused.rate_request(&session).flow, session);
+}
+
+#[test]
 fn an_unreadable_group_is_read_at_its_time_even_when_overdue() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Deregistered);

@@ -37,6 +37,8 @@ pub struct LaunchMemory {
 struct State {
     attempts: Attempts,
     promised: HashMap<String, String>,
+    /// The group of the identity of each machine's last pass, by UID.
+    identity_groups: HashMap<String, String>,
     shortages: Shortages,
 }
 
@@ -67,10 +69,11 @@ impl LaunchMemory {
         }
     }
 
-    /// Number of stored attempts, answers, reserved subnets and permanent errors.
+    /// Number of stored attempts, answers, reserved subnets, identities and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        state.attempts.entries() + state.promised.len() + self.refusals.entries()
+        let machines = state.attempts.entries() + state.promised.len() + state.identity_groups.len();
+        machines + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -137,7 +140,18 @@ impl LaunchMemory {
         let mut state = self.state();
         state.attempts.forget(uid);
         state.promised.remove(uid);
+        state.identity_groups.remove(uid);
         self.refusals.forget(uid);
+    }
+
+    /// Records the group of the identity that a machine's pass uses.
+    pub(super) fn uses_identity(&self, uid: &str, group: String) {
+        self.state().identity_groups.insert(uid.to_owned(), group);
+    }
+
+    /// The group of the identity of a machine's last pass.
+    pub(super) fn identity_group(&self, uid: &str) -> Option<String> {
+        self.state().identity_groups.get(uid).cloned()
     }
 
     /// The permanent errors of AWS calls.

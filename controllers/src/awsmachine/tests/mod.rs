@@ -6,6 +6,7 @@ mod clocks;
 mod controller;
 mod deletion;
 mod fields;
+mod groups;
 mod holders;
 mod input;
 mod launches;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_cloud::informer::TerminationBatch;
 use capa_cloud::session::{InformerCalls, Moment, SessionCall, perform};
 use capa_cloud::sim::{CallDescription, Client, Sessions, Transport};
 use capa_cloud::targets::{GroupAnswer, GroupCall, GroupRequest};
@@ -141,10 +142,10 @@ impl InformerCalls for FakeAws {
             .describe_instances(now, query)
     }
 
-    async fn terminate(&self, ids: &[String]) -> Result<Vec<(String, InstanceState)>, CloudError> {
+    async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
         let action = "TerminateInstances";
         self.journal.note(action);
-        let changes = self.make(action, |client, now| client.terminate_instances(now, ids))?;
+        let changes = self.make(action, |client, now| client.terminate_instances(now, batch.ids()))?;
         let states = changes.into_iter().map(|change| (change.instance_id, change.current));
         Ok(states.collect())
     }

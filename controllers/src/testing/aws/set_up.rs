@@ -137,6 +137,7 @@ impl FakeAws {
             group: group.clone(),
             request: GroupRequest::Register(vec![target]),
             urgent: false,
+            cluster: None,
         };
         let mut state = self.state();
         state.region(&self.region);

@@ -1,13 +1,5 @@
 use super::*;
 
-fn of_cluster(name: &str, cluster: &str) -> Widget {
-    let mut object = widget(name);
-    object
-        .labels_mut()
-        .insert("cluster.x-k8s.io/cluster-name".to_owned(), cluster.to_owned());
-    object
-}
-
 #[tokio::test(start_paused = true)]
 async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     let server = FakeServer::default();

@@ -167,6 +167,15 @@ fn server_with(names: &[&str]) -> FakeServer {
     server
 }
 
+/// A widget of a Cluster.
+fn of_cluster(name: &str, cluster: &str) -> Widget {
+    let mut object = widget(name);
+    object
+        .labels_mut()
+        .insert("cluster.x-k8s.io/cluster-name".to_owned(), cluster.to_owned());
+    object
+}
+
 fn path(name: &str) -> String {
     format!("{WIDGETS}/{name}")
 }

@@ -46,7 +46,11 @@ async fn no_more_objects_are_reconciled_at_once_than_allowed() {
         concurrency: 3,
         ..ControllerSettings::default()
     };
-    let world = start_with(server_with(&names), &reconciler, settings, |controller, _| controller);
+    let server = FakeServer::default();
+    for name in names {
+        server.put_widget(&of_cluster(name, name));
+    }
+    let world = start_with(server, &reconciler, settings, |controller, _| controller);
     eventually("every object", || names.iter().all(|name| reconciler.passes(name) == 1)).await;
     assert_eq!(reconciler.most.load(Ordering::SeqCst), 3);
     world.end().await;
