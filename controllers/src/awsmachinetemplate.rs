@@ -18,12 +18,13 @@ use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, Templa
 use capa_network::Merged;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster_group};
 
+use crate::call_inputs::Inputs;
 use crate::identity::{self, IdentityError, IdentityRequest, identity_group};
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
-use crate::refusals::{Inputs, Refusals};
+use crate::refusals::Refusals;
 use crate::resync::with_resync;
 use crate::{retry, transitions};
 

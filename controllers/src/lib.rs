@@ -5,6 +5,7 @@
 pub mod awscluster;
 pub mod awsmachine;
 pub mod awsmachinetemplate;
+mod call_inputs;
 pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;

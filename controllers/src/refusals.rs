@@ -2,7 +2,6 @@
 //! has changed. Without a change, calls are repeated with growing delays.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,29 +9,7 @@ use capa_api::conditions::ConditionUpdate;
 use capa_cloud::Timing;
 use parking_lot::Mutex;
 
-/// A call for an object, and a hash of all its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inputs {
-    /// A hash of the call, without the inputs that may change.
-    call: u64,
-    facts: u64,
-}
-
-impl Inputs {
-    /// The inputs `facts` of a call. An object makes few different calls: users' input must not be part of `call`.
-    pub(crate) fn of(call: &impl Hash, facts: &impl Hash) -> Self {
-        Self {
-            call: hash(call),
-            facts: hash(facts),
-        }
-    }
-}
-
-fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
+use crate::call_inputs::Inputs;
 
 /// A permanent error that AWS would repeat.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 mod access;
 mod departures;
+mod missing_groups;
 mod reads;
 
 use capa_api::common::ControlPlaneTarget;
@@ -379,35 +380,6 @@ fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
     }
     assert_eq!(scene.now, SECOND * 300);
     assert_eq!(tries.len(), 6, "{tries:?}");
-}
-
-#[test]
-fn a_missing_group_releases_instances_and_fails_new_ones() {
-    let missing = refused("TargetGroupNotFound");
-    let mut scene = Scene::new();
-    scene.want("in", Desired::Registered);
-    scene.want("out", Desired::Deregistered);
-    scene.answer(&GroupRequest::Facts, Err(missing.clone()));
-    assert_eq!(
-        scene.want("in", Desired::Registered),
-        RegistrationState::Failed(missing)
-    );
-    assert_eq!(scene.want("out", Desired::Deregistered), RegistrationState::Out);
-    scene.quiet_until(SECOND * 5);
-    assert_eq!(scene.begin(), Some(GroupRequest::Facts));
-}
-
-#[test]
-fn a_group_that_is_deleted_later_releases_its_instances() {
-    let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
-    scene.want("one", Desired::Deregistered);
-    scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("i-one")]),
-        Err(refused("TargetGroupNotFound")),
-    );
-    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
 #[test]

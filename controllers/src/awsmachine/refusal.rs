@@ -11,7 +11,7 @@ use super::blocked::Blocked;
 use super::context::MachineContext;
 use super::locate::InstanceLocation;
 use super::scope::MachineScope;
-use crate::refusals::Inputs;
+use crate::call_inputs::Inputs;
 
 /// The inputs of the calls of a launch: spec, network sources, identity with its Secret, and bootstrap data.
 pub(super) fn of_launch(

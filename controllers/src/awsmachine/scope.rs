@@ -15,7 +15,7 @@ use super::launch::record::{IllegalTransition, LaunchEvent, transition};
 use super::machine_tags::MachineTags;
 use super::ownership::OwnerProblem;
 use super::spec;
-use crate::refusals::Inputs;
+use crate::call_inputs::Inputs;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {

@@ -6,7 +6,7 @@ use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
-use crate::refusals::Inputs;
+use crate::call_inputs::Inputs;
 use crate::testing::read;
 
 fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
