@@ -50,8 +50,8 @@ pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete
 /// Annotation whose presence blocks `clusterctl move`: exactly as long as a launch attempt is open.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
-/// instance. Its value is the recorded instance id, or the recorded client token where no id is known, or `<uid>-0` where
-/// nothing is recorded.
+/// instance. Its value is the recorded instance id, or the recorded client token where no id is known, or `<uid>-0`
+/// where nothing is recorded.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 /// Annotation that decides a launch that waits because instances carry the tags of the machine without proof that they
 /// belong to it: the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].

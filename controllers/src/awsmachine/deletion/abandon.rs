@@ -21,8 +21,8 @@ pub(in crate::awsmachine) enum Abandonment {
     Mismatch(String),
 }
 
-/// Reads the annotation. It must have the value of this very AWSMachine, so that nobody gives up an instance that they do
-/// not know.
+/// Reads the annotation. It must have the value of this very AWSMachine, so that nobody gives up an instance that they
+/// do not know.
 pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
         return Abandonment::NotAsked;

@@ -455,30 +455,6 @@ async fn a_refused_machine_is_released_after_one_empty_lookup() {
 }
 
 #[tokio::test]
-async fn an_absence_in_an_unrecorded_account_proves_nothing() {
-    let scene = Scene::running().await;
-    scene.edit(|machine| machine.status = None);
-    scene.aws.set_account("999999999999");
-    scene.aws.remove_instance(FIRST);
-    // The pass with the other account forgets the instances of the first account.
-    scene.after(Timing::default().visibility_age).await;
-    let seen = scene.pass().await;
-    assert_eq!(seen.says(INSTANCE_READY), "Unknown/NotFound");
-    scene.delete();
-    let deleted = scene.pass().await;
-    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
-    let said = deleted.message(INSTANCE_READY).to_owned();
-    assert!(said.contains("999999999999"), "{said}");
-    let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
-    assert!(said.contains(&way_out), "{said}");
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
-    });
-    assert_released(&scene, &scene.pass().await);
-}
-
-#[tokio::test]
 async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);

@@ -1,6 +1,8 @@
 //! Tests of records from a backup that is older than the launch.
 
 use capa_api::common::IdentityReference;
+use capa_api::meta;
+use kube::ResourceExt;
 
 use super::deletion::{assert_released, never_launched, terminated};
 use super::*;
@@ -76,4 +78,28 @@ async fn the_search_after_a_contradicted_record_says_so() {
         said.contains("EC2 was never asked") && said.ends_with("before the AWSMachine is released"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn an_absence_in_an_unrecorded_account_proves_nothing() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    // The pass with the other account forgets the instances of the first account.
+    scene.after(Timing::default().visibility_age).await;
+    let seen = scene.pass().await;
+    assert_eq!(seen.says(INSTANCE_READY), "Unknown/NotFound");
+    scene.delete();
+    let deleted = scene.pass().await;
+    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = deleted.message(INSTANCE_READY).to_owned();
+    assert!(said.contains("999999999999"), "{said}");
+    let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
+    });
+    assert_released(&scene, &scene.pass().await);
 }
