@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Manager, eventually};
 use fastrand::Rng;
 use kube::ResourceExt as _;
