@@ -24,7 +24,7 @@ use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
-use crate::awsmachine::target_access;
+use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
 use crate::{identity, retry};
 
@@ -39,14 +39,13 @@ pub(super) async fn apply(
         plan,
         request,
     } = decision;
-    let refused = match (target_refusal(scope, decision, context), plan.look_up) {
-        (Some(blocked), LookUp::No) => return Err(blocked.into()),
-        (refused, _) => refused,
+    let hold = match (hold_of_attempt(scope, decision, context), plan.look_up) {
+        (Some(LaunchHold::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
+        (hold, _) => hold,
     };
-    if plan.step != LaunchStep::LookOnly
-        && refused.is_none()
-        && let Err(error) = prepared.location.cloud.reserve_launch(&scope.key())
-    {
+    // A refused attempt takes no turn: the machine only looks for an instance that is there already.
+    let takes_turn = plan.step != LaunchStep::LookOnly && !matches!(hold, Some(LaunchHold::Refused(_)));
+    if takes_turn && let Err(error) = prepared.location.cloud.reserve_launch(&scope.key()) {
         // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
         return Err(Blocked::new(waiting, retry::after(&error)).into());
@@ -56,8 +55,8 @@ pub(super) async fn apply(
     {
         return Box::pin(record_found(scope, &instance, decision, context)).await;
     }
-    if let Some(blocked) = refused {
-        return Err(blocked.into());
+    if let Some(hold) = hold {
+        return Err(hold.blocked().into());
     }
     if plan.step == LaunchStep::LookOnly {
         return Err(unconfirmed(scope, request, context).into());
@@ -68,12 +67,12 @@ pub(super) async fn apply(
     call(scope, decision, context).await
 }
 
-/// Why no new instance may be launched: a target that the machine may not use. An instance that is there already is
-/// recorded all the same, so the refusal stands in the way of a new attempt only, and takes no turn of the limiter.
-fn target_refusal(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<Blocked> {
-    let is_new = matches!(decision.plan.step, LaunchStep::Record(_));
-    let granted = is_new.then(|| target_access::ensure_granted(scope, &decision.prepared.location, context));
-    granted.and_then(Result::err)
+/// What holds a new attempt back. An instance that is there already is recorded in spite of it.
+fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<LaunchHold> {
+    match decision.plan.step {
+        LaunchStep::Record(_) => target_access::launch_hold(scope, &decision.prepared.location, context),
+        LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly => None,
+    }
 }
 
 /// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,

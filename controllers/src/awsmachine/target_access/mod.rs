@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::targets::{Group, TargetRequest, TargetUser};
+use capa_cloud::targets::{Group, TargetAccess, TargetRequest, TargetUser};
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 
@@ -53,16 +53,33 @@ pub(super) fn request(
     }
 }
 
-/// Holds another attempt to launch back until the machine may use its targets. A control plane that went on without
-/// would replace the machines that serve, one by one, with machines that never will.
-pub(super) fn ensure_granted(
+/// Why a machine is not launched: a control plane that went on without its targets would replace the machines that
+/// serve, one by one, with machines that never will.
+pub(super) enum LaunchHold {
+    /// AWS has not shown yet whose the targets are. The answer comes within moments, and wakes the machine.
+    BeingRead(Blocked),
+    /// The machine may not use a target, or the tags of a target cannot be read.
+    Refused(Blocked),
+}
+
+impl LaunchHold {
+    /// The block of the launch.
+    pub(super) fn blocked(self) -> Blocked {
+        match self {
+            Self::BeingRead(blocked) | Self::Refused(blocked) => blocked,
+        }
+    }
+}
+
+/// What holds a launch back. `None` if the machine may use its targets.
+pub(super) fn launch_hold(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<(), Blocked> {
+) -> Option<LaunchHold> {
     let (named, _) = usable_targets(location);
     if named.is_empty() {
-        return Ok(());
+        return None;
     }
     let requests: Vec<TargetRequest> = named
         .iter()
@@ -73,16 +90,21 @@ pub(super) fn ensure_granted(
     let problems: Vec<(Reason, String)> = answered
         .filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access))
         .collect();
+    let is_being_read = |access: &TargetAccess| matches!(access, TargetAccess::Unknown | TargetAccess::Granted);
+    let is_refused = !answers.iter().all(is_being_read);
     // A refusal lasts, and says more than that something is being read.
     let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
-    let Some((reason, _)) = first.or_else(|| problems.first()) else {
-        return Ok(());
-    };
+    let (reason, _) = first.or_else(|| problems.first())?;
     let messages: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
     let message = format!("no instance is launched: {}", messages.join("; "));
     let update = ConditionType::ControlPlaneTargetsReady.is_false(*reason, message);
     // The answer wakes the machine, and nothing tells when another Cluster has left a group.
-    Err(Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap)))
+    let blocked = Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap));
+    Some(if is_refused {
+        LaunchHold::Refused(blocked)
+    } else {
+        LaunchHold::BeingRead(blocked)
+    })
 }
 
 /// Another Cluster that uses the group, where it comes before the Cluster of this machine.

@@ -24,7 +24,11 @@ async fn a_machine_shares_workers_with_its_cluster_and_account() {
     let scene = Scene::new();
     assert_eq!(scene.groups(), ["cluster team-a/dev"], "its account is not known yet");
     scene.pass().await;
-    assert_eq!(scene.groups(), ["cluster team-a/dev", "account 111122223333 eu-west-1"]);
+    let (account, identity) = (
+        "account 111122223333 eu-west-1",
+        "identity AWSClusterControllerIdentity/default eu-west-1",
+    );
+    assert_eq!(scene.groups(), ["cluster team-a/dev", account, identity]);
 }
 
 #[tokio::test]
