@@ -116,7 +116,7 @@ impl SessionPool {
         }
     }
 
-    /// What is unusual about every informer that follows a machine, with its region. Each is looked at when its turn
+    /// The unusual findings of every informer that follows a machine, with its region. Each is looked at when its turn
     /// comes, so that no more than one is in memory at a time.
     pub fn informers(&self) -> impl Iterator<Item = (String, InformerSnapshot)> + use<> {
         drop_unused(&mut self.inner.sessions.lock());

@@ -1,4 +1,4 @@
-//! What a reconciler may ask of AWS. Each kind is handed the narrowest trait that serves it: an unmanaged cluster never
+//! The calls of AWS that a reconciler may make. Each kind is handed the narrowest trait: an unmanaged cluster never
 //! holds anything that can write.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub trait MachineCloud: Send + Sync {
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
     /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// What the informer knows of an instance. From the first call on the informer follows it for `machine`, and wakes
+    /// The informer's state of an instance. From the first call on the informer follows it for `machine`, and wakes
     /// the machine whenever the answer changes, until [`MachineClouds::forget`].
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
     /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where the
@@ -79,16 +79,16 @@ pub trait MachineCloud: Send + Sync {
     /// enters the informer, which wakes the machine; so does a failure, which the next submission gives.
     ///
     /// # Errors
-    /// What AWS said to the last call for this instance. After the first such answer the caller waits before it submits
-    /// the instance again.
+    /// The answer of AWS to the last call for this instance. After the first such answer the caller waits before it
+    /// submits the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
     /// Asks whether the control plane of a machine that has no instance yet may use load balancer targets, and gives
     /// the answers, in their order. What is not known is read soon, but not within this call. The machine is woken when
     /// an answer that did not grant it changes, until [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
     fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess>;
-    /// Says what is wanted of an instance in load balancer targets, and gives how it stands with each, in their order.
-    /// What is missing is submitted, together with others and soon, but not within this call. From the first call on
+    /// Sets the desired state of an instance in load balancer targets, and returns the state of each, in their order.
+    /// Missing registrations are submitted soon, together with others, but not within this call. From the first call on
     /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
     fn reconcile_targets(

@@ -173,7 +173,7 @@ pub fn withheld_words(code: &str, message: &str) -> Option<String> {
     our_words(code).map(|_| without_request_id(message))
 }
 
-/// What stands in place of AWS's words to an error of this code.
+/// The text in place of AWS's own words to an error of this code.
 fn our_words(code: &str) -> Option<&'static str> {
     match (code, known_class(code)) {
         ("UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException", _) => {

@@ -1,4 +1,4 @@
-//! What the reconcilers know of AWS: our own model, one narrow trait per use, error classes, and the logic of sessions,
+//! The reconcilers' view of AWS: our own model, one narrow trait per use, error classes, and the logic of sessions,
 //! instance informers, load balancer targets and request rates without I/O. No SDK.
 //!
 //! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, over the

@@ -125,7 +125,7 @@ impl Connections {
     /// Waits until the responses that have begun are sent.
     async fn end(mut self) {
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        // Whatever is left is dropped.
+        // The remaining connections are dropped.
         let _ = timeout(GRACE + GRACE, all).await;
     }
 }

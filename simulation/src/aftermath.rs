@@ -1,4 +1,4 @@
-//! What happens when a history comes to a certain point: chance alone seldom meets it.
+//! The deeds that follow when a history comes to a certain point, which chance alone seldom meets.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Occasion {
     Launched,
 }
 
-/// What follows on an occasion, once.
+/// The deeds that follow an occasion, once.
 pub(crate) struct Aftermath {
     pub(crate) occasion: Occasion,
     /// Deeds, with how long after the occasion.

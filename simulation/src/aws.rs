@@ -156,7 +156,7 @@ impl Aws {
         self.ec2.client(USER_KEY, REGION)
     }
 
-    /// What the managers have asked of RunInstances since this was called last.
+    /// The requests of the managers to RunInstances since the last call of this function.
     pub(crate) fn take_launch_requests(&mut self) -> impl Iterator<Item = (ManagementCluster, LaunchRequest)> {
         let requests = self.ec2.take_launch_requests().into_iter();
         requests.filter_map(|(key, request)| Some((cluster_of_key(&key)?, request)))

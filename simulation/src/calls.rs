@@ -22,7 +22,7 @@ pub(crate) enum Service {
     Clock(Duration),
 }
 
-/// What a call does, as far as the scheduler needs to know.
+/// The kind of a call, as far as the scheduler needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action {
     pub(crate) service: Service,
@@ -60,14 +60,14 @@ pub(crate) enum View {
     Stale,
 }
 
-/// What happens when a call reaches its service; gives the answer.
+/// The effect of a call when it reaches its service. Returns the answer.
 pub(crate) type Effect = Box<dyn FnOnce(&mut Outside, View) -> Box<dyn Any + Send> + Send>;
 
 /// A call on its way.
 pub(crate) struct Call {
     pub(crate) id: u64,
     pub(crate) action: Action,
-    /// What it is about, for the trace.
+    /// The subject of the call, for the trace.
     pub(crate) about: String,
     pub(crate) effect: Effect,
 }
@@ -83,7 +83,7 @@ pub(crate) enum Failure {
     Refused(&'static str),
 }
 
-/// What comes back.
+/// The answer to a call.
 pub(crate) enum Answer {
     Given(Box<dyn Any + Send>),
     Failed(Failure),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::encounters::Encounter;
 use crate::history::Report;
 
-/// What became of many histories.
+/// The results of many histories.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// How many were good.

@@ -1,4 +1,4 @@
-//! What users and AWS do while the controllers work.
+//! The deeds of users and of AWS while the controllers work.
 
 mod infrastructure;
 mod ownership;
@@ -200,7 +200,7 @@ impl Deed {
         }
     }
 
-    /// What happens in AWS alone.
+    /// Changes in AWS alone.
     fn change_aws(self, of: ManagementCluster, simulation: &mut Simulation) {
         let now = simulation.now();
         let instances = |number| infrastructure::instances_of(simulation, of, number);

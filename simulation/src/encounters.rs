@@ -1,4 +1,4 @@
-//! What a history has met, so that many of them show what they cover.
+//! The situations that a history has met, so that many histories show their coverage.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -60,7 +60,7 @@ impl fmt::Display for Encounter {
     }
 }
 
-/// What one history has met.
+/// The situations that one history has met.
 #[derive(Default)]
 pub(crate) struct Encounters {
     met: BTreeSet<Encounter>,

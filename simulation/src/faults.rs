@@ -1,4 +1,4 @@
-//! What may go wrong with a call, and which calls it goes wrong with.
+//! The faults of calls, and the choice of the calls that have one.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use crate::calls::{Action, Service};
 
-/// What goes wrong with a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The process dies before the call leaves it.
@@ -46,11 +46,11 @@ pub(crate) enum Faults {
 pub(crate) struct Mix {
     /// Of 1,000 calls so many go wrong.
     pub(crate) permille: u32,
-    /// What may go wrong.
+    /// The possible faults.
     pub(crate) kinds: Vec<FaultKind>,
     /// Of 1,000 calls of RunInstances so many go wrong.
     pub(crate) launch_permille: u32,
-    /// What may go wrong with them.
+    /// Their possible faults.
     pub(crate) launch_kinds: Vec<FaultKind>,
 }
 
@@ -154,7 +154,7 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    /// What the sweep tries on every call.
+    /// The faults that the sweep tries on every call.
     pub const SYSTEMATIC: [Self; 5] = [
         Self::CrashBefore,
         Self::CrashAfter,
@@ -163,7 +163,7 @@ impl Fault {
         Self::Stale,
     ];
 
-    /// What kind it is.
+    /// The kind of the call.
     pub(crate) fn kind(self) -> FaultKind {
         match self {
             Self::CrashBefore => FaultKind::CrashBefore,
@@ -181,7 +181,7 @@ impl Fault {
 }
 
 impl Faults {
-    /// What goes wrong with this call, if anything. `chaos`: calls go wrong at random.
+    /// The fault of this call, if it has one. `chaos`: calls go wrong at random.
     pub(crate) fn of(&self, number: usize, action: Action, chaos: bool, random: &mut Rng) -> Option<Fault> {
         match self {
             Self::Planned(faults) => faults.get(&number).copied(),

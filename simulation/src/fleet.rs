@@ -19,7 +19,7 @@ use crate::simulation::Simulation;
 /// How long a fleet may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-/// What bringing a fleet up took.
+/// The time and the calls of the launch of a fleet.
 #[derive(Clone, Debug)]
 pub struct Launches {
     /// The first rule that was broken.
@@ -87,7 +87,7 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
 /// The cluster that comes when the other one floods AWS, and its machine.
 const NEWCOMER: &str = "newcomer";
 
-/// What a cluster met that came when another one flooded AWS.
+/// The result for a cluster that is created while another cluster floods AWS.
 #[derive(Clone, Debug)]
 pub struct Flood {
     /// The first rule that was broken.

@@ -33,9 +33,9 @@ pub struct Report {
     pub calls: usize,
     /// The most calls that one process made in a minute: to AWS, to Kubernetes.
     pub busiest_minute: (usize, usize),
-    /// What it has met.
+    /// The situations that it has met.
     pub met: BTreeSet<Encounter>,
-    /// What happened, where it was asked for.
+    /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
 

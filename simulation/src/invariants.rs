@@ -1,4 +1,4 @@
-//! What must hold at every step, read off the API server's changes and EC2's audit log.
+//! The rules that hold at every step, judged by the API server's changes and EC2's audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::objects::{NAMESPACE, machine_number};
 use crate::outside::{ManagementCluster, Outside, after};
 use crate::server::{Change, Object};
 
-/// What was seen so far, and the first violation.
+/// The observations so far, and the first violation.
 #[derive(Default)]
 pub(crate) struct Invariants {
     pub(crate) violation: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Invariants {
     neighbour: Book,
 }
 
-/// What was seen of the objects of one management cluster.
+/// The observations of the objects of one management cluster.
 #[derive(Default)]
 struct Book {
     /// Tokens that stood in a launch record at some time.
@@ -201,7 +201,7 @@ impl Invariants {
         }
     }
 
-    /// Whatever AWS was asked since the last look. Gives the machines that instances were launched for.
+    /// Checks the calls of AWS since the last check. Returns the machines that instances were launched for.
     pub(crate) fn look(&mut self, outside: &mut Outside) -> Vec<(ManagementCluster, usize)> {
         let now = outside.now;
         for (of, launch) in outside.aws.take_launch_requests() {

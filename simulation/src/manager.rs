@@ -1,4 +1,4 @@
-//! What the reconcilers of one process work with: lagging caches, instance informers, and calls to the outside.
+//! The dependencies of the reconcilers of one process: lagging caches, instance informers, and calls to the outside.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,19 +31,19 @@ use crate::calls::{Action, Failure, Mailbox};
 use crate::outside::{ManagementCluster, Outside, START, since_start};
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
 
-/// What the reconcilers of one process share. Cloning gives another handle.
+/// The state that the reconcilers of one process share. A clone is another handle to it.
 #[derive(Clone)]
 pub(crate) struct Manager {
     state: Arc<Mutex<State>>,
     pub(crate) mailbox: Mailbox,
     /// The management cluster that it is a manager of.
     of: ManagementCluster,
-    /// What this process wrote, so that no pass runs on an older object.
+    /// The last writes of this process, so that no pass runs on an older object.
     pub(crate) writes: WriteTracker,
     controller_identity: Arc<AWSClusterControllerIdentity>,
 }
 
-/// What is read without a call.
+/// The state that is read without a call.
 pub(crate) struct State {
     /// The process's clock.
     pub(crate) now: Timestamp,

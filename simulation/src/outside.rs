@@ -23,7 +23,7 @@ impl ManagementCluster {
     pub(crate) const ALL: [Self; 2] = [Self::Main, Self::Neighbour];
 }
 
-/// What calls have their effect on.
+/// The services that calls have their effect on.
 pub(crate) struct Outside {
     pub(crate) now: Timestamp,
     pub(crate) aws: Aws,

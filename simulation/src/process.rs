@@ -424,7 +424,7 @@ impl Process {
         }
     }
 
-    /// What the runtime does with the result of a pass.
+    /// Handles the result of a pass as the runtime does.
     fn pass_ended(&mut self, item: Item, object: &Object, result: Result<Next, ReconcileError>, now: Timestamp) {
         let uid = &object.uid();
         let backoff = match &item {

@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Cluster,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Applied(Object),
@@ -90,7 +90,7 @@ pub(crate) enum Refusal {
 /// The objects of one kind by name; all live in one namespace.
 pub(crate) type Table<K> = BTreeMap<String, Arc<K>>;
 
-/// What is stored, and what a snapshot takes along.
+/// The stored objects, which a snapshot contains.
 #[derive(Clone, Default)]
 pub(crate) struct Stored {
     pub(crate) aws_machines: Table<AWSMachine>,
@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// What has changed since the last time.
+    /// The changes since the last call of this function.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

@@ -31,7 +31,7 @@ const CORE_DELAY: Duration = Duration::from_millis(500);
 /// How long faults go on after the end of an outage.
 const AFTER_OUTAGE: Duration = Duration::from_secs(300);
 
-/// What is to happen.
+/// A planned event.
 enum Event {
     /// A call reaches its service.
     Effect(Box<Journey>),
@@ -76,7 +76,7 @@ pub(crate) struct Simulation {
     chaos_until: Timestamp,
     /// Until then something happens, outages among it.
     busy_until: Timestamp,
-    /// What the user does on certain occasions.
+    /// The deeds of the user on certain occasions.
     pub(crate) aftermaths: Vec<Aftermath>,
     pub(crate) invariants: Invariants,
     pub(crate) encounters: Encounters,
@@ -88,7 +88,7 @@ pub(crate) struct Simulation {
     /// Processes by id; of each management cluster at most one is meant to lead.
     pub(crate) processes: BTreeMap<usize, Process>,
     born: usize,
-    /// What waits for processes that stand still.
+    /// The events that wait for suspended processes.
     frozen: BTreeMap<usize, Vec<Event>>,
     main: Managers,
     neighbour: Managers,

@@ -29,7 +29,7 @@ const SHORT_TYPE: &str = "p5.48xlarge";
 /// How many entries each part of a manager's memory holds.
 pub type Kept = BTreeMap<&'static str, usize>;
 
-/// What was seen.
+/// The result of a soak.
 #[derive(Clone, Debug)]
 pub struct Soak {
     /// The first rule that was broken.
@@ -38,7 +38,7 @@ pub struct Soak {
     pub launched: usize,
     /// The most entries in each round while its objects were there.
     pub most: Vec<Kept>,
-    /// What is left when all objects are gone.
+    /// The entries that are left when all objects are gone.
     pub left: Kept,
 }
 

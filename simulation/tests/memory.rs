@@ -1,4 +1,4 @@
-//! What a manager keeps in memory of objects that are gone.
+//! The memory of a manager after all objects are gone.
 
 use capa_simulation::soak;
 

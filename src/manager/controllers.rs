@@ -101,7 +101,7 @@ impl Wiring {
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
     }
 
-    /// What outlives this process; none without leader election, which alone makes a Lease.
+    /// The memory that outlives this process; `None` without leader election, because then there is no Lease.
     fn lease_memory(&self) -> Option<LeaseMemory> {
         let client = self.runtime.client.clone();
         let name = &self.flags.leader_elect_resource_name;

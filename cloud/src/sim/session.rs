@@ -132,7 +132,7 @@ impl Sessions {
         self.owners.entries() + kept.sum::<usize>()
     }
 
-    /// What the informer of each session knows, with its region.
+    /// The state of the informer of each session, with its region.
     pub fn snapshots(&self) -> Vec<(String, InformerSnapshot)> {
         let states = self.by_key.iter();
         let snapshots = states.map(|(key, (state, _))| (key.region.clone(), state.informer().snapshot()));

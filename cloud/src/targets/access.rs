@@ -51,7 +51,7 @@ pub struct TargetUser {
     pub used_by: Option<String>,
 }
 
-/// What a machine wants of a group, and for whose control plane.
+/// The request of a machine for a group, and the control plane that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRequest {
     /// The entry of `controlPlaneTargets`.

@@ -27,7 +27,7 @@ impl IdentityProblem {
     }
 }
 
-/// What a failed call says in a condition. A refusal names the identity that may not make the call, and not
+/// The message of a condition about a failed call. A refusal names the identity that may not make the call, and not
 /// the role behind it, as AWS would.
 pub(crate) fn described(error: &CloudError, identity: &IdentityReference) -> String {
     match error.class {

@@ -1,7 +1,7 @@
 //! Which Secrets are bootstrap data. Pure.
 //!
-//! Whoever may create Machines chooses the Secret that an instance gets, and with the instance reads it. So a Secret
-//! counts as bootstrap data only if whoever wrote the Secret has said so: by its owner, by its type, or by a label.
+//! A user who may create Machines chooses the Secret that an instance gets, and reads the Secret with the instance. So a
+//! Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, or by a label.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::ContractReference;
@@ -15,7 +15,7 @@ const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 /// The API group of bootstrap providers. Objects of other groups own Secrets for other purposes.
 const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 
-/// What a Secret of this type is for if its name is that of a cluster with one of these at its end. All but the last
+/// The purposes of Secrets of this type, whose names are the name of a cluster and one of these. All but the last
 /// are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
 const PURPOSES: [&str; 8] = [
     "kubeconfig",
@@ -85,7 +85,7 @@ fn is_marked(secret: &Secret) -> bool {
     label.is_some_and(|value| value == "true")
 }
 
-/// What a Secret of this name is for; none for a name that says nothing.
+/// The purpose of a Secret of this name; `None` for a name without a purpose.
 fn purpose(name: &str) -> Option<&'static str> {
     let ends = |purpose: &&&str| name.strip_suffix(**purpose).is_some_and(|rest| rest.ends_with('-'));
     PURPOSES.iter().find(ends).copied()

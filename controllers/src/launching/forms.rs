@@ -86,7 +86,7 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
         .or_else(|| optional("hostID", Form::Id(IdKind::Host), &spec.host_id))
 }
 
-/// What is wrong with the text at a path, where it is not empty.
+/// The problem of the text at a path, if the text is not empty.
 fn wrong(path: &str, form: Form, text: &str) -> Option<String> {
     if text.is_empty() || form.fits(text) {
         return None;

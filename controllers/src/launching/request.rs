@@ -19,7 +19,7 @@ pub(crate) struct RequestInputs<'a> {
     pub(crate) cluster_tag: &'a str,
     /// Name of the owning Machine.
     pub(crate) owner_name: &'a str,
-    /// What tells the management cluster from others, where that is known.
+    /// The identifier of the management cluster, if it is known.
     pub(crate) management_cluster: Option<&'a str>,
     /// Role of the machine.
     pub(crate) role: MachineRole,

@@ -27,7 +27,7 @@ impl LeaseMemory {
     /// Whether the Lease has the annotation.
     ///
     /// # Errors
-    /// What the API server said, if it did not answer the question.
+    /// The error of the API server, if it did not answer the question.
     pub async fn recalls(&self, annotation: &str) -> kube::Result<bool> {
         let lease = self.leases.get_opt(&self.name).await?;
         Ok(lease.is_some_and(|lease| lease.annotations().contains_key(annotation)))
@@ -36,7 +36,7 @@ impl LeaseMemory {
     /// Puts the annotation on the Lease.
     ///
     /// # Errors
-    /// What the API server said, also if the Lease does not exist.
+    /// The error of the API server, also if the Lease does not exist.
     pub async fn remember(&self, annotation: &str) -> kube::Result<()> {
         for _ in 1..MOST_TRIES {
             match self.try_to_remember(annotation).await {

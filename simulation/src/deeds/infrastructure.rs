@@ -1,4 +1,4 @@
-//! What happens to the infrastructure that machines use, and to instances: in AWS, and in the objects that describe it.
+//! Changes of the infrastructure that machines use, and of instances: in AWS, and in the objects that describe it.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::machine::AWSMachine;

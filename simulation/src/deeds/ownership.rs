@@ -1,4 +1,4 @@
-//! What users do with objects that name instances, owners or finalizers that are not theirs.
+//! Deeds of users with objects that name instances, owners or finalizers of others.
 
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::Machine;
@@ -88,7 +88,7 @@ pub(super) fn delete_impostors(simulation: &mut Simulation, of: ManagementCluste
     }
 }
 
-/// Whoever knows which instance is the machine's, or that none is, says so.
+/// A user who knows which instance is the machine's, or that none is, sets the annotation.
 pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementCluster) {
     let machines = simulation.outside.server(of).stored.aws_machines.values();
     let machines: Vec<_> = machines.cloned().collect();

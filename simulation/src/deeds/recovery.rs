@@ -1,4 +1,4 @@
-//! What is lost, restored, moved and given up.
+//! Losses, restores, moves, and instances that users give up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

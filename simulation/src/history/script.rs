@@ -1,4 +1,4 @@
-//! What a seed stands for: how AWS behaves, what goes wrong, and what users do.
+//! The script of a seed: the behaviour of AWS, the faults, and the deeds of users.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(300);
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/Run_Instance_Idempotency.html>).
 const LONGEST_TOKEN_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
-/// What a seed stands for.
+/// The script of a seed.
 pub(super) struct Script {
     zones: usize,
     standby: bool,
@@ -121,7 +121,7 @@ impl Script {
     }
 }
 
-/// What a user puts right before things may be expected to converge.
+/// The repairs of a user, without which the objects need not converge.
 pub(super) fn repairs() -> Vec<Deed> {
     let zones = (0..ZONES.len()).map(|zone| Deed::Capacity(zone, true));
     let others = [
@@ -155,7 +155,7 @@ fn mix(random: &mut Rng) -> Mix {
     }
 }
 
-/// What follows on lost answers and on launches.
+/// The deeds that follow lost answers and launches.
 fn aftermaths(random: &mut Rng) -> Vec<Aftermath> {
     let mut aftermaths = Vec::new();
     if random.u32(0..4) < 3 {
@@ -243,7 +243,7 @@ fn change(random: &mut Rng) -> ThenDo {
     }
 }
 
-/// What happens to an instance that may be hidden yet, or has just begun to run.
+/// The deeds on an instance that AWS may not show yet, or that has just begun to run.
 fn after_launch(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     let soon = Duration::from_millis(random.u64(0..90_000));
     let later = Duration::from_secs(random.u64(0..5_400));
@@ -365,7 +365,7 @@ fn impostors(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, 
     vec![(at, deed), (deleted, Deed::DeleteImpostors)]
 }
 
-/// What happens in the neighbouring management cluster.
+/// The deeds in the neighbouring management cluster.
 fn neighbour(random: &mut Rng, length: u64) -> Vec<(Timestamp, Deed)> {
     let machines = random.usize(1..=NEIGHBOURS);
     let mut deeds = births(random, machines, length);

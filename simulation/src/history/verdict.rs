@@ -1,4 +1,4 @@
-//! What must hold in the end: everything converges, then nothing happens, and then everything lets itself be deleted.
+//! The checks at the end of a history: all objects converge, then no call is made, and then all objects can be deleted.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) fn converged(simulation: &mut Simulation) {
     }
 }
 
-/// What is wrong with a machine when nothing has gone wrong for a long time.
+/// The problem of a machine after a long time without faults.
 fn unfinished(of: ManagementCluster, machine: &AWSMachine, simulation: &Simulation) -> Option<String> {
     if machine.metadata.deletion_timestamp.is_some() {
         return Some(format!("is still being deleted: {}", said(machine)));

@@ -1,4 +1,4 @@
-//! What a process keeps in memory of objects, instances and calls.
+//! The memory of a process: its entries for objects, instances and calls.
 
 use std::collections::BTreeMap;
 

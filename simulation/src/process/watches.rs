@@ -15,7 +15,7 @@ use kube::Resource;
 use super::{Item, Process};
 use crate::server::{Change, Object, Stored};
 
-/// What hashes of watched objects are remembered for.
+/// The purposes of the stored hashes of watched objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watch {
     OwnMachine,

@@ -16,7 +16,7 @@ const RENEWAL: Duration = Duration::from_secs(10);
 /// A process that stands still for less than this, does so for no outage that anybody would note.
 const SHORT: Duration = Duration::from_secs(1_200);
 
-/// What the processes of one management cluster have in common.
+/// The state that the processes of one management cluster share.
 pub(super) struct Managers {
     leader: Option<usize>,
     /// Whether a second process stands by all the time.

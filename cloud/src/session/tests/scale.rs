@@ -39,7 +39,7 @@ fn follow(double: &Double, identity: &str, cluster: usize, ids: &[String]) {
     }
 }
 
-/// What an identity's session keeps of instances.
+/// The instances that an identity's session keeps.
 fn kept(double: &Double, identity: &str) -> usize {
     double.driver(identity).act(|state, _| state.informer().instances())
 }

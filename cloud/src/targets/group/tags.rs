@@ -27,7 +27,7 @@ pub(super) struct KnownTags {
 
 struct Applicant {
     user: TargetUser,
-    /// What the machine was told last; it is woken when this changes.
+    /// The last answer to the machine, which is woken when the answer changes.
     told: TargetAccess,
 }
 
@@ -128,7 +128,7 @@ impl GroupState {
         }
     }
 
-    /// What keeps a member from being written of; `None` where nothing does.
+    /// The reason why a member may not be registered; `None` if it may.
     pub(super) fn lacking(&self, member: &Member, timing: &Timing, now: Duration) -> Option<TargetAccess> {
         let access = || self.tags.access(&member.user, timing, now);
         let needed = self.needs_access(member).then(access);

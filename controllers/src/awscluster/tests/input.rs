@@ -1,4 +1,4 @@
-//! What users write is checked before AWS is asked.
+//! Users' input is checked before a call of AWS.
 
 use capa_api::conditions::ConditionType;
 

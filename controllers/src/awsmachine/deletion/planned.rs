@@ -1,4 +1,4 @@
-//! What a record is worth that says that EC2 was never asked for an instance. Pure.
+//! The worth of a record that says that EC2 was never asked for an instance. Pure.
 //!
 //! It is true of the AWSMachine as it is stored. That may be an older state, restored from a backup that was made before
 //! the launch.
@@ -24,7 +24,7 @@ pub(super) enum Worth {
     Nothing,
 }
 
-/// What the record of a machine with that owner is worth, where a lookup is tried for so long.
+/// The worth of the record of a machine with that owner, if a lookup is tried for so long.
 pub(super) fn worth(machine: &AWSMachine, owner: Option<&Machine>, now: Timestamp, tried_for: Duration) -> Worth {
     let status = machine.status.as_ref();
     if status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {

@@ -42,7 +42,7 @@ pub(in crate::awsmachine) enum Found {
 pub(in crate::awsmachine) struct InstanceToEnd {
     /// Its id.
     pub(in crate::awsmachine) id: String,
-    /// What AWS shows of it.
+    /// Its state in AWS.
     pub(in crate::awsmachine) observation: Observation,
     /// Whether the machine names it. Otherwise it was found by its tags.
     pub(in crate::awsmachine) is_named: bool,
@@ -115,7 +115,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     }
 }
 
-/// What the launch record proves for a machine whose launch EC2 was never asked for.
+/// The worth of the launch record of a machine whose launch EC2 was never asked for.
 fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
     let owner = scope.owners.machine.as_deref().ok();
     let (now, tried_for) = (context.kubernetes.now(), context.timing.launch_lookup_age);
@@ -139,7 +139,7 @@ fn is_ours(
         .is_some_and(|record| *record != LaunchRecord::Planned);
     match read::ownership(scope, instance, &location.cluster_tag, context) {
         Ownership::Ours(_) => Ok(true),
-        // What has ended loses its tags by itself.
+        // A terminated instance loses its tags by itself.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
         // Everything but the tags says that it is this machine's: nobody else would end it.
         Ownership::Foreign(NotOurs::Untagged(proof)) => Err(untagged(scope, instance, proof, location)),

@@ -67,7 +67,7 @@ pub(super) async fn apply(
     call(scope, decision, context).await
 }
 
-/// What holds a new attempt back. An instance that is there already is recorded in spite of it.
+/// The reason to hold a new attempt back. An existing instance of the machine is recorded in spite of it.
 fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<LaunchHold> {
     match decision.plan.step {
         LaunchStep::Record(_) => target_access::launch_hold(scope, &decision.prepared.location, context),
@@ -116,7 +116,7 @@ async fn look_up(
             return Err(conflict::foreign(&ids, conflict::refused_wish(&judged, wish)).into());
         }
         (Adoption::Nothing, AdoptionWish::Instance(id)) => {
-            // What the annotation asked for may have been adopted once, and be gone since.
+            // The instance of the annotation may have been adopted once, and be gone since.
             let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
             if wanted.is_some_and(|instance| !instance.state.has_ended()) {
                 return Err(conflict::untagged(id, &scope.tags(cluster_tag)).into());

@@ -153,7 +153,7 @@ pub(super) fn plan(
     })
 }
 
-/// What is known of the recorded attempt; `repeated` is its call as it would be made now.
+/// The known facts of the recorded attempt; `repeated` is its call as it would be made now.
 fn known_of_attempt(
     scope: &MachineScope,
     prepared: &Prepared,

@@ -39,7 +39,7 @@ pub(super) fn request(
     on_record: bool,
     context: &MachineContext,
 ) -> TargetRequest {
-    // Whoever is registered need not ask who else is.
+    // A registered machine needs no look at other users of the group.
     let used_by = (!on_record).then(|| other_user(scope, location, group, context));
     TargetRequest {
         target: target.clone(),
@@ -71,7 +71,7 @@ impl LaunchHold {
     }
 }
 
-/// What holds a launch back. `None` if the machine may use its targets.
+/// The reason to hold a launch back. `None` if the machine may use its targets.
 pub(super) fn launch_hold(
     scope: &MachineScope,
     location: &InstanceLocation,

@@ -8,7 +8,7 @@ use super::{FIRST, Pass, Scene};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const IDENTITY_READY: ConditionType = ConditionType::IdentityReady;
-/// What the API server answers, and what a condition says of it.
+/// An answer of the API server, and the message of the condition about it.
 const ANSWERS: [(Option<(u16, &str)>, &str); 3] = [
     (Some((403, "Forbidden")), "cannot be read: 403 Forbidden"),
     (Some((500, "InternalError")), "cannot be read: 500 InternalError"),
