@@ -136,7 +136,7 @@ async fn seen(
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
     show_instance(scope, instance, ended);
     if ended && !has_run(scope) {
-        return Err(ended_early(scope, instance, &location.cluster_name, context)?.into());
+        return ended_early(scope, instance, &location.cluster_name, context);
     }
     let mut update = instance_ready(instance);
     if instance.state == InstanceState::Pending
@@ -189,7 +189,7 @@ fn ended_early(
     instance: &Instance,
     cluster_name: &str,
     context: &MachineContext,
-) -> Result<Blocked, FlowError> {
+) -> Result<(), FlowError> {
     let now = context.kubernetes.now();
     let ending = ended_before_running(instance, scope.status.launch.as_ref(), now, &context.timing);
     let why = instance.state_reason.as_ref();
@@ -198,11 +198,11 @@ fn ended_early(
         message = format!("{message}: {}: {}", reason.code, reason.message);
     }
     let failed = |what: &str| ConditionType::InstanceReady.is_false(Reason::Failed, format!("{message}: {what}"));
-    let blocked = match ending {
-        Ending::Final => Blocked::new(failed("delete the Machine to replace it"), Next::AwaitChange),
+    let (failed, next) = match ending {
+        Ending::Final => (failed("delete the Machine to replace it"), Next::AwaitChange),
         Ending::Awaited => {
             let awaited = failed("another one is launched once it is terminated");
-            Blocked::new(awaited, Next::AwaitChange)
+            (awaited, Next::AwaitChange)
         }
         Ending::NextAttempt(wait) if wait.is_zero() => {
             if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
@@ -218,11 +218,14 @@ fn ended_early(
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.clouds.forget(&scope.key());
-            Blocked::new(failed("another one is launched"), Next::Requeue(Duration::ZERO))
+            return Err(Blocked::new(failed("another one is launched"), Next::Requeue(Duration::ZERO)).into());
         }
-        Ending::NextAttempt(wait) => Blocked::new(failed("another one is launched"), Next::Requeue(wait)),
+        Ending::NextAttempt(wait) => (failed("another one is launched"), Next::Requeue(wait)),
     };
-    Ok(blocked)
+    // The flow goes on: the instance may have run and be registered in targets although a restored status says that it
+    // has not.
+    scope.finish_with(failed, next);
+    Ok(())
 }
 
 fn instance_ready(instance: &Instance) -> ConditionUpdate {

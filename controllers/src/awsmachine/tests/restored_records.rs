@@ -5,6 +5,7 @@ use capa_api::meta;
 use kube::ResourceExt;
 
 use super::deletion::{assert_released, never_launched, terminated};
+use super::targets::{group, run, scene, target_group};
 use super::*;
 use crate::kubernetes_api::Kubernetes;
 
@@ -102,4 +103,26 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
         annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
     });
     assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn an_instance_that_ended_after_a_restore_leaves_its_targets() {
+    let scene = run(scene(&target_group())).await;
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
+    // The backup is from before the instance ran.
+    scene.edit(|machine| {
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+        let status = machine.status.as_mut().expect("a status");
+        (status.has_run, status.initialization, status.ready) = (None, None, None);
+        status.targets.clear();
+    });
+    scene.aws.restart();
+    let (code, message) = ("Client.UserInitiatedShutdown", "User initiated shutdown");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
+    for _ in 0..3 {
+        scene.after(Duration::from_secs(60)).await;
+    }
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(scene.aws.registered_in(FIRST), []);
 }
