@@ -39,9 +39,13 @@ struct Book {
     ready: BTreeMap<String, Condition>,
     /// Machines whose objects went otherwise than by their finalizer, so that nobody knows their instances any more.
     unknown: BTreeSet<String>,
-    /// Machines whose statuses were lost with the addresses of their instances, and have not shown them since: what has
-    /// ended shows none.
-    addresses_lost: BTreeSet<String>,
+    /// The number of versions of objects so far.
+    versions: u64,
+    /// Machines whose statuses were lost with the addresses of their instances, with the number of versions before.
+    addresses_lost: BTreeMap<String, u64>,
+    /// Instances whose addresses a status has shown, with the number of the last such version. An ended instance shows
+    /// none.
+    addresses_shown: BTreeMap<String, u64>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
     backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
@@ -75,7 +79,8 @@ impl Invariants {
 
     /// A machine's status is about to be lost, or to become an older one.
     pub(crate) fn loses_status(&mut self, of: ManagementCluster, name: &str) {
-        self.book_mut(of).addresses_lost.insert(machine_key(name));
+        let book = self.book_mut(of);
+        book.addresses_lost.insert(machine_key(name), book.versions);
     }
 
     /// The user gives up what a machine may have.
@@ -101,7 +106,9 @@ impl Invariants {
             return false;
         };
         let book = self.book(of);
-        !book.unknown.contains(machine) && !book.addresses_lost.contains(machine)
+        let lost = book.addresses_lost.get(machine);
+        let has_address = lost.is_none_or(|lost| book.addresses_shown.get(&instance.id) > Some(lost));
+        has_address && !book.unknown.contains(machine)
     }
 
     fn book(&self, of: ManagementCluster) -> &Book {
@@ -138,8 +145,9 @@ impl Invariants {
         let recorded = launch.and_then(LaunchRecord::instance_id);
         let instance = recorded.and_then(|id| outside.aws.instance(id));
         let lives = instance.is_some_and(|instance| instance.is_live(now));
-        if lives && !addresses.unwrap_or_default().is_empty() {
-            book.addresses_lost.remove(&key);
+        book.versions += 1;
+        if let Some(instance) = instance.filter(|_| lives && !addresses.unwrap_or_default().is_empty()) {
+            book.addresses_shown.insert(instance.id.clone(), book.versions);
         }
         let uid = machine.metadata.uid.clone().unwrap_or_default();
         let provider_id = machine.spec.provider_id.clone();
@@ -158,7 +166,9 @@ impl Invariants {
         }
         // A condition that this version does not change may be about an earlier launch, an image that is missing for
         // one.
-        if let Some(ready) = ready.filter(|ready| lives && ready_before.as_ref() != Some(ready)) {
+        let shown = |ready: &Condition| (ready.status.clone(), ready.reason.clone(), ready.message.clone());
+        let shown_before = ready_before.as_ref().map(shown);
+        if let Some(ready) = ready.filter(|ready| lives && shown_before != Some(shown(ready))) {
             self.said_to_be_gone(machine, &ready, now);
         }
         if let Some(instance) = instance
