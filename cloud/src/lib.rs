@@ -21,7 +21,7 @@ pub use model::{
     MachineKey, MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet,
     UserData, Vpc, identifying_tag, zone_type,
 };
-pub use timing::Timing;
+pub use timing::{Timing, doubled_wait};
 
 // Targets, states and addresses are the API's own words for them.
 pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};

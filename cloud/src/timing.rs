@@ -125,3 +125,30 @@ impl Timing {
         }
     }
 }
+
+/// The wait before the next attempt: `first`, doubled as many times as `times` says, and at most `cap`.
+#[must_use]
+pub fn doubled_wait(first: Duration, times: u32, cap: Duration) -> Duration {
+    let factor = 2_u32.saturating_pow(times);
+    first.saturating_mul(factor).min(cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_doubles_up_to_its_cap() {
+        let (first, cap) = (Duration::from_secs(5), Duration::from_secs(300));
+        for (times, seconds) in [(0, 5), (1, 10), (5, 160), (6, 300), (32, 300), (u32::MAX, 300)] {
+            let wait = doubled_wait(first, times, cap);
+            assert_eq!(wait, Duration::from_secs(seconds), "doubled {times} times");
+        }
+        assert_eq!(
+            doubled_wait(cap, 0, first),
+            first,
+            "the cap holds for the first wait too"
+        );
+        assert_eq!(doubled_wait(Duration::MAX, 1, Duration::MAX), Duration::MAX);
+    }
+}

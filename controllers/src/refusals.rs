@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
-use capa_cloud::Timing;
+use capa_cloud::{Timing, doubled_wait};
 use parking_lot::Mutex;
 
 use crate::call_inputs::Inputs;
@@ -93,8 +93,6 @@ impl Refusals {
 impl Refused {
     /// The delay doubles with each error. The first delay is short, because AWS's services are eventually consistent.
     fn wait(&self, timing: &Timing) -> Duration {
-        let doubled = 2_u32.checked_pow(self.before).unwrap_or(u32::MAX);
-        let wait = timing.refusal_retry.saturating_mul(doubled);
-        wait.min(timing.refusal_retry_cap)
+        doubled_wait(timing.refusal_retry, self.before, timing.refusal_retry_cap)
     }
 }

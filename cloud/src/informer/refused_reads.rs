@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{CloudError, Timing};
+use crate::{CloudError, Timing, doubled_wait};
 
 /// The refusals in a row of the reads of one kind.
 #[derive(Default)]
@@ -23,8 +23,7 @@ impl RefusedReads {
             return;
         }
         let first = timing.listing_interval;
-        let doubled = first.saturating_mul(2_u32.checked_pow(self.refusals).unwrap_or(u32::MAX));
-        self.until = began + doubled.min(timing.refusal_retry_cap.max(first));
+        self.until = began + doubled_wait(first, self.refusals, timing.refusal_retry_cap.max(first));
         self.refusals = self.refusals.saturating_add(1);
     }
 

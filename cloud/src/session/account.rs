@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{CloudError, Timing};
+use crate::{CloudError, Timing, doubled_wait};
 
 use super::moment::Moment;
 
@@ -61,8 +61,7 @@ impl AccountCache {
         let (until, refusals) = match answer {
             Ok(_) => (asked.now + self.believed, 0),
             Err(error) if error.class.is_permanent() => {
-                let doubled = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
-                let wait = self.retry.saturating_mul(doubled).min(self.retry_cap);
+                let wait = doubled_wait(self.retry, before, self.retry_cap);
                 (now + wait, before.saturating_add(1))
             }
             Err(_) => (now + self.retry, before),

@@ -13,7 +13,7 @@ use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
 };
-use crate::{CloudError, ErrorClass, MachineKey, Timing};
+use crate::{CloudError, ErrorClass, MachineKey, Timing, doubled_wait};
 use tags::KnownTags;
 
 /// The most targets that one register or deregister call names.
@@ -476,8 +476,5 @@ impl GroupState {
 
 /// The time to wait before the next attempt after this many failures.
 fn backoff(failures: u32, timing: &Timing) -> Duration {
-    let doubled = timing
-        .resolve_retry
-        .saturating_mul(2_u32.saturating_pow(failures.min(16)));
-    doubled.min(timing.resolve_retry_cap)
+    doubled_wait(timing.resolve_retry, failures, timing.resolve_retry_cap)
 }

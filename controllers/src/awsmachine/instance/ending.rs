@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::machine::{InstanceState, LaunchRecord};
-use capa_cloud::{Instance, Timing};
+use capa_cloud::{Instance, Timing, doubled_wait};
 use jiff::Timestamp;
 
 use crate::awsmachine::time::remaining;
@@ -41,9 +41,7 @@ pub(in crate::awsmachine) fn ended_before_running(
     if instance.state != InstanceState::Terminated {
         return Ending::Awaited;
     }
-    let wait = timing
-        .relaunch_backoff
-        .saturating_mul(2_u32.saturating_pow(failed_before));
+    let wait = doubled_wait(timing.relaunch_backoff, failed_before, Duration::MAX);
     Ending::NextAttempt(remaining(wait, attempt.request.requested_at.0, now))
 }
 
