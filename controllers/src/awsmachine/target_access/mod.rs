@@ -87,23 +87,23 @@ pub(super) fn launch_hold(
         .collect();
     let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
-    let problems: Vec<(Reason, String)> = answered
-        .filter_map(|(((group, _), request), access)| problem(group, &request.user.cluster, access))
+    let problems: Vec<(&TargetAccess, Reason, String)> = answered
+        .filter_map(|(((group, _), request), access)| {
+            let (reason, message) = problem(group, &request.user.cluster, access)?;
+            Some((access, reason, message))
+        })
         .collect();
-    let is_being_read = |access: &TargetAccess| matches!(access, TargetAccess::Unknown | TargetAccess::Granted);
-    let is_refused = !answers.iter().all(is_being_read);
     // A refusal lasts, and says more than that something is being read.
-    let first = problems.iter().find(|(reason, _)| *reason != Reason::Registering);
-    let (reason, _) = first.or_else(|| problems.first())?;
-    let messages: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
+    let refused = problems.iter().find(|(access, ..)| **access != TargetAccess::Unknown);
+    let (_, reason, _) = refused.or_else(|| problems.first())?;
+    let messages: Vec<&str> = problems.iter().map(|(.., message)| message.as_str()).collect();
     let message = format!("no instance is launched: {}", messages.join("; "));
     let update = ConditionType::ControlPlaneTargetsReady.is_false(*reason, message);
     // The answer wakes the machine, and nothing tells when another Cluster has left a group.
     let blocked = Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap));
-    Some(if is_refused {
-        LaunchHold::Refused(blocked)
-    } else {
-        LaunchHold::BeingRead(blocked)
+    Some(match refused {
+        Some(_) => LaunchHold::Refused(blocked),
+        None => LaunchHold::BeingRead(blocked),
     })
 }
 
