@@ -30,8 +30,13 @@ impl Blocked {
 
     /// Blocked by a call to AWS that failed: the error gives the reason and the time of the next pass.
     pub(super) fn by_call(condition: ConditionType, message: impl Into<String>, error: &CloudError) -> Self {
+        Self::by_error(condition.is_false(error.class.reason(), message), error)
+    }
+
+    /// Blocked by a call to AWS that failed, with a condition that says more than the class of the error.
+    pub(super) fn by_error(condition: ConditionUpdate, error: &CloudError) -> Self {
         Self {
-            condition: condition.is_false(error.class.reason(), message),
+            condition,
             next: retry::after(error),
             cause: Some(error.class),
         }

@@ -320,9 +320,5 @@ fn not_launched(error: &CloudError, decision: &LaunchDecision) -> Blocked {
             (class.reason(), identity::described(error, identity))
         }
     };
-    Blocked {
-        condition: ConditionType::InstanceReady.is_false(reason, message),
-        next: retry::after(error),
-        cause: Some(error.class),
-    }
+    Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
 }
