@@ -223,13 +223,11 @@ async fn ask_aws(
     let uid = template.metadata.uid.as_deref().unwrap_or_default();
     let (generation, now) = (template.metadata.generation, context.kubernetes.uptime());
     let inputs = Inputs::of(&"capacity", &(generation, &identity.key, region));
-    // Sources, identities and Secrets have no watch, so they are read again before the next call.
-    let soon = |wait: Duration| Next::Requeue(wait.min(context.timing.source_retry_cap));
     if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {
         return LookupResult {
             capacity: None,
             update: refusal.condition,
-            next: soon(refusal.remaining),
+            next: refusal.next,
             is_refused: false,
         };
     }
@@ -237,8 +235,7 @@ async fn ask_aws(
     let mut result = describe(template, cloud.as_ref(), region).await;
     if result.is_refused {
         let condition = result.update.clone();
-        let wait = context.refusals.refused(uid, inputs, condition, now, &context.timing);
-        result.next = soon(wait);
+        result.next = context.refusals.refused(uid, inputs, condition, now, &context.timing);
     }
     result
 }

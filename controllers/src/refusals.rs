@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
 use capa_cloud::{Timing, doubled_wait};
+use capa_runtime::reconcile::Next;
 use parking_lot::Mutex;
 
 use crate::call_inputs::Inputs;
@@ -16,8 +17,8 @@ use crate::call_inputs::Inputs;
 pub(crate) struct Refusal {
     /// The condition of the object about the error.
     pub(crate) condition: ConditionUpdate,
-    /// The time until the next call.
-    pub(crate) remaining: Duration,
+    /// The next reconcile of the object.
+    pub(crate) next: Next,
 }
 
 /// The last permanent error of each call of an object, by the object's UID. A process that lost them makes each call
@@ -49,12 +50,12 @@ impl Refusals {
         let remaining = refused.wait(timing).saturating_sub(now.saturating_sub(refused.at));
         let refusal = || Refusal {
             condition: refused.condition.clone(),
-            remaining,
+            next: next(remaining, timing),
         };
         (!remaining.is_zero()).then(refusal)
     }
 
-    /// Records a permanent error of a call with these inputs. Returns the time until the next call.
+    /// Records a permanent error of a call with these inputs. Returns the time of the next reconcile.
     pub(crate) fn refused(
         &self,
         uid: &str,
@@ -62,7 +63,7 @@ impl Refusals {
         condition: ConditionUpdate,
         now: Duration,
         timing: &Timing,
-    ) -> Duration {
+    ) -> Next {
         let mut by_uid = self.by_uid.lock();
         let by_call = by_uid.entry(uid.to_owned()).or_default();
         let last = by_call.get(&inputs.call);
@@ -76,7 +77,7 @@ impl Refusals {
         };
         let wait = refused.wait(timing);
         by_call.insert(inputs.call, refused);
-        wait
+        next(wait, timing)
     }
 
     /// Number of stored errors.
@@ -95,4 +96,10 @@ impl Refused {
     fn wait(&self, timing: &Timing) -> Duration {
         doubled_wait(timing.refusal_retry, self.before, timing.refusal_retry_cap)
     }
+}
+
+/// The next reconcile of an object whose next call is due after `wait`. Sources, identities and Secrets have no watch,
+/// so they are read again before the call.
+fn next(wait: Duration, timing: &Timing) -> Next {
+    Next::Requeue(wait.min(timing.source_retry_cap))
 }

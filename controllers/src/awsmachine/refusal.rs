@@ -1,11 +1,8 @@
 //! Permanent errors of a machine's AWS calls, and the inputs of the calls.
 
-use std::time::Duration;
-
 use capa_api::machine::AWSMachineSpec;
 use capa_cloud::UserData;
 use capa_network::Merged;
-use capa_runtime::reconcile::Next;
 
 use super::blocked::Blocked;
 use super::context::MachineContext;
@@ -43,14 +40,10 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 /// The permanent error of an earlier call with these inputs, until the time of the next call.
 pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
-    let now = context.kubernetes.uptime();
-    match context
-        .memory
-        .refusals()
-        .standing(scope.uid(), inputs, now, &context.timing)
-    {
+    let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
+    match refusals.standing(scope.uid(), inputs, now, &context.timing) {
         None => Ok(()),
-        Some(refusal) => Err(Blocked::new(refusal.condition, next(refusal.remaining, context))),
+        Some(refusal) => Err(Blocked::new(refusal.condition, refusal.next)),
     }
 }
 
@@ -60,7 +53,8 @@ pub(super) fn finish_blocked(scope: &mut MachineScope, blocked: Blocked, context
     scope.finish_blocked(blocked);
 }
 
-/// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is due.
+/// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is
+/// due.
 pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
     if blocked.is_refused()
         && let Some(inputs) = scope.inputs
@@ -68,14 +62,8 @@ pub(super) fn record(scope: &MachineScope, mut blocked: Blocked, context: &Machi
         let now = context.kubernetes.uptime();
         let condition = blocked.condition.clone();
         let refusals = context.memory.refusals();
-        let wait = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);
-        blocked.next = next(wait, context);
+        blocked.next = refusals.refused(scope.uid(), inputs, condition, now, &context.timing);
         blocked.cause = None;
     }
     blocked
-}
-
-/// Sources and Secrets have no watch, so they are read again before the next call.
-fn next(wait: Duration, context: &MachineContext) -> Next {
-    Next::Requeue(wait.min(context.timing.source_retry_cap))
 }
