@@ -38,11 +38,7 @@ pub struct Launches {
 
 /// Creates so many machines at once. `outage`: AWS cannot be reached for so long from the fifth second on.
 pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
-    let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
-    simulation.outside.aws.region().behaviour().throttling = true;
-    objects::create_cluster(simulation.outside.server_mut(ManagementCluster::Main), 3);
-    simulation.start(ManagementCluster::Main);
-    simulation.run_until(after(START, Duration::from_secs(10)));
+    let mut simulation = started();
     let began = simulation.now();
     let server = simulation.outside.server_mut(ManagementCluster::Main);
     for machine in 0..machines {
@@ -101,11 +97,7 @@ pub struct Flood {
 /// Creates so many machines at once that AWS refuses for ever, after `lead` the first machine of another cluster, and
 /// looks on for as long as `patience`.
 pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
-    let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
-    simulation.outside.aws.region().behaviour().throttling = true;
-    objects::create_cluster(simulation.outside.server_mut(ManagementCluster::Main), 3);
-    simulation.start(ManagementCluster::Main);
-    simulation.run_until(after(START, Duration::from_secs(10)));
+    let mut simulation = started();
     let began = simulation.now();
     for machine in 0..machines {
         let (server, name) = (
@@ -156,6 +148,17 @@ fn create_newcomer(simulation: &mut Simulation) {
         label(machine.labels_mut());
     });
     server.edit(NEWCOMER, |machine: &mut AWSMachine| label(machine.labels_mut()));
+}
+
+/// A simulation without faults, in which AWS throttles. Its cluster has subnets in three zones, and its manager has run
+/// for ten seconds.
+fn started() -> Simulation {
+    let mut simulation = Simulation::new(1, Faults::Planned(BTreeMap::new()), false, false);
+    simulation.outside.aws.region().behaviour().throttling = true;
+    objects::create_cluster(simulation.outside.server_mut(ManagementCluster::Main), 3);
+    simulation.start(ManagementCluster::Main);
+    simulation.run_until(after(START, Duration::from_secs(10)));
+    simulation
 }
 
 fn busiest_second(simulation: &Simulation) -> usize {
