@@ -6,7 +6,8 @@ use capa_api::contract::Cluster;
 use capa_api::meta;
 use kube::ResourceExt;
 
-use super::deletion::{assert_released, never_launched, terminated};
+use super::deletion::{assert_released, terminated};
+use super::restored_records::contradicted_record;
 use super::{CLUSTER, FIRST, SPEC, Scene};
 use crate::kubernetes_api::Infrastructure;
 use crate::testing::{read, unanswered};
@@ -116,15 +117,7 @@ async fn a_restored_copy_is_given_up_by_its_search_token() {
 
 #[tokio::test]
 async fn a_contradicted_record_is_given_up_by_its_search_token() {
-    let scene = never_launched().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
-    scene.kubernetes.put_machine(read(
-        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
-          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
-          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
-    ));
+    let scene = contradicted_record().await;
     assert_ended_by_search_token(&scene).await;
 }
 

@@ -11,6 +11,21 @@ use crate::kubernetes_api::Kubernetes;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
+/// A deleted machine whose record says that EC2 was never asked, while its Machine names an instance. Its identity is
+/// gone.
+pub(super) async fn contradicted_record() -> Scene {
+    let scene = never_launched().await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.put_machine(read(
+        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
+          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
+          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
+    ));
+    scene
+}
+
 #[tokio::test]
 async fn the_planned_record_of_an_old_machine_stands_in_later() {
     let scene = never_launched().await;
@@ -53,15 +68,7 @@ async fn the_instance_behind_an_old_planned_record_is_terminated() {
 
 #[tokio::test]
 async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
-    let scene = never_launched().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
-    scene.kubernetes.put_machine(read(
-        "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
-          spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
-          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: m}}}",
-    ));
+    let scene = contradicted_record().await;
     for _ in 0..2 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
         assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
