@@ -32,6 +32,14 @@ fn launch(name: &str) -> CallRequest {
     call(LAUNCH, name, Priority::Launch)
 }
 
+/// A termination of several instances.
+fn batch(name: &str, instances: u64) -> CallRequest {
+    CallRequest {
+        instances,
+        ..call("TerminateInstances", name, Priority::Terminate)
+    }
+}
+
 fn half() -> Limiter {
     Limiter::new(Share::default())
 }
@@ -289,10 +297,6 @@ fn further_pages_do_not_wait_but_use_tokens() {
 #[test]
 fn a_batch_costs_as_many_instances_as_it_names() {
     let mut limiter = half();
-    let batch = |name: &str, instances| CallRequest {
-        instances,
-        ..call("TerminateInstances", name, Priority::Terminate)
-    };
     // The refill is 20 instances a second, and the bucket starts with one second of refill.
     assert_eq!(limiter.acquire(&batch("a", 20), Duration::ZERO), Ok(()));
     assert_eq!(limiter.acquire(&batch("b", 60), Duration::ZERO), Err(seconds(3.0)));
@@ -309,10 +313,6 @@ fn a_batch_costs_as_many_instances_as_it_names() {
 #[test]
 fn an_unused_turn_refunds_its_tokens() {
     let mut limiter = half();
-    let batch = |name: &str, instances| CallRequest {
-        instances,
-        ..call("TerminateInstances", name, Priority::Terminate)
-    };
     assert_eq!(limiter.acquire(&batch("first", 1), Duration::ZERO), Ok(()));
     let full = seconds(3600.0);
     assert_eq!(limiter.reserve(&batch("gone", 900), full), Ok(()));
