@@ -27,16 +27,15 @@ pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
         return Abandonment::NotAsked;
     };
-    let recorded = recorded(machine);
-    let why = if recorded.is_some() {
+    let expected = expected_value(machine);
+    if value == expected {
+        return Abandonment::Asked(expected);
+    }
+    let why = if recorded(machine).is_some() {
         "which is recorded"
     } else {
         "the value of this AWSMachine, which has no record of an instance"
     };
-    let expected = recorded.unwrap_or_else(|| search_token(machine));
-    if value == expected {
-        return Abandonment::Asked(expected);
-    }
     let shown: String = value.chars().take(SHOWN).collect();
     Abandonment::Mismatch(format!(
         "annotation {} names \"{shown}\", not {expected}, {why}: it has no effect",
@@ -46,8 +45,16 @@ pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
 
 /// The annotation with the value that lets the deletion of this machine end, for messages.
 pub(in crate::awsmachine) fn described(machine: &AWSMachine) -> String {
-    let value = recorded(machine).unwrap_or_else(|| search_token(machine));
-    format!("annotation {}: {value}", meta::ABANDON_INSTANCE_ANNOTATION)
+    format!(
+        "annotation {}: {}",
+        meta::ABANDON_INSTANCE_ANNOTATION,
+        expected_value(machine)
+    )
+}
+
+/// The value of the annotation that has an effect: the recorded instance or token, or else the token of the search.
+fn expected_value(machine: &AWSMachine) -> String {
+    recorded(machine).unwrap_or_else(|| search_token(machine))
 }
 
 /// The recorded instance, or else the token of the recorded attempt. `None` for a machine that never had a record, or
