@@ -79,8 +79,16 @@ pub(super) struct Evidence<'a> {
     pub(super) owner: &'a Result<Arc<Machine>, OwnerProblem>,
     /// The tags of the AWSMachine's instance.
     pub(super) tags: MachineTags<'a>,
-    /// The AWSMachines that name or record the instance ([`claimed_instances`]). This AWSMachine may be among them.
-    pub(super) claims: &'a [Arc<AWSMachine>],
+    /// The AWSMachines that name or record the instance. This AWSMachine may be among them.
+    pub(super) claims: &'a [Claim],
+}
+
+/// An AWSMachine that names or records an instance ([`claimed_instances`]).
+pub(super) struct Claim {
+    /// The AWSMachine.
+    pub(super) machine: Arc<AWSMachine>,
+    /// Whether it has a verified owner.
+    pub(super) has_owner: bool,
 }
 
 /// Decides whether an instance from AWS belongs to the AWSMachine.
@@ -121,18 +129,21 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
         .iter()
         .find(|other| has_claim(other, machine, &instance.id))
     {
-        Some(other) => Err(Reason::Claimed(name_of(other))),
+        Some(other) => Err(Reason::Claimed(name_of(&other.machine))),
         None => Ok(named),
     }
 }
 
-/// Whether another AWSMachine has a claim to the instance. An instance in the status of the other AWSMachine counts in
-/// every namespace. An instance in its spec, which users write, counts only in the namespace that the tags of the
-/// instance name: in another namespace a user could claim any instance.
-fn has_claim(other: &AWSMachine, machine: &AWSMachine, id: &str) -> bool {
-    let is_itself = other.metadata.name == machine.metadata.name;
-    let is_neighbour = other.metadata.namespace == machine.metadata.namespace;
-    !(is_itself && is_neighbour) && (is_neighbour || spec::recorded_instance_id(other) == Some(id))
+/// Whether another AWSMachine has a claim to the instance. An instance in the status of the other AWSMachine always
+/// counts. An instance in its spec or annotation, which users write, counts only in the namespace that the tags of the
+/// instance name, and only if the other AWSMachine has a verified owner: otherwise a copy of an AWSMachine would take
+/// the instance from the original.
+fn has_claim(other: &Claim, machine: &AWSMachine, id: &str) -> bool {
+    let (metadata, has_owner) = (&other.machine.metadata, other.has_owner);
+    let is_itself = metadata.name == machine.metadata.name;
+    let is_neighbour = metadata.namespace == machine.metadata.namespace;
+    let is_recorded = spec::recorded_instance_id(&other.machine) == Some(id);
+    !(is_itself && is_neighbour) && (is_recorded || (is_neighbour && has_owner))
 }
 
 fn name_of(machine: &AWSMachine) -> String {

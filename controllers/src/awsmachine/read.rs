@@ -14,7 +14,7 @@ use capa_runtime::reconcile::Next;
 
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
-use super::ownership::{self, Evidence, Ownership, verified_owner};
+use super::ownership::{self, Claim, Evidence, OwnerProblem, Ownership, verified_owner};
 use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
 use crate::identity::identity_group;
@@ -27,8 +27,7 @@ use crate::launching::network::read_network;
 /// The Machine that owns an AWSMachine, and its Cluster, from caches.
 pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Owners {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let named = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
-    let owner = verified_owner(machine, named);
+    let owner = owner(machine, kubernetes);
     let cluster_name = match &owner {
         Ok(owner) => Some(owner.spec.cluster_name.as_str()),
         Err(_) => meta::cluster_name_label(&machine.metadata),
@@ -38,6 +37,13 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
         machine: owner,
         cluster,
     }
+}
+
+/// The verified owner of an AWSMachine, from the cache.
+fn owner(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> Result<Arc<Machine>, OwnerProblem> {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let named = meta::owner_machine_name(&machine.metadata).and_then(|name| kubernetes.machine(namespace, name));
+    verified_owner(machine, named)
 }
 
 /// The Cluster of a machine. The owner names the Cluster; without an owner, the label does.
@@ -52,11 +58,17 @@ pub(super) fn ownership(
     cluster_tag: &str,
     context: &MachineContext,
 ) -> Ownership {
+    let kubernetes = context.kubernetes.as_ref();
+    let claims = kubernetes.machines_with_instance(&instance.id).into_iter();
+    let claims = claims.map(|machine| Claim {
+        has_owner: owner(&machine, kubernetes).is_ok(),
+        machine,
+    });
     let evidence = Evidence {
         machine: &scope.machine,
         owner: &scope.owners.machine,
         tags: scope.tags(cluster_tag),
-        claims: &context.kubernetes.machines_with_instance(&instance.id),
+        claims: &claims.collect::<Vec<_>>(),
     };
     ownership::ownership(instance, &evidence)
 }

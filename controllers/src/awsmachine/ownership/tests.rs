@@ -66,8 +66,23 @@ fn shown(token: &str) -> Instance {
     }
 }
 
-fn decide(machine: &AWSMachine, instance: &Instance, claims: &[AWSMachine]) -> Ownership {
-    let claims: Vec<_> = claims.iter().cloned().map(Arc::new).collect();
+/// A claim of an AWSMachine that has a verified owner.
+fn owned(machine: &AWSMachine) -> Claim {
+    Claim {
+        machine: Arc::new(machine.clone()),
+        has_owner: true,
+    }
+}
+
+/// A claim of an AWSMachine without a verified owner.
+fn unowned(machine: &AWSMachine) -> Claim {
+    Claim {
+        has_owner: false,
+        ..owned(machine)
+    }
+}
+
+fn decide(machine: &AWSMachine, instance: &Instance, claims: &[Claim]) -> Ownership {
     let tags = MachineTags {
         cluster: "dev",
         namespace: "team-a",
@@ -78,7 +93,7 @@ fn decide(machine: &AWSMachine, instance: &Instance, claims: &[AWSMachine]) -> O
         machine,
         owner,
         tags,
-        claims: &claims,
+        claims,
     };
     ownership(instance, &evidence)
 }
@@ -98,9 +113,8 @@ fn record_token_spec_and_annotation_prove_ownership() {
         (asking(machine("", ""), ID), "", Proof::Adopted),
     ];
     for (machine, token, proof) in table {
-        let claims = [machine.clone()];
         assert_eq!(
-            decide(&machine, &shown(token), &claims),
+            decide(&machine, &shown(token), &[owned(&machine)]),
             Ownership::Ours(proof),
             "{proof:?}"
         );
@@ -222,20 +236,32 @@ fn an_instance_claimed_by_another_awsmachine_is_not_adopted() {
     let (by_spec, by_record) = (named("n", &naming(ID), ""), named("n", "", &recorded(ID, "x")));
     for other in [&by_spec, &by_record] {
         let claimed = Ownership::Foreign(Reason::Claimed("team-a/n".to_owned()));
-        assert_eq!(decide(&mine, &shown(""), &[mine.clone(), other.clone()]), claimed);
+        assert_eq!(decide(&mine, &shown(""), &[owned(&mine), owned(other)]), claimed);
     }
     // Users can write the spec of their own AWSMachine, but only this provider writes statuses.
-    let named_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_spec.clone())]);
+    let named_elsewhere = decide(&mine, &shown(""), &[owned(&elsewhere(by_spec.clone()))]);
     assert_eq!(named_elsewhere, Ownership::Ours(Proof::Named));
-    let recorded_elsewhere = decide(&mine, &shown(""), &[elsewhere(by_record)]);
+    let recorded_elsewhere = decide(&mine, &shown(""), &[owned(&elsewhere(by_record))]);
     let claimed = Reason::Claimed("team-b/n".to_owned());
     assert_eq!(recorded_elsewhere, Ownership::Foreign(claimed));
     // A claim does not count against a recorded instance.
     let recorded = machine(&naming(ID), &recorded(ID, "x"));
     assert_eq!(
-        decide(&recorded, &shown(""), &[by_spec]),
+        decide(&recorded, &shown(""), &[owned(&by_spec)]),
         Ownership::Ours(Proof::Recorded)
     );
+}
+
+#[test]
+fn a_copy_without_an_owner_takes_no_instance_from_the_original() {
+    for mine in [machine(&naming(ID), ""), asking(machine("", ""), ID)] {
+        let by_spec = decide(&mine, &shown(""), &[unowned(&named("copy", &naming(ID), ""))]);
+        assert!(matches!(by_spec, Ownership::Ours(_)), "{by_spec:?}");
+        let by_annotation = decide(&mine, &shown(""), &[unowned(&asking(named("copy", "", ""), ID))]);
+        assert!(matches!(by_annotation, Ownership::Ours(_)), "{by_annotation:?}");
+        let by_record = decide(&mine, &shown(""), &[unowned(&named("n", "", &recorded(ID, "x")))]);
+        assert_eq!(by_record, Ownership::Foreign(Reason::Claimed("team-a/n".to_owned())));
+    }
 }
 
 #[test]

@@ -329,6 +329,18 @@ async fn a_restored_machine_adopts_the_instance_in_its_spec() {
 }
 
 #[tokio::test]
+async fn a_copy_does_not_keep_the_instance_of_a_restored_machine() {
+    let scene = Scene::running().await;
+    copy(&scene, |copy| copy.metadata.deletion_timestamp = None);
+    scene.edit(|machine| {
+        machine.metadata.uid = Some("uid-restored".into());
+        machine.status = None;
+    });
+    scene.delete();
+    assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1);
+}
+
+#[tokio::test]
 async fn a_restored_machine_whose_instance_is_not_named_waits() {
     let scene = Scene::running().await;
     scene.edit(|machine| {
