@@ -121,7 +121,7 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 sim-mutants: require-rust ## Break launch, ownership, absence and draining in ten ways and see the simulation find each
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
-# MUTANTS="--file 'cloud/src/limits/*.rs'" breaks these files only; `cargo mutants --help` lists the arguments.
+# MUTANTS="--re cloud/src/limits" breaks these files only; `cargo mutants --help` lists the arguments.
 .PHONY: mutants
 mutants: ## Break the pure files expression by expression, and show what no test notices (cargo-mutants; hours)
 	@hack/tools/require.sh cargo cc python3

@@ -2,7 +2,7 @@
 # Breaks the pure rooms one expression at a time with cargo-mutants (.cargo/mutants.toml says which), runs their unit
 # tests on each, and plays simulated histories with what these tests do not notice. What is left has to stand in
 # docs/mutants.md with a reason, and everything that stands there has to be left.
-# Usage: survivors.sh <cargo target folder> [<argument of cargo mutants>…], for example --file 'cloud/src/limits/*.rs'.
+# Usage: survivors.sh <cargo target folder> [<argument of cargo mutants>…], for example --re cloud/src/limits.
 # SEEDS: how many seeds each survivor has (default 1000).
 set -euo pipefail
 
@@ -21,7 +21,7 @@ unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS CARGO_TARGET_DIR
 
 # cargo-mutants ends with 2 where a mutant survives and with 3 where one runs for too long: both are looked at below.
 status=0
-(cd "$tree" && cargo mutants --output "$found" "$@") || status=$?
+(cd "$tree" && cargo mutants --workspace --jobs 2 --output "$found" "$@") || status=$?
 case "$status" in
   0 | 2 | 3) ;;
   *) exit "$status" ;;
