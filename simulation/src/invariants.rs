@@ -160,15 +160,16 @@ impl Invariants {
             Some(ready) => book.ready.insert(uid, ready),
             None => book.ready.remove(&uid),
         };
+        let is_judged = lives && !book.backup_is_restored;
         if before.is_some() && before != provider_id {
             let text = format!("spec.providerID of {key} changed from {before:?} to {provider_id:?}");
             self.violate(now, text);
         }
         // A condition that this version does not change may be about an earlier launch, an image that is missing for
-        // one.
+        // one. A backup may bring such a condition back.
         let shown = |ready: &Condition| (ready.status.clone(), ready.reason.clone(), ready.message.clone());
         let shown_before = ready_before.as_ref().map(shown);
-        if let Some(ready) = ready.filter(|ready| lives && shown_before != Some(shown(ready))) {
+        if let Some(ready) = ready.filter(|ready| is_judged && shown_before != Some(shown(ready))) {
             self.said_to_be_gone(machine, &ready, now);
         }
         if let Some(instance) = instance
