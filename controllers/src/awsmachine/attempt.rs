@@ -72,6 +72,19 @@ pub(super) fn record_known_refusal(
     Ok(())
 }
 
+/// Records an answer that this process could not record before, and returns its instance. The record then tells the age
+/// of the instance, which may be much younger than the attempt: a call without an answer is repeated.
+pub(super) fn record_known_answer(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<Option<Instance>, IllegalTransition> {
+    let answer = unrecorded_answer(scope, context);
+    if let Some(instance) = &answer {
+        scope.record_launch(LaunchEvent::answered(instance))?;
+    }
+    Ok(answer)
+}
+
 /// The time between two lookups of the instance of an unconfirmed launch.
 pub(super) fn lookup_interval(timing: &Timing) -> Duration {
     timing.transition_interval * 6

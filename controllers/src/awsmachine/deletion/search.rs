@@ -57,8 +57,8 @@ pub(in crate::awsmachine) async fn find(
     context: &MachineContext,
 ) -> Result<Found, FlowError> {
     attempt::record_known_refusal(scope, context)?;
+    let answer = attempt::record_known_answer(scope, context)?;
     let proof = proof_of_absence(scope, context);
-    let answer = attempt::unrecorded_answer(scope, context);
     let known = spec::instance_id(&scope.machine).or_else(|| answer.map(|instance| instance.id));
     let location = match locate::recorded_or_resolved(scope, context).await {
         Ok(location) => location,

@@ -248,10 +248,7 @@ pub(super) async fn record_answer(
     instance: &Instance,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    scope.record_launch(LaunchEvent::Answered {
-        instance_id: instance.id.clone(),
-        launched_at: instance.launch_time,
-    })?;
+    scope.record_launch(LaunchEvent::answered(instance))?;
     store_instance(scope, context).await?;
     scope.events.push(EventDraft::normal(
         "SuccessfulCreate",

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
+use capa_cloud::Instance;
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -47,6 +48,16 @@ pub(in crate::awsmachine) enum LaunchEvent {
         /// The instance.
         instance_id: String,
     },
+}
+
+impl LaunchEvent {
+    /// The event of the answer of EC2 with this instance.
+    pub(in crate::awsmachine) fn answered(instance: &Instance) -> Self {
+        Self::Answered {
+            instance_id: instance.id.clone(),
+            launched_at: instance.launch_time,
+        }
+    }
 }
 
 /// An event that the launch record does not allow. The pass fails, and nothing is stored or called.

@@ -1,5 +1,6 @@
-//! Tests of a wall clock that is changed while the process runs.
+//! Tests of ages: of a young instance of an old attempt, and by a wall clock that is changed while the process runs.
 
+use super::deletion::assert_released;
 use super::*;
 
 /// A day ahead of the first pass.
@@ -79,4 +80,26 @@ async fn a_clock_that_is_set_ahead_hastens_no_refused_call() {
     scene.pass().await;
     scene.kubernetes.set_clock(tomorrow());
     assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+/// The launch record may be much older than the instance, because a call without an answer is repeated.
+#[tokio::test]
+async fn an_unrecorded_answer_to_an_old_attempt_is_young() {
+    let scene = Scene::new();
+    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
+    scene.pass().await;
+    scene.kubernetes.advance(Timing::default().visibility_age);
+    scene.kubernetes.fail_after(0, "write_status");
+    assert!(scene.pass_over("m").await.is_err());
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
+    // AWS does not show it yet.
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    let young = scene.pass().await;
+    assert_eq!(young.says(ConditionType::InstanceReady), "False/Terminating");
+    let message = young.message(ConditionType::InstanceReady);
+    assert!(message.contains("this young"), "{message}");
+    assert!(scene.after(Timing::default().visibility_age).await.machine.is_some());
+    let pass = scene.after(Timing::default().listing_interval).await;
+    assert_released(&scene, &pass);
 }
