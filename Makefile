@@ -102,9 +102,12 @@ test: check-format tools-and-build test-go ## Run what CI runs: format, lints, u
 test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS))
 
+# Each of these stories keeps a core busy for minutes. More of them at once would only come to their deadlines.
+LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 3 ? cores : 3)))
+
 .PHONY: test-all
-test-all: check-format tools-and-build test-go sim-mutants ## Run `make test`, the long stories, mutants and quickstart
-	$(call run_tests,--all-targets,$(THREADS))
+test-all: test sim-mutants ## Run `make test`, the mutants of the simulation, the long stories and quickstart
+	$(call run_tests,--test e2e,long_stories:: $(LONG_THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
