@@ -242,8 +242,9 @@ fn within(window: Duration, in_a_minute: usize) -> usize {
 /// at most two attempts fall into it; one more for a late machine or a further wake-up.
 const LATE_TRIES: usize = 3;
 
-/// The tolerated difference of calls between the halves.
-const CHANCE: usize = 3;
+/// The tolerated difference of calls between the halves: one round of calls that are repeated once a minute, a lookup
+/// and a launch in each of three zones.
+const CHANCE: usize = 6;
 
 /// The calls that all machines share in the second half of a window: listings of all instances, once a minute, and the
 /// few calls for the cluster and its template.
