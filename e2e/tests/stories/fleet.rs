@@ -44,9 +44,9 @@ fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
         let calls = aws.manager_journal();
         let launches = calls.of("RunInstances");
         let tokens = launches.calls().iter().filter_map(|call| call.parameter("ClientToken"));
-        let launched = tokens.collect::<BTreeSet<_>>().len();
-        let mut mutating = vec![("RunInstances", launched)];
-        mutating.extend((launched > count).then(|| ("TerminateInstances", launched - count)));
+        let machines = tokens.collect::<BTreeSet<_>>().len();
+        let mut mutating = vec![("RunInstances", machines)];
+        mutating.extend((machines > count).then(|| ("TerminateInstances", machines - count)));
         s.assert_mutating(&mutating);
         let (first, last) = (calls.calls().first(), calls.calls().last());
         let took = first
@@ -54,7 +54,7 @@ fn flips_wake_no_machine(name: &str, count: usize) -> anyhow::Result<()> {
             .map(|(first, last)| first.at.duration_until(last.at).unsigned_abs());
         let looks = usize::try_from(took.unwrap_or_default().as_secs() / LOOK_EVERY.as_secs())? + 1;
         // A lookup and a launch for each machine, and a termination for each that was too many.
-        let most = 2 * launched + (launched - count) + SHARED + looks;
+        let most = 2 * machines + (machines - count) + SHARED + looks;
         assert!(calls.len() <= most, "more than {most} calls: {:?}", calls.counts());
         let before = machines_in_peace(&manager).await?;
 
