@@ -47,8 +47,7 @@ impl AccountCache {
         }
     }
 
-    /// Records the answer, at `now`, to a call that began at `asked`. A call that AWS did not answer, or throttled, says
-    /// nothing about the credentials: the account that they had before is still theirs.
+    /// Records the answer, at `now`, to a call that began at `asked`.
     pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
         let before = self
             .last
@@ -58,20 +57,19 @@ impl AccountCache {
             // Another caller has recorded the answer to the same call.
             return;
         }
-        let refusals = before.map_or(0, |last| last.refusals);
-        let known = before.map(|last| &last.answer).filter(|answer| answer.is_ok());
-        let (believed, until, refusals) = match answer {
-            Ok(_) => (answer, asked.now + self.believed, 0),
+        let before = before.map_or(0, |last| last.refusals);
+        let (until, refusals) = match answer {
+            Ok(_) => (asked.now + self.believed, 0),
             Err(error) if error.class.is_permanent() => {
-                let wait = doubled_wait(self.retry, refusals, self.retry_cap);
-                (answer, now + wait, refusals.saturating_add(1))
+                let wait = doubled_wait(self.retry, before, self.retry_cap);
+                (now + wait, before.saturating_add(1))
             }
-            Err(_) => (known.unwrap_or(answer), now + self.retry, refusals),
+            Err(_) => (now + self.retry, before),
         };
         self.last = Some(Last {
             asked,
             answered: now,
-            answer: believed.clone(),
+            answer: answer.clone(),
             until,
             refusals,
         });
@@ -125,7 +123,7 @@ impl AccountQuery {
     ) -> AccountStep {
         cache.record(self.asked, &answer, at.now);
         if at.replacements == self.asked.replacements {
-            self.done(cache.known(at).cloned().unwrap_or(answer))
+            self.done(answer)
         } else {
             self.begin(cache, at)
         }
@@ -133,39 +131,5 @@ impl AccountQuery {
 
     fn done(&self, answer: Result<String, CloudError>) -> AccountStep {
         AccountStep::Done(answer.map(|account| (account, self.asked.replacements)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64, replacements: u64) -> Moment {
-        Moment {
-            now: Duration::from_secs(seconds),
-            replacements,
-        }
-    }
-
-    #[test]
-    fn an_account_is_believed_while_aws_does_not_answer() {
-        let unanswered = || Err(CloudError::no_answer(OPERATION, "connection refused"));
-        let known = || AccountStep::Done(Ok(("111122223333".to_owned(), 0)));
-        let mut cache = AccountCache::new(&Timing::default());
-        cache.record(at(0, 0), &Ok("111122223333".to_owned()), Duration::ZERO);
-        let mut query = AccountQuery::default();
-        assert_eq!(query.begin(&cache, at(600, 0)), AccountStep::Ask);
-        assert_eq!(query.answered(unanswered(), &mut cache, at(610, 0)), known());
-        assert_eq!(AccountQuery::default().begin(&cache, at(614, 0)), known());
-        let mut later = AccountQuery::default();
-        assert_eq!(later.begin(&cache, at(615, 0)), AccountStep::Ask, "asked again");
-        let refused = CloudError::answered(OPERATION, "InvalidClientTokenId", "");
-        let step = later.answered(Err(refused.clone()), &mut cache, at(616, 0));
-        assert_eq!(step, AccountStep::Done(Err(refused)));
-        // Other credentials may belong to another account.
-        let mut replaced = AccountQuery::default();
-        assert_eq!(replaced.begin(&cache, at(700, 1)), AccountStep::Ask);
-        let step = replaced.answered(unanswered(), &mut cache, at(701, 1));
-        assert!(matches!(step, AccountStep::Done(Err(_))), "{step:?}");
     }
 }
