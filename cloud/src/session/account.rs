@@ -23,6 +23,8 @@ pub struct AccountCache {
     retry: Duration,
     retry_cap: Duration,
     last: Option<Last>,
+    /// The last account that AWS told, for the credentials after so many replacements, unless AWS has refused them since.
+    told: Option<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +46,7 @@ impl AccountCache {
             retry: timing.resolve_retry,
             retry_cap: timing.refusal_retry_cap,
             last: None,
+            told: None,
         }
     }
 
@@ -66,6 +69,11 @@ impl AccountCache {
             }
             Err(_) => (now + self.retry, before),
         };
+        match answer {
+            Ok(account) => self.told = Some((asked.replacements, account.clone())),
+            Err(error) if error.class.is_permanent() => self.told = None,
+            Err(_) => {}
+        }
         self.last = Some(Last {
             asked,
             answered: now,
@@ -73,6 +81,13 @@ impl AccountCache {
             until,
             refusals,
         });
+    }
+
+    /// The account that AWS last told for the present credentials, whatever its age. `None` if AWS has refused the
+    /// credentials since.
+    pub fn last_told(&self, at: Moment) -> Option<&str> {
+        let (replacements, account) = self.told.as_ref()?;
+        (*replacements == at.replacements).then_some(account)
     }
 
     /// The last answer, if it is still valid and the credentials have not been replaced since the call.

@@ -116,6 +116,15 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         Ok(account)
     }
 
+    fn last_account_id(&self) -> Option<String> {
+        let (account, replacements) = self.driver.act(|state, at| {
+            let account = state.account.last_told(at)?;
+            Some((account.to_owned(), at.replacements))
+        })?;
+        *self.confirmed_at.lock() = Some(replacements);
+        Some(account)
+    }
+
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
         self.driver.subnets(query).await
     }

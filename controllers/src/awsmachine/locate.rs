@@ -8,7 +8,7 @@ use capa_api::contract::Cluster;
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{ErrorClass, MachineCloud};
+use capa_cloud::{CloudError, ErrorClass, MachineCloud};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -172,7 +172,7 @@ async fn connect(
     })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
-    let account_id = ask_account(cloud.as_ref(), &identity_ref).await?;
+    let account_id = account_id(scope, cloud.as_ref(), &identity_ref).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
@@ -195,20 +195,36 @@ fn cluster_name(scope: &MachineScope) -> String {
     name.or_else(label).unwrap_or_default().to_owned()
 }
 
-async fn ask_account(cloud: &dyn MachineCloud, identity: &IdentityReference) -> Result<String, Blocked> {
-    cloud.account_id().await.map_err(|error| {
-        let reason = match error.class {
-            ErrorClass::Unauthorized => Reason::CredentialsFailed,
-            ErrorClass::Throttled => Reason::Throttled,
-            _ => Reason::Failed,
-        };
-        let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
-        Blocked {
-            condition: ConditionType::IdentityReady.is_false(reason, message),
-            next: Next::Retry,
-            cause: Some(error.class),
-        }
+/// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account that AWS
+/// told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer: it would
+/// launch or terminate.
+async fn account_id(
+    scope: &MachineScope,
+    cloud: &dyn MachineCloud,
+    identity: &IdentityReference,
+) -> Result<String, Blocked> {
+    let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
+    let may_be_old = scope.has_run() && !is_deleted;
+    cloud.account_id().await.or_else(|error| {
+        let last = cloud
+            .last_account_id()
+            .filter(|_| may_be_old && !error.class.is_permanent());
+        last.ok_or_else(|| not_identified(identity, &error))
     })
+}
+
+fn not_identified(identity: &IdentityReference, error: &CloudError) -> Blocked {
+    let reason = match error.class {
+        ErrorClass::Unauthorized => Reason::CredentialsFailed,
+        ErrorClass::Throttled => Reason::Throttled,
+        _ => Reason::Failed,
+    };
+    let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
+    Blocked {
+        condition: ConditionType::IdentityReady.is_false(reason, message),
+        next: Next::Retry,
+        cause: Some(error.class),
+    }
 }
 
 /// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that

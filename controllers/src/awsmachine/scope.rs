@@ -105,6 +105,12 @@ impl MachineScope {
         self.machine.status.as_ref()
     }
 
+    /// Whether the instance has ever run according to the AWSMachine. No other instance is launched after it then.
+    pub(super) fn has_run(&self) -> bool {
+        let provider_id = self.machine.spec.provider_id.as_deref();
+        self.status.has_run == Some(true) || self.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
+    }
+
     pub(super) fn uid(&self) -> &str {
         self.machine.metadata.uid.as_deref().unwrap_or_default()
     }

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::ensure;
-use capa_e2e::{eventually, objects};
+use anyhow::{Context, ensure};
+use capa_e2e::eventually;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::foreign_kind::{Kind, network};
-use super::machines::INLINE;
+use super::machines::{INLINE, text};
 use super::scenario::{Scenario, WITHIN, story};
 
 /// Machines that wait for the object: more than the manager reconciles at once.
@@ -52,11 +53,19 @@ fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result
         }
         s.machine("free", "dev", INLINE).await?;
         s.machine_ready("free").await?;
-        // Where their reads occupied all workers, the other machine would be ready after their first failure at best.
-        for machine in s.machines().await? {
-            let told = objects::condition(&machine, "NetworkReady");
-            let is_free = machine.metadata.name.as_deref() == Some("free");
-            ensure!(is_free || told.is_none(), "{:?} says {told:?}", machine.metadata.name);
+        // Where their reads occupied all workers, the other machine would be launched after their first failure at best.
+        let machines = s.machines().await?;
+        let free = machines.iter().find(|machine| machine.name_any() == "free");
+        let launched_at = text(free.context("the machine free")?, "/status/launch/requestedAt");
+        ensure!(!launched_at.is_empty(), "the launch has no time");
+        for machine in &machines {
+            let failed_at = changed_at(machine, "NetworkReady");
+            let is_stuck = machine.name_any() != "free";
+            ensure!(
+                failed_at.is_none_or(|at| !is_stuck || at >= launched_at),
+                "{} failed at {failed_at:?}, before the launch at {launched_at}",
+                machine.name_any()
+            );
         }
         s.assert_mutating(&[("RunInstances", 1)]);
 
@@ -67,6 +76,13 @@ fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result
         s.machines_ready(WAITING + 1).await?;
         kind.forget(s).await
     })
+}
+
+/// The time of a condition's last transition.
+fn changed_at<'a>(machine: &'a DynamicObject, condition: &str) -> Option<&'a str> {
+    let conditions = machine.data.pointer("/status/conditions")?.as_array()?;
+    let found = conditions.iter().find(|found| found["type"] == condition)?;
+    found["lastTransitionTime"].as_str()
 }
 
 /// The kind with a version that is stored, and another one that machines and Cluster API read.

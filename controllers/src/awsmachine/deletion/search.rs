@@ -38,6 +38,13 @@ pub(in crate::awsmachine) enum Found {
     },
 }
 
+impl Found {
+    fn instances(location: InstanceLocation, instances: Vec<InstanceToEnd>) -> Self {
+        let location = Box::new(location);
+        Self::Instances { location, instances }
+    }
+}
+
 /// An instance that is to be ended.
 pub(in crate::awsmachine) struct InstanceToEnd {
     /// Its id.
@@ -73,12 +80,20 @@ pub(in crate::awsmachine) async fn find(
     if let Some(id) = known {
         let observation = location.cloud.observe_instance(&scope.key(), &id);
         if is_ours(scope, &observation, &location, context)? {
-            return find_known(scope, id, observation, location);
+            let known = known_instance(scope, id, observation, &location)?;
+            if !may_be_followed(scope, &known.observation) {
+                return Ok(Found::instances(location, vec![known]));
+            }
+            return find_later(scope, known, location, context).await;
         }
         let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
         foreign = Some(id).filter(|_| !has_ended);
     }
-    find_by_tags(scope, proof, foreign, location, context).await
+    let (instances, left_alone) = find_by_tags(scope, proof, foreign, &location, context).await?;
+    if instances.is_empty() {
+        return Ok(Found::Nothing { left_alone });
+    }
+    Ok(Found::instances(location, instances))
 }
 
 /// What the launch record proves about a machine without a known instance.
@@ -88,9 +103,9 @@ enum Proof {
     /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
     /// that says so, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, or was never asked long ago: nothing was launched unless an older state of the
-    /// AWSMachine was restored.
-    Refusal,
+    /// EC2 has refused the attempt, or was never asked long ago, or the recorded instance is gone and never ran: nothing
+    /// else was launched unless an older state of the AWSMachine was restored.
+    Record,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
 }
@@ -100,7 +115,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     match &scope.status.launch {
         Some(LaunchRecord::Planned) => match worth_of_planned(scope, context) {
             Worth::Proof => Proof::Whole,
-            Worth::ProofLater => Proof::Refusal,
+            Worth::ProofLater => Proof::Record,
             Worth::Nothing => Proof::None,
         },
         Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
@@ -108,7 +123,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
         {
             Proof::Whole
         }
-        Some(LaunchRecord::Refused(_)) => Proof::Refusal,
+        Some(LaunchRecord::Refused(_)) => Proof::Record,
         Some(LaunchRecord::Requested(_) | LaunchRecord::Answered { .. } | LaunchRecord::Unreadable(_)) | None => {
             Proof::None
         }
@@ -180,41 +195,64 @@ fn renamed_owner<'a>(scope: &'a MachineScope, instance: &'a Instance, proof: Pro
 }
 
 /// The instance whose id is known, as the informer shows it.
-fn find_known(
+fn known_instance(
     scope: &MachineScope,
     id: String,
     observation: Observation,
-    location: InstanceLocation,
-) -> Result<Found, FlowError> {
+    location: &InstanceLocation,
+) -> Result<InstanceToEnd, Blocked> {
     if observation == Observation::Absent && !absence::account_is_recorded(scope) {
-        let message = absence::unproven(&id, &location);
+        let message = absence::unproven(&id, location);
         let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-        return Err(Blocked::new(blocked, Next::Retry).into());
+        return Err(Blocked::new(blocked, Next::Retry));
     }
-    let instance = InstanceToEnd {
+    Ok(InstanceToEnd {
         id,
         observation,
         is_named: true,
         is_alone: true,
-    };
-    Ok(Found::Instances {
-        location: Box::new(location),
-        instances: vec![instance],
     })
 }
 
-/// No id is known, or only that of an instance that is not the machine's: of the instances with its tags those are ended
-/// that are its own. `foreign` is the one that the spec names.
+/// Whether a later attempt may have launched another instance: the recorded one is gone and never ran. The record does
+/// not show the later attempt if it was restored from a backup.
+fn may_be_followed(scope: &MachineScope, observation: &Observation) -> bool {
+    let is_gone = match observation {
+        Observation::Absent => true,
+        Observation::Seen(instance) => instance.state == InstanceState::Terminated,
+        Observation::Unknown => false,
+    };
+    is_gone && !scope.has_run()
+}
+
+/// The known instance, which is gone, and those of later attempts.
+async fn find_later(
+    scope: &mut MachineScope,
+    known: InstanceToEnd,
+    location: InstanceLocation,
+    context: &MachineContext,
+) -> Result<Found, FlowError> {
+    let (mut instances, _) = find_by_tags(scope, Proof::Record, None, &location, context).await?;
+    instances.retain(|later| later.id != known.id);
+    for later in &mut instances {
+        later.is_alone = false;
+    }
+    instances.push(known);
+    Ok(Found::instances(location, instances))
+}
+
+/// The instances with the machine's tags that are its own, and the ids of those that are left alone. `foreign` is the
+/// one that the spec names.
 async fn find_by_tags(
     scope: &mut MachineScope,
     proof: Proof,
     foreign: Option<String>,
-    location: InstanceLocation,
+    location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<Found, FlowError> {
+) -> Result<(Vec<InstanceToEnd>, Vec<String>), FlowError> {
     let open_token = attempt::open_token(scope).map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
-    let made_from = refusal::of_deletion(None, &location);
+    let made_from = refusal::of_deletion(None, location);
     if proof != Proof::Whole
         && let Err(blocked) = refusal::await_change(scope, made_from, context)
     {
@@ -225,8 +263,7 @@ async fn find_by_tags(
         Ok(found) => found,
         // A lookup that waits for its turn, or comes too soon for AWS, can be made.
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
-            let left_alone = foreign.into_iter().collect();
-            return Ok(Found::Nothing { left_alone });
+            return Ok((vec![], foreign.into_iter().collect()));
         }
         Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), proof).into()),
     };
@@ -244,7 +281,7 @@ async fn find_by_tags(
             // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
             Ownership::Foreign(NotOurs::Untagged(proof)) => {
-                return Err(untagged(scope, &instance, proof, &location).into());
+                return Err(untagged(scope, &instance, proof, location).into());
             }
             Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
             Ownership::Foreign(_) => left_alone.push(instance.id),
@@ -254,7 +291,7 @@ async fn find_by_tags(
         if !is_proven {
             await_absence(scope, open_token, context)?;
         }
-        return Ok(Found::Nothing { left_alone });
+        return Ok((vec![], left_alone));
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
@@ -265,10 +302,7 @@ async fn find_by_tags(
         is_named: false,
         is_alone,
     };
-    Ok(Found::Instances {
-        location: Box::new(location),
-        instances: ours.into_iter().map(to_end).collect(),
-    })
+    Ok((ours.into_iter().map(to_end).collect(), left_alone))
 }
 
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
@@ -294,7 +328,7 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
 fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, proof: Proof) -> Blocked {
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");
-    if scope.status.launch == Some(LaunchRecord::Planned) && proof == Proof::Refusal {
+    if scope.status.launch == Some(LaunchRecord::Planned) && proof == Proof::Record {
         message
             .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
         message.push_str("after the deletion");

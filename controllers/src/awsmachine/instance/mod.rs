@@ -2,6 +2,7 @@
 
 mod drift;
 mod ending;
+mod later;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -57,7 +58,7 @@ pub(super) async fn observe(
     };
     match location.cloud.observe_instance(&scope.key(), &id) {
         Observation::Unknown => unseen(scope, &id, location),
-        Observation::Absent => absent(scope, id, location, context),
+        Observation::Absent => absent(scope, id, location, context).await,
         Observation::Seen(instance) => {
             let ownership = read::ownership(scope, &instance, &location.cluster_tag, context);
             let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
@@ -102,13 +103,6 @@ fn validate_ownership(
     Err(Blocked::new(not_owned, Next::Retry))
 }
 
-/// Whether the instance has ever run according to the status. No other instance is launched after it then. The pass has
-/// already ended if the spec names another instance.
-fn has_run(scope: &MachineScope) -> bool {
-    let provider_id = scope.machine.spec.provider_id.as_deref();
-    scope.status.has_run == Some(true) || scope.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
-}
-
 async fn seen(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -135,7 +129,7 @@ async fn seen(
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
     show_instance(scope, instance, ended);
-    if ended && !has_run(scope) {
+    if ended && !scope.has_run() {
         return ended_early(scope, instance, &location.cluster_name, context);
     }
     let mut update = instance_ready(instance);
@@ -254,7 +248,7 @@ fn instance_ready(instance: &Instance) -> ConditionUpdate {
 
 /// Processes an instance that AWS does not show. AWS may not show a young instance yet, and without a recorded account
 /// the calls may use another account than the instance's.
-fn absent(
+async fn absent(
     scope: &mut MachineScope,
     id: String,
     location: &InstanceLocation,
@@ -269,6 +263,9 @@ fn absent(
         absence::watch_anew(scope, &id, location, context);
         scope.next = Next::Requeue(remaining);
         return Ok(Observed::Nothing);
+    }
+    if !scope.has_run() {
+        later::adopt_later(scope, &id, location, context).await?;
     }
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"

@@ -37,7 +37,8 @@ pub(in crate::awsmachine) enum LaunchEvent {
     },
     /// The instance of the attempt ended before it ran.
     EndedBeforeRunning,
-    /// A lookup found an instance of the machine from another attempt than the recorded one.
+    /// A lookup found an instance of the machine from another attempt than the recorded one. If the record names an
+    /// instance, that one has ended before it ran, and the found one is of a later attempt.
     Adopted {
         /// The attempt that launched the instance, as far as it is known.
         number: NonZeroU32,
@@ -69,7 +70,7 @@ pub(in crate::awsmachine) struct IllegalTransition {
 }
 
 /// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
-/// before it ran. The number of an attempt is never used again.
+/// before it ran, and then also the instance of a later attempt that a lookup found. The number of an attempt is never used again.
 pub(in crate::awsmachine) fn transition(
     record: Option<LaunchRecord>,
     event: LaunchEvent,
@@ -118,12 +119,13 @@ pub(in crate::awsmachine) fn transition(
                 holder,
                 instance_id,
             },
-        ) if has_no_instance(record.as_ref()) => {
+        ) if may_be_adopted(record.as_ref(), number) => {
+            let has_failed = !has_no_instance(record.as_ref());
             let attempt = LaunchAttempt {
                 number,
                 request,
                 holder,
-                failed_instances,
+                failed_instances: failed_instances.saturating_add(u32::from(has_failed)),
             };
             Ok(LaunchRecord::Answered { attempt, instance_id })
         }
@@ -141,6 +143,11 @@ fn failed_instances(record: Option<&LaunchRecord>) -> u32 {
 
 fn has_no_instance(record: Option<&LaunchRecord>) -> bool {
     record.is_none_or(|record| record.instance_id().is_none())
+}
+
+/// Whether the instance of this attempt may be recorded. The instance of an earlier attempt never replaces another one.
+fn may_be_adopted(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
+    has_no_instance(record) || record.is_some_and(|record| record.attempt_number() < number.get())
 }
 
 fn may_follow(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
@@ -277,6 +284,7 @@ mod tests {
             (Some(requested(2)), adoption(1), adopted(1, 1)),
             (Some(refused(2)), adoption(2), adopted(2, 1)),
             (Some(unreadable()), adoption(2), adopted(2, 0)),
+            (Some(answered(1)), adoption(2), adopted(2, 2)),
         ];
         for (record, event, expected) in table {
             let named = format!("{record:?} after {event:?}");
@@ -307,6 +315,7 @@ mod tests {
                 [false, false, false, false, true, false],
             ),
             (adoption(1), [true, true, true, true, false, true]),
+            (adoption(3), [true, true, true, true, true, true]),
         ];
         for (event, legal) in table {
             for (record, legal) in records.iter().zip(legal) {

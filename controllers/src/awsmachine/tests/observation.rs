@@ -11,7 +11,7 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, SPEC, Scene};
-use crate::testing::{read, refused};
+use crate::testing::{read, refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -427,4 +427,41 @@ async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
         said.contains(FIRST) && said.contains("not listed for five intervals"),
         "{said}"
     );
+}
+
+/// The account that AWS told ten minutes ago is asked for again.
+async fn without_an_answer_about_the_account(scene: &Scene) -> Pass {
+    scene
+        .aws
+        .fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
+    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    assert!(pass.calls.contains(&"GetCallerIdentity".to_owned()), "{:?}", pass.calls);
+    pass
+}
+
+#[tokio::test]
+async fn an_outage_takes_ready_from_no_running_machine() {
+    let scene = Scene::running().await;
+    let pass = without_an_answer_about_the_account(&scene).await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+}
+
+#[tokio::test]
+async fn an_outage_after_a_refusal_makes_no_machine_ready() {
+    let scene = Scene::running().await;
+    let error = refused("GetCallerIdentity", "InvalidClientTokenId");
+    scene.aws.fail_next("GetCallerIdentity", error);
+    let refused = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(refused.says(ConditionType::IdentityReady), "False/CredentialsFailed");
+    let pass = without_an_answer_about_the_account(&scene).await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "False/Failed");
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_the_account_of_the_credentials() {
+    let scene = Scene::running().await;
+    scene.delete();
+    let pass = without_an_answer_about_the_account(&scene).await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "False/Failed");
 }

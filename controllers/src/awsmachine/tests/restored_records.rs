@@ -10,6 +10,8 @@ use super::*;
 use crate::kubernetes_api::Kubernetes;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+/// The id of the second instance that is launched.
+const SECOND: &str = "i-00000000000000002";
 
 /// A deleted machine whose record says that EC2 was never asked, while its Machine names an instance. Its identity is
 /// gone.
@@ -132,4 +134,58 @@ async fn an_instance_that_ended_after_a_restore_leaves_its_targets() {
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Failed");
     assert_eq!(scene.aws.registered_in(FIRST), []);
+}
+
+/// A machine whose first instance died in `pending` and is forgotten by EC2, and whose second one runs, after the
+/// restore of a backup from before the second launch.
+async fn restored_before_the_second_launch() -> Scene {
+    let mut scene = Scene::new();
+    scene.pass().await;
+    let backup = scene.machine("m").expect("the machine is there");
+    let code = "Server.InternalError";
+    scene
+        .aws
+        .end_instance(FIRST, InstanceState::Terminated, code, "as EC2 puts it");
+    scene.pass().await;
+    scene.after(Duration::from_secs(30)).await;
+    scene.pass().await;
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
+    scene.aws.set_instance_state(SECOND, InstanceState::Running);
+    scene.pass().await;
+    scene.aws.remove_instance(FIRST);
+    scene.kubernetes.put_aws_machine(backup);
+    scene.restart();
+    scene.aws.restart();
+    scene.kubernetes.advance(Timing::default().visibility_age * 2);
+    scene
+}
+
+#[tokio::test]
+async fn the_instance_of_a_forgotten_attempt_is_terminated() {
+    let scene = restored_before_the_second_launch().await;
+    scene.delete();
+    scene.pass().await;
+    let pass = scene.after(Timing::default().visibility_age).await;
+    assert!(terminated(&pass), "{:?}", pass.calls);
+    scene.aws.remove_instance(SECOND);
+    // The informer follows one instance at a time.
+    let looked = scene.after(Timing::default().listing_interval).await;
+    assert_eq!(looked.says(INSTANCE_READY), "False/Terminating");
+    let pass = scene.after(Timing::default().listing_interval).await;
+    assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn the_instance_of_a_forgotten_attempt_is_adopted() {
+    let scene = restored_before_the_second_launch().await;
+    for _ in 0..3 {
+        scene.after(Timing::default().visibility_age).await;
+    }
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(
+        (pass.launch().instance_id(), pass.launch().attempt_number()),
+        (Some(SECOND), 2)
+    );
+    assert_eq!(scene.tokens().len(), 2);
 }
