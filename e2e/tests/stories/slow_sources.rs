@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use capa_e2e::eventually;
+use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
@@ -15,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::foreign_kind::{Kind, network};
-use super::machines::{INLINE, text};
+use super::machines::{INLINE, machine, text};
 use super::scenario::{Scenario, WITHIN, story};
 
 /// Machines that wait for the object: more than the manager reconciles at once.
@@ -39,6 +40,15 @@ fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result
         kind.cluster(s, "stuck", json!({"network": network(s)})).await?;
         s.cluster("dev").await?;
 
+        for number in 0..WAITING {
+            s.apply(&machine(&format!("stuck-{number}"), "stuck", INLINE)).await?;
+        }
+        s.apply(&machine("free", "dev", INLINE)).await?;
+        for waiting in s.machines().await? {
+            s.machine_lacks(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
+                .await?;
+        }
+
         let webhook = Hanging::listen().await?;
         convert(s, &name, webhook.conversion()).await?;
         let swamps = s.api(&kind.api_version(), &kind.name).await?;
@@ -48,10 +58,10 @@ fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result
             Ok(())
         })
         .await?;
-        for number in 0..WAITING {
-            s.machine(&format!("stuck-{number}"), "stuck", INLINE).await?;
-        }
-        s.machine("free", "dev", INLINE).await?;
+        // Without more than a Secret to come, all reads begin within moments: the API server gives them up after 10 s.
+        let stuck: Vec<String> = (0..WAITING).map(|number| format!("stuck-{number}")).collect();
+        try_join_all(stuck.iter().map(|name| s.bootstrap_secret(name))).await?;
+        s.bootstrap_secret("free").await?;
         s.machine_ready("free").await?;
         // Where their reads occupied all workers, the other machine would be launched after their first failure at best.
         let machines = s.machines().await?;
