@@ -58,12 +58,17 @@ pub(crate) fn calm(simulation: &mut Simulation) {
         let delay = CONVERGENCE / 4 + look * BETWEEN_LOOKS;
         plan_everywhere(simulation, delay, Deed::ResolveConflicts);
     }
-    plan_everywhere(simulation, CONVERGENCE / 2, Deed::GiveUp);
+    // A new leader looks the instance up again before it says that the machine is to be given up.
+    for delay in [CONVERGENCE / 2, CONVERGENCE * 3 / 4] {
+        plan_everywhere(simulation, delay, Deed::GiveUp);
+    }
     simulation.run_until(after(simulation.now(), CONVERGENCE));
     verdict::converged(simulation);
     verdict::steady(simulation);
     plan_everywhere(simulation, Duration::ZERO, Deed::DeleteCluster);
-    plan_everywhere(simulation, DELETION / 2, Deed::GiveUp);
+    for delay in [DELETION / 2, DELETION * 3 / 4] {
+        plan_everywhere(simulation, delay, Deed::GiveUp);
+    }
     simulation.run_until(after(simulation.now(), DELETION));
     verdict::deleted(simulation);
 }

@@ -183,3 +183,17 @@ fn a_snapshot_shows_doubt_and_unwatched_live_instances() {
     rig.minute(&[], &[]);
     assert_eq!(rig.informer.snapshot().doubted.len(), 20);
 }
+
+#[test]
+fn a_doubted_listing_proves_the_end_of_what_shuts_down() {
+    let fleet = fleet(20);
+    let ending = instance("i-ending", InstanceState::ShuttingDown);
+    let mut rig = Rig::listed(&[fleet.as_slice(), std::slice::from_ref(&ending)].concat());
+    let reports = rig.minute(&[], &[]);
+    assert!(
+        matches!(reports[..], [InformerReport::ListingIncomplete(_)]),
+        "{reports:?}"
+    );
+    assert_eq!(rig.watch("i-ending"), Observation::Absent);
+    assert_eq!(rig.absent(&fleet), 0);
+}

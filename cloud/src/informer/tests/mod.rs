@@ -2,7 +2,9 @@ mod clusters;
 mod credentials;
 mod disappearance;
 mod overdue;
+mod reads;
 mod refused_reads;
+mod snapshot;
 mod terminations;
 
 use std::collections::BTreeMap;

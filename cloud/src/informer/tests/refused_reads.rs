@@ -94,3 +94,12 @@ fn replaced_credentials_end_the_wait_after_refusals() {
     let began = rig.now.as_secs();
     assert_eq!(rig.refused_in(61), [began, began + 60], "and the wait is short again");
 }
+
+#[test]
+fn replaced_credentials_are_tried_at_once() {
+    let mut rig = rig();
+    rig.watch("i-1");
+    assert_eq!(rig.refused_in(2), [0]);
+    rig.informer.credentials_replaced(1);
+    assert_eq!(rig.refused_in(1), [2]);
+}

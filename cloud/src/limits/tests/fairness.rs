@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::queue::Queue;
 use super::*;
 use crate::ClusterKey;
 
@@ -133,6 +134,53 @@ fn a_tenant_with_many_old_callers_is_not_urgent() {
     let granted = *play(&mut limiter, &calls).last().unwrap();
     assert!(granted >= seconds(80.0), "lookups go first: {granted:?}");
     assert!(granted <= seconds(81.0), "{granted:?}");
+}
+
+/// Serves the caller that is next, and returns its name.
+fn serve(queue: &mut Queue, waiting: &mut Vec<CallRequest>) -> String {
+    let is_next = |request: &CallRequest| {
+        let ahead = queue.ahead(request, Duration::ZERO, |_, _| Duration::ZERO);
+        ahead.requests == 0
+    };
+    let next = waiting.iter().position(is_next).expect("a caller is next");
+    let served = waiting.remove(next);
+    queue.served(&served, Duration::ZERO);
+    match served.caller {
+        Caller::Task(name) => name,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_new_tenant_comes_before_the_next_turn_of_another() {
+    let mut queue = Queue::default();
+    let (a, b) = (cluster("team-a", "large"), cluster("team-b", "small"));
+    let mut waiting = vec![launch_in(a.clone(), "a-1"), launch_in(a, "a-2"), launch_in(b, "b-1")];
+    for request in &waiting {
+        queue.join(request, Duration::ZERO);
+    }
+    let order: Vec<_> = (0..3).map(|_| serve(&mut queue, &mut waiting)).collect();
+    assert_eq!(order, ["a-1", "b-1", "a-2"]);
+}
+
+#[test]
+fn clusters_of_a_tenant_come_in_the_order_of_their_last_turns() {
+    let mut queue = Queue::default();
+    let [x, y, z] = ["x", "y", "z"].map(|name| cluster("team-a", name));
+    let mut waiting = vec![
+        launch_in(x.clone(), "x-1"),
+        launch_in(x.clone(), "x-2"),
+        launch_in(x, "x-3"),
+        launch_in(y, "y-1"),
+    ];
+    for request in &waiting {
+        queue.join(request, Duration::ZERO);
+    }
+    assert_eq!(serve(&mut queue, &mut waiting), "x-1");
+    waiting.push(launch_in(z, "z-1"));
+    queue.join(&waiting[waiting.len() - 1], Duration::ZERO);
+    let order: Vec<_> = (0..4).map(|_| serve(&mut queue, &mut waiting)).collect();
+    assert_eq!(order, ["y-1", "x-2", "z-1", "x-3"]);
 }
 
 /// A measurement: `cargo test --profile sim -p capa-cloud -- --ignored --nocapture five_thousand`.

@@ -1,4 +1,5 @@
 mod fairness;
+mod rates;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionStatus, ConditionType, find};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
-use jiff::Timestamp;
 
 use crate::awsmachine::time::remaining;
 
@@ -18,24 +17,35 @@ pub(super) enum Worth {
     /// It stands in for a lookup that cannot be made.
     Proof,
     /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a restored
-    /// one: there is time to mend what keeps AWS from being asked.
+    /// one: what keeps AWS from being asked may pass, and there is time to mend it.
     ProofLater,
+    /// It stands in for no lookup, and needs none but one: an earlier pass of the deletion has found instances.
+    WithLookup,
     /// Nothing: something shows that there was an instance.
     Nothing,
 }
 
-/// The worth of the record of a machine with that owner, if a lookup is tried for so long.
-pub(super) fn worth(machine: &AWSMachine, owner: Option<&Machine>, now: Timestamp, tried_for: Duration) -> Worth {
+/// The worth of the record of a machine with that owner. `tried_for` is how long this process has tried to look the
+/// instance up in vain; the record of an old machine is believed after `long_enough`.
+pub(super) fn worth(
+    machine: &AWSMachine,
+    owner: Option<&Machine>,
+    tried_for: Duration,
+    long_enough: Duration,
+) -> Worth {
     let status = machine.status.as_ref();
     if status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
         return Worth::Nothing;
+    }
+    if status.is_some_and(has_ended_instances) {
+        return Worth::WithLookup;
     }
     let metadata = &machine.metadata;
     let (Some(created), Some(deleted)) = (&metadata.creation_timestamp, &metadata.deletion_timestamp) else {
         return Worth::Proof;
     };
-    let was_young = !remaining(tried_for, created.0, deleted.0).is_zero();
-    if was_young || remaining(tried_for, deleted.0, now).is_zero() {
+    let was_young = !remaining(long_enough, created.0, deleted.0).is_zero();
+    if was_young || tried_for >= long_enough {
         Worth::Proof
     } else {
         Worth::ProofLater
@@ -50,6 +60,11 @@ fn tells_of_instance(status: &AWSMachineStatus) -> bool {
         || status.instance_state.is_some()
 }
 
+/// Whether a deletion has terminated an instance, or has deregistered one from a target.
+fn has_ended_instances(status: &AWSMachineStatus) -> bool {
+    !status.submitted_terminations.is_empty() || !status.targets.is_empty()
+}
+
 /// Cluster API takes the id over from the AWSMachine, and looks for the node by it.
 fn has_instance(owner: &Machine) -> bool {
     let has_id = owner.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty());
@@ -62,7 +77,7 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    const TRIED_FOR: Duration = Duration::from_mins(10);
+    const LONG_ENOUGH: Duration = Duration::from_mins(10);
 
     /// A machine that was deleted at ten o'clock.
     fn deleted(created: &str, status: &str) -> AWSMachine {
@@ -80,22 +95,34 @@ mod tests {
         ))
     }
 
-    fn at(time: &str) -> Timestamp {
-        format!("2026-01-01T{time}Z").parse().unwrap()
-    }
-
     #[test]
     fn the_record_of_an_old_machine_is_believed_after_a_while() {
         let table = [
-            ("09:59:00", "10:00:00", Worth::Proof),
-            ("09:50:01", "10:00:00", Worth::Proof),
-            ("09:50:00", "10:00:00", Worth::ProofLater),
-            ("03:00:00", "10:09:59", Worth::ProofLater),
-            ("03:00:00", "10:10:00", Worth::Proof),
+            ("09:59:00", 0, Worth::Proof),
+            ("09:50:01", 0, Worth::Proof),
+            ("09:50:00", 0, Worth::ProofLater),
+            ("03:00:00", 599, Worth::ProofLater),
+            ("03:00:00", 600, Worth::Proof),
         ];
-        for (created, now, expected) in table {
-            let found = worth(&deleted(created, ""), Some(&owner("", "")), at(now), TRIED_FOR);
-            assert_eq!(found, expected, "created at {created}, now {now}");
+        for (created, tried, expected) in table {
+            let machine = deleted(created, "");
+            let found = worth(&machine, Some(&owner("", "")), Duration::from_secs(tried), LONG_ENOUGH);
+            assert_eq!(found, expected, "created at {created}, tried for {tried} s");
+        }
+    }
+
+    #[test]
+    fn a_record_is_no_proof_of_what_a_deletion_has_begun_to_end() {
+        for status in [
+            "submittedTerminations: [i-0000000a]",
+            "targets: [{target: api, instanceID: i-0000000a, state: Deregistering}]",
+        ] {
+            let machine = deleted("09:59:00", &format!(", {status}"));
+            assert_eq!(
+                worth(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
+                Worth::WithLookup,
+                "{status}"
+            );
         }
     }
 
@@ -111,7 +138,7 @@ mod tests {
         ] {
             let machine = deleted("09:59:00", &format!(", {status}"));
             assert_eq!(
-                worth(&machine, None, at("23:00:00"), TRIED_FOR),
+                worth(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
                 Worth::Nothing,
                 "{status}"
             );
@@ -121,7 +148,7 @@ mod tests {
             owner("providerID: 'aws:///eu-west-1a/i-0000000a'", ""),
             owner("", "nodeRef: {name: node}"),
         ] {
-            let found = worth(&machine, Some(&owner), at("23:00:00"), TRIED_FOR);
+            let found = worth(&machine, Some(&owner), LONG_ENOUGH, LONG_ENOUGH);
             assert_eq!(found, Worth::Nothing, "{owner:?}");
         }
     }

@@ -72,7 +72,7 @@ pub(in crate::awsmachine) async fn find(
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
             return Ok(Found::Nothing { left_alone: vec![] });
         }
-        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked, proof).into()),
+        Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked, context).into()),
         Err(failed) => return Err(failed),
     };
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
@@ -115,7 +115,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     match &scope.status.launch {
         Some(LaunchRecord::Planned) => match worth_of_planned(scope, context) {
             Worth::Proof => Proof::Whole,
-            Worth::ProofLater => Proof::Record,
+            Worth::ProofLater | Worth::WithLookup => Proof::Record,
             Worth::Nothing => Proof::None,
         },
         Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
@@ -133,8 +133,8 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 /// The worth of the launch record of a machine whose launch EC2 was never asked for.
 fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
     let owner = scope.owners.machine.as_deref().ok();
-    let (now, tried_for) = (context.kubernetes.now(), context.timing.launch_lookup_age);
-    planned::worth(&scope.machine, owner, now, tried_for)
+    let tried_for = context.memory.tried_in_vain(scope.uid(), context.kubernetes.uptime());
+    planned::worth(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
 }
 
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
@@ -265,8 +265,9 @@ async fn find_by_tags(
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
             return Ok((vec![], foreign.into_iter().collect()));
         }
-        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), proof).into()),
+        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), context).into()),
     };
+    context.memory.looked(scope.uid());
     let (ended, found): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|instance| instance.state == InstanceState::Terminated);
@@ -325,13 +326,16 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
-fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, proof: Proof) -> Blocked {
+fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
+    if !blocked.is_throttled() {
+        context.memory.could_not_look(scope.uid(), context.kubernetes.uptime());
+    }
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");
-    if scope.status.launch == Some(LaunchRecord::Planned) && proof == Proof::Record {
-        message
-            .push_str(", and EC2 was never asked for one as far as is recorded: the record is believed some minutes ");
-        message.push_str("after the deletion");
+    let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
+    if is_planned && worth_of_planned(scope, context) == Worth::ProofLater {
+        message.push_str(", and EC2 was never asked for one as far as is recorded: the record is believed after some ");
+        message.push_str("minutes in which AWS could not be asked");
     }
     message.push_str("; if it is gone, ");
     message.push_str(&abandon::described(&scope.machine));

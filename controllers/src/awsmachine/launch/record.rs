@@ -315,6 +315,7 @@ mod tests {
                 [false, false, false, false, true, false],
             ),
             (adoption(1), [true, true, true, true, false, true]),
+            (adoption(2), [true, true, true, true, false, true]),
             (adoption(3), [true, true, true, true, true, true]),
         ];
         for (event, legal) in table {

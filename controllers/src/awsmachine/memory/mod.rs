@@ -37,6 +37,8 @@ pub struct LaunchMemory {
 struct State {
     attempts: Attempts,
     promised: HashMap<String, String>,
+    /// The beginning of the tries in vain to look for the instance of each deleted machine, by UID.
+    tried_since: HashMap<String, Duration>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
@@ -69,11 +71,11 @@ impl LaunchMemory {
         }
     }
 
-    /// Number of stored attempts, answers, reserved subnets, identities and permanent errors.
+    /// Number of stored attempts, answers, reserved subnets, tries, identities and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
         let machines = state.attempts.entries() + state.promised.len() + state.identity_groups.len();
-        machines + self.refusals.entries()
+        machines + state.tried_since.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -141,7 +143,24 @@ impl LaunchMemory {
         state.attempts.forget(uid);
         state.promised.remove(uid);
         state.identity_groups.remove(uid);
+        state.tried_since.remove(uid);
         self.refusals.forget(uid);
+    }
+
+    /// Records that the instance of a deleted machine could not be looked up.
+    pub(super) fn could_not_look(&self, uid: &str, at: Duration) {
+        self.state().tried_since.entry(uid.to_owned()).or_insert(at);
+    }
+
+    /// Records that the instance of a deleted machine was looked up.
+    pub(super) fn looked(&self, uid: &str) {
+        self.state().tried_since.remove(uid);
+    }
+
+    /// How long the instance of a deleted machine could not be looked up.
+    pub(super) fn tried_in_vain(&self, uid: &str, now: Duration) -> Duration {
+        let since = self.state().tried_since.get(uid).copied();
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     /// Records the group of the identity that a machine's pass uses.

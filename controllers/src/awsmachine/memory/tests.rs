@@ -159,3 +159,19 @@ fn permanent_errors_count_until_their_machine_is_forgotten() {
     memory.forget("m");
     assert_eq!(memory.entries(), 0);
 }
+
+#[test]
+fn a_lookup_ends_the_time_in_which_none_succeeded() {
+    let memory = LaunchMemory::new("one");
+    let at = Duration::from_secs;
+    assert_eq!(memory.tried_in_vain("a", at(5)), Duration::ZERO);
+    memory.could_not_look("a", at(10));
+    memory.could_not_look("a", at(20));
+    assert_eq!(memory.tried_in_vain("a", at(30)), at(20));
+    assert_eq!(memory.tried_in_vain("b", at(30)), Duration::ZERO, "another machine");
+    memory.looked("a");
+    assert_eq!(memory.tried_in_vain("a", at(40)), Duration::ZERO);
+    memory.could_not_look("a", at(50));
+    memory.forget("a");
+    assert_eq!(memory.entries(), 0);
+}

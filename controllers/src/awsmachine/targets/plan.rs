@@ -285,4 +285,20 @@ mod tests {
         let (statuses, _) = after_registering("i-1", &views);
         assert_eq!((statuses.len(), stored(&statuses)), (1, Some(Registering)));
     }
+
+    #[test]
+    fn a_stored_state_is_one_of_a_registration_or_of_a_departure() {
+        let table = [
+            (None, (false, false)),
+            (Some(Registering), (true, false)),
+            (Some(Registered), (true, false)),
+            (Some(InService), (true, false)),
+            (Some(Deregistering), (false, true)),
+            (Some(Deregistered), (false, true)),
+        ];
+        for (before, expected) in table {
+            let view = view(before, RegistrationState::Unknown);
+            assert_eq!((view.was_registering(), view.was_leaving()), expected, "{before:?}");
+        }
+    }
 }

@@ -68,6 +68,47 @@ async fn the_instance_behind_an_old_planned_record_is_terminated() {
     assert!(terminated(&scene.pass().await));
 }
 
+/// A deleted machine whose Planned record comes from a backup that is older than the launch of its instance. It was
+/// deleted hours ago, while no manager ran.
+async fn deleted_with_an_old_planned_record() -> Scene {
+    let mut scene = Scene::running().await;
+    scene.edit(|machine| {
+        machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+        machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    });
+    scene.kubernetes.advance(Duration::from_hours(1));
+    scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
+    scene.kubernetes.advance(Duration::from_hours(4));
+    scene.restart();
+    scene
+}
+
+#[tokio::test]
+async fn one_failed_lookup_hours_after_a_deletion_is_no_proof() {
+    let scene = deleted_with_an_old_planned_record().await;
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = pass.message(INSTANCE_READY);
+    assert!(said.contains("in which AWS could not be asked"), "{said}");
+}
+
+#[tokio::test]
+async fn a_record_is_no_proof_once_a_deletion_has_found_an_instance() {
+    let scene = deleted_with_an_old_planned_record().await;
+    assert!(terminated(&scene.pass().await));
+    scene
+        .kubernetes
+        .remove_identity(&IdentityReference::controller_default());
+    for _ in 0..3 {
+        let pass = scene.after(Timing::default().launch_lookup_age).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    }
+}
+
 #[tokio::test]
 async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
     let scene = contradicted_record().await;
