@@ -10,7 +10,7 @@ use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
 use capa_cloud::{CloudError, LaunchRequest, UserData};
-use capa_network::{Merged, Placement, PlacementRequest, Problem, place};
+use capa_network::{Merged, MissingField, Placement, PlacementRequest, Problem, place};
 use capa_runtime::reconcile::Next;
 
 use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
@@ -107,9 +107,7 @@ async fn network(
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
     let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
-        let message =
-            "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";
-        let missing = || Problem::new(Reason::MissingField, message);
+        let missing = || MissingField::region(merged.unlabelled.as_ref()).into();
         merged.network.region.is_none().then(missing)
     });
     let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
@@ -215,6 +213,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
             additional_security_group_ids: &prepared.inputs.additional_security_group_ids,
             machines_by_subnet,
             subnets_to_avoid,
+            unlabelled: prepared.merged.unlabelled.as_ref(),
         };
         place(network, &request)
     })
