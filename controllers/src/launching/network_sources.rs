@@ -66,7 +66,9 @@ pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastru
         ),
         Infrastructure::NotFound => unusable(
             Reason::NotFound,
-            format!("{described}, which the Cluster names in spec.infrastructureRef, does not exist"),
+            format!(
+                "{described}, which the Cluster names in spec.infrastructureRef, does not exist: create it, or correct the Cluster"
+            ),
         ),
         Infrastructure::NoKindMatch => unusable(
             Reason::NoKindMatch,

@@ -303,8 +303,7 @@ fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecis
     let region = &prepared.location.region;
     let refused = prepared.refused(&scope.machine, request, error);
     let (reason, message) = match error.class {
-        ErrorClass::NoAnswer => (Reason::Launching, format!("{error}; the region is {region}")),
-        ErrorClass::Throttled => (Reason::Launching, error.to_string()),
+        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, format!("{error}; the region is {region}")),
         ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
         ErrorClass::InsufficientCapacity if !refused.is_about_a_field() => {
             let zone = prepared.zone_of(&request.subnet_id);

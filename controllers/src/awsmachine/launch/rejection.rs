@@ -129,7 +129,7 @@ impl<'a> RefusedLaunch<'a> {
                 self.of_spec(&path, value)
             }
             source => Field {
-                path: format!("status.network.{field}"),
+                path: path_in(source.map(String::as_str), field),
                 value,
                 origin: source.map_or(Origin::Record, |source| Origin::Source(source)),
             },
@@ -195,6 +195,18 @@ impl<'a> RefusedLaunch<'a> {
             (Fault::Quota, _) => write!(formatter, " exceeds a quota of account {account} in {region}"),
             (Fault::Refused, _) => write!(formatter, " is refused in {region} of account {account}"),
         }
+    }
+}
+
+/// The path of a field of the network in its source. Of an AWSCluster it is the field that a user writes.
+fn path_in(source: Option<&str>, field: &str) -> String {
+    let is_cluster = source.is_some_and(|source| source.starts_with("AWSCluster/"));
+    let (first, _) = field.split_once('.').unwrap_or((field, ""));
+    match first {
+        "subnets" if is_cluster => "spec.network.subnets".to_owned(),
+        "securityGroups" if is_cluster => "spec.network.securityGroupOverrides".to_owned(),
+        "sshKeyName" | "additionalTags" if is_cluster => format!("spec.{first}"),
+        _ => format!("status.network.{field}"),
     }
 }
 

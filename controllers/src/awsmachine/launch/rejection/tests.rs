@@ -155,7 +155,7 @@ fn a_refused_field_of_a_source_names_the_source() {
             "InvalidGroup.NotFound",
             "The security group 'sg-0000000a' does not exist",
             format!(
-                "status.network.securityGroups.all of AWSCluster/dev: sg-0000000a does not exist {place}: correct \
+                "spec.network.securityGroupOverrides of AWSCluster/dev: sg-0000000a does not exist {place}: correct \
                  AWSCluster/dev"
             ),
         ),
@@ -164,7 +164,7 @@ fn a_refused_field_of_a_source_names_the_source() {
             "InvalidKeyPair.NotFound",
             "The key pair 'ops' does not exist",
             format!(
-                "status.network.sshKeyName of AWSCluster/dev: ops does not exist {place}: import it, or correct \
+                "spec.sshKeyName of AWSCluster/dev: ops does not exist {place}: import it, or correct \
                  AWSCluster/dev"
             ),
         ),
