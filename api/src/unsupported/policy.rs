@@ -40,8 +40,8 @@ pub fn policy() -> ValidatingAdmissionPolicy {
             expression: "variables.introduced.size() == 0".to_owned(),
             message: Some("fields that have no effect yet cannot be set or changed".to_owned()),
             message_expression: Some(
-                "'fields that have no effect yet cannot be set or changed: ' + variables.introduced.map(field, variables.path + \
-                 field).join('; ')"
+                "'fields that have no effect yet cannot be set or changed: ' + variables.introduced.map(field, \
+                 variables.path + field).join('; ')"
                     .to_owned(),
             ),
             reason: Some("Invalid".to_owned()),
