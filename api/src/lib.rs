@@ -10,6 +10,7 @@ pub mod forms;
 pub mod lenient;
 pub mod meta;
 pub mod network;
+pub mod network_schema;
 pub mod selector;
 mod types;
 pub mod unsupported;

@@ -43,6 +43,8 @@ pub const BOOTSTRAP_DATA_LABEL: &str = "infrastructure.cluster.x-k8s.io/bootstra
 
 /// Annotation whose presence pauses an object.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+/// Annotation with the name of the template from which Cluster API made an object.
+pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation whose presence says that another controller manages the object.
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Annotation that `clusterctl move` puts on source objects before it deletes them.

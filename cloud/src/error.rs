@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use capa_api::conditions::Reason;
 
+use crate::error_text::{self, Subject};
+
 /// The meaning of an error for the caller. The class depends on AWS's error *code* and not on the HTTP status: EC2
 /// reports insufficient capacity with HTTP 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,8 @@ pub struct CloudError {
     pub code: Option<String>,
     /// The class of the error.
     pub class: ErrorClass,
+    /// The part of the request that AWS's error is about, as far as its code and message tell.
+    pub subject: Option<Box<Subject>>,
     /// AWS's message without request ids, or our own in place of one that is withheld ([`withheld_words`]).
     pub message: String,
     /// Time after which the caller can make the call. Set if the provider's own limits or new credentials deferred the
@@ -80,11 +84,14 @@ pub struct CloudError {
 impl CloudError {
     /// An error that AWS answered with a code.
     pub fn answered(operation: &'static str, code: &str, message: &str) -> Self {
+        let subject = error_text::subject(code, message);
+        let own = is_withheld(code).then(|| own_words(code, subject.as_ref()));
         Self {
             operation,
             code: Some(code.to_owned()),
             class: classify(code),
-            message: our_words(code).map_or_else(|| without_request_id(message), str::to_owned),
+            subject: subject.map(Box::new),
+            message: own.unwrap_or_else(|| error_text::shown(message)),
             retry_after: None,
         }
     }
@@ -95,6 +102,7 @@ impl CloudError {
             operation,
             code: None,
             class: ErrorClass::NoAnswer,
+            subject: None,
             message: message.into(),
             retry_after: None,
         }
@@ -106,6 +114,7 @@ impl CloudError {
             operation,
             code: None,
             class: ErrorClass::NotFound,
+            subject: None,
             message: message.into(),
             retry_after: None,
         }
@@ -117,6 +126,7 @@ impl CloudError {
             operation,
             code: None,
             class: ErrorClass::Invalid,
+            subject: None,
             message: format!("the answer has more than {most} pages: narrow the filters"),
             retry_after: None,
         }
@@ -128,6 +138,7 @@ impl CloudError {
             operation: "credentials",
             code: None,
             class: ErrorClass::Unauthorized,
+            subject: None,
             message: message.into(),
             retry_after: None,
         }
@@ -140,6 +151,7 @@ impl CloudError {
             operation,
             code: None,
             class: ErrorClass::Throttled,
+            subject: None,
             message: "waits for its turn within the request rate that is left to this account and region".to_owned(),
             retry_after: Some(retry_after),
         }
@@ -170,18 +182,22 @@ impl std::error::Error for CloudError {}
 /// not for tenants: refusals name the caller by its ARN, which is the manager's role, and of unknown codes nobody knows
 /// what they say.
 pub fn withheld_words(code: &str, message: &str) -> Option<String> {
-    our_words(code).map(|_| without_request_id(message))
+    is_withheld(code).then(|| error_text::without_request_id(message).to_owned())
 }
 
-/// The text in place of AWS's own words to an error of this code.
-fn our_words(code: &str) -> Option<&'static str> {
-    match (code, known_class(code)) {
-        ("UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException", _) => {
-            Some("AWS does not allow this call to the identity; its own words are in the log of the manager")
-        }
-        (_, None) => Some("AWS's own words are in the log of the manager"),
-        (_, Some(_)) => None,
-    }
+/// Whether a [`CloudError`] withholds AWS's own words to an error of this code.
+fn is_withheld(code: &str) -> bool {
+    error_text::is_denial(code) || known_class(code).is_none()
+}
+
+/// The text in place of AWS's own words.
+fn own_words(code: &str, subject: Option<&Subject>) -> String {
+    let denied = match subject {
+        Some(Subject::Permission(action)) => action.as_str(),
+        _ if error_text::is_denial(code) => "this call",
+        _ => return "AWS's own words are in the log of the manager".to_owned(),
+    };
+    format!("AWS does not allow {denied} to the identity; its own words are in the log of the manager")
 }
 
 /// The class of an AWS error code. EC2 models no errors, so the codes of its reference are the interface
@@ -251,23 +267,6 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         }
         _ => return None,
     })
-}
-
-/// Removes request ids and, from refusals, the encoded authorization message, which has several kilobytes. AWS appends
-/// them, and they change with every call.
-fn without_request_id(message: &str) -> String {
-    let end = [
-        "(RequestId",
-        "(Request ID",
-        "Request ID:",
-        "request id:",
-        "Encoded authorization failure message",
-    ]
-    .iter()
-    .filter_map(|marker| message.find(marker))
-    .min()
-    .unwrap_or(message.len());
-    message.get(..end).unwrap_or(message).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -361,6 +360,10 @@ mod tests {
             assert!(
                 error.starts_with(&format!("RunInstances: {code}: ")) && !error.contains("arn:"),
                 "{error}"
+            );
+            assert_eq!(
+                error.contains("AWS does not allow ec2:RunInstances to the identity"),
+                code != "SomethingNew"
             );
             let withheld = withheld_words(code, words).unwrap_or_default();
             assert!(withheld.ends_with("ec2:RunInstances."), "{withheld}");

@@ -6,6 +6,7 @@
 
 mod api;
 mod error;
+mod error_text;
 pub mod informer;
 pub mod limits;
 mod model;
@@ -16,6 +17,7 @@ mod timing;
 
 pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
+pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
     ApiLoadBalancer, ClusterKey, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume,
     MachineKey, MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet,

@@ -15,7 +15,7 @@ use capa_api::contract::Cluster;
 use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, TemplateClouds, Timing};
-use capa_network::Merged;
+use capa_network::{Merged, MissingField};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster_group};
 
 use crate::call_inputs::Inputs;
@@ -190,9 +190,8 @@ async fn look_up(
         return LookupResult::unknown(problem.reason, problem.message, Next::Retry);
     }
     let Some(region) = merged.network.region else {
-        let message = "no source supplies region: set spec.template.spec.region, or let the cluster's infrastructure \
-                       object publish it";
-        return LookupResult::unknown(Reason::MissingField, message, Next::Retry);
+        let missing = MissingField::region(merged.unlabelled.as_ref());
+        return LookupResult::unknown(Reason::MissingField, missing.to_string(), Next::Retry);
     };
     if let Some(problem) = forms::misnamed_region(&region) {
         return LookupResult::unknown(problem.reason, problem.message, Next::Retry);

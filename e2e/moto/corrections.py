@@ -90,7 +90,11 @@ def refuse_launches_as_ec2_does():
             return find_profile(*args, **kwargs)
         except NotFoundException:
             # IAM's own error; EC2 has another.
-            message = "The value for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+            name = kwargs.get("iam_instance_profile_name")
+            message = (
+                f"Value ({name}) for parameter iamInstanceProfile.name is invalid. "
+                "Invalid IAM Instance Profile name"
+            )
             raise EC2ClientError("InvalidParameterValue", message) from None
 
     InstanceBackend.run_instances = run_instances

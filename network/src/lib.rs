@@ -7,6 +7,7 @@
 mod drift;
 mod infrastructure_network;
 mod merge;
+mod missing;
 mod placement;
 #[cfg(test)]
 mod properties;
@@ -14,6 +15,7 @@ mod trust;
 
 pub use drift::drift;
 pub use infrastructure_network::infrastructure_network;
-pub use merge::{Contribution, Merged, Problem, Source, merge};
+pub use merge::{Contribution, Merged, Problem, Source, UnlabelledKind, merge};
+pub use missing::MissingField;
 pub use placement::{Placement, PlacementRequest, place};
 pub use trust::{Trust, trust_of};

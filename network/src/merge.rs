@@ -1,8 +1,10 @@
 //! Merges sources into one network: each field is taken whole from the first source that supplies it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use capa_api::conditions::Reason;
+use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
 use capa_api::network::MachineNetwork;
 
 use crate::Trust;
@@ -23,9 +25,31 @@ pub struct Source {
 pub enum Contribution {
     /// A network; later sources supply absent and empty fields.
     Network(Box<MachineNetwork>),
+    /// The kind of the object does not publish networks: later sources supply all fields.
+    Unlabelled(UnlabelledKind),
     /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. The merge stops
     /// here, so that a typo never lets a later source place the machine in another network.
     Unusable(Problem),
+}
+
+/// A kind whose CRD does not have the label of the network contract, so that its objects are not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnlabelledKind {
+    /// API group of the kind.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+}
+
+impl fmt::Display for UnlabelledKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, kind } = self;
+        write!(
+            formatter,
+            "the CRD of {kind} in group {group} does not have the label \
+             {MACHINE_NETWORK_LABEL}: {MACHINE_NETWORK_CONTRACT}, so status.network of a {kind} is not read"
+        )
+    }
 }
 
 /// The reason for which a network cannot be used, as the `NetworkReady` condition shows it. A problem never carries a
@@ -57,6 +81,8 @@ pub struct Merged {
     pub winners: BTreeMap<String, String>,
     /// The problem that forbids a launch from this network, if any.
     pub problem: Option<Problem>,
+    /// The kind of a source that was not read. It is a problem only if a field is missing.
+    pub unlabelled: Option<UnlabelledKind>,
     /// The reason for which the load balancer targets are not known yet, where a source announces them: control plane
     /// machines wait.
     pub pending_targets: Option<Problem>,
@@ -78,6 +104,7 @@ pub fn merge(sources: &[Source]) -> Merged {
                 }
                 take_missing_fields(&mut merged, source, network);
             }
+            Contribution::Unlabelled(kind) => merged.unlabelled = Some(kind.clone()),
         }
     }
     merged
@@ -87,21 +114,30 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
     if source.trust == Trust::Authority {
         return None;
     }
+    // For each authority field, the field of a machine's spec with the same meaning.
     let named = [
-        ("identityRef", network.identity_ref.is_some()),
-        ("instanceProfiles", network.instance_profiles.is_some()),
-        ("bootstrapStorage", network.bootstrap_storage.is_some()),
-        ("controlPlaneTargets", !network.control_plane_targets.is_empty()),
-    ];
-    let (field, _) = named.into_iter().find(|(_, present)| *present)?;
-    Some(Problem::new(
-        Reason::AuthorityNotAllowed,
-        format!(
-            "{} supplies {field}, which only an AWSMachine, an AWSCluster, or a mapping with authority may: remove it \
-             there, or set it on the AWSMachine",
-            source.name
+        ("identityRef", Some("identityRef"), network.identity_ref.is_some()),
+        (
+            "instanceProfiles",
+            Some("iamInstanceProfile"),
+            network.instance_profiles.is_some(),
         ),
-    ))
+        ("bootstrapStorage", None, network.bootstrap_storage.is_some()),
+        (
+            "controlPlaneTargets",
+            Some("controlPlaneTargets"),
+            !network.control_plane_targets.is_empty(),
+        ),
+    ];
+    let (field, of_machine, _) = named.into_iter().find(|(_, _, present)| *present)?;
+    let instead = of_machine.map_or_else(String::new, |field| {
+        format!(", and set spec.template.spec.{field} in a new AWSMachineTemplate")
+    });
+    let message = format!(
+        "{} supplies {field}, which only an AWSMachine or an AWSCluster may supply: remove it there{instead}",
+        source.name
+    );
+    Some(Problem::new(Reason::AuthorityNotAllowed, message))
 }
 
 fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwork) {
@@ -294,6 +330,52 @@ mod tests {
         ]);
         assert_eq!(merged.problem, Some(problem));
         assert_eq!(merged.network.region, None);
+    }
+
+    #[test]
+    fn an_unlabelled_kind_contributes_nothing_and_is_remembered() {
+        let kind = UnlabelledKind {
+            group: "example.org".into(),
+            kind: "Landscape".into(),
+        };
+        let unlabelled = Source {
+            name: "Landscape/l".into(),
+            trust: Trust::Placement,
+            contribution: Contribution::Unlabelled(kind.clone()),
+        };
+        let merged = merge(&[unlabelled, source("B/b", Trust::Authority, "{region: eu-west-1}")]);
+        assert_eq!(merged.network.region.as_deref(), Some("eu-west-1"));
+        assert_eq!((merged.problem, merged.unlabelled), (None, Some(kind.clone())));
+        let said = kind.to_string();
+        assert!(
+            said.contains("Landscape in group example.org")
+                && said.contains("label infrastructure.cluster.x-k8s.io/machine-network: v1"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_refused_authority_field_says_where_it_may_be_set() {
+        let said = |field: &str| {
+            let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{{field}}}"))]);
+            merged.problem.unwrap().message
+        };
+        let only = "which only an AWSMachine or an AWSCluster may supply: remove it there";
+        let new = "in a new AWSMachineTemplate";
+        assert_eq!(
+            said("identityRef: {kind: AWSClusterRoleIdentity, name: admin}"),
+            format!("ConfigMap/c supplies identityRef, {only}, and set spec.template.spec.identityRef {new}")
+        );
+        assert_eq!(
+            said("instanceProfiles: {worker: admin}"),
+            format!(
+                "ConfigMap/c supplies instanceProfiles, {only}, and set spec.template.spec.iamInstanceProfile {new}"
+            )
+        );
+        assert_eq!(
+            said("bootstrapStorage: {s3: {bucket: mine}}"),
+            format!("ConfigMap/c supplies bootstrapStorage, {only}")
+        );
     }
 
     #[test]

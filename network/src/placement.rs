@@ -6,7 +6,8 @@ use capa_api::common::MachineRole;
 use capa_api::conditions::Reason;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
 
-use crate::Problem;
+use crate::merge::{Problem, UnlabelledKind};
+use crate::missing::MissingField;
 
 /// The requirements of a machine on its network.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct PlacementRequest<'a> {
     pub machines_by_subnet: &'a BTreeMap<String, usize>,
     /// Suitable subnets in which EC2 had no capacity a moment ago.
     pub subnets_to_avoid: &'a BTreeSet<String>,
+    /// The kind of the infrastructure object, if the object was not read.
+    pub unlabelled: Option<&'a UnlabelledKind>,
 }
 
 /// Most security groups that the record of a launch holds. EC2 allows an interface 16 at most.
@@ -47,10 +50,10 @@ pub struct Placement {
 /// lacked capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
-        return Err(missing("region", "spec.region of the AWSMachine"));
+        return Err(MissingField::region(request.unlabelled).into());
     }
     if network.subnets.is_empty() {
-        return Err(missing("subnets", "spec.subnet of the AWSMachine"));
+        return Err(MissingField::subnets(request.unlabelled).into());
     }
     let security_group_ids = security_groups(network, request)?;
     let fitting: Vec<&NetworkSubnet> = network
@@ -89,14 +92,7 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
         }
     }
     if ids.is_empty() {
-        return Err(Problem::new(
-            Reason::NoSecurityGroup,
-            format!(
-                "no source names a security group for a {} machine, and EC2 would attach the VPC's default group: set \
-                 securityGroupOverrides on the AWSCluster or additionalSecurityGroups on the AWSMachine",
-                request.role
-            ),
-        ));
+        return Err(no_security_group(request));
     }
     if ids.len() > MAX_SECURITY_GROUPS {
         let message = format!(
@@ -107,6 +103,17 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
         return Err(Problem::new(Reason::InvalidSpec, message));
     }
     Ok(ids)
+}
+
+fn no_security_group(request: &PlacementRequest<'_>) -> Problem {
+    let unread = request.unlabelled.map_or_else(String::new, |kind| format!(" ({kind})"));
+    let message = format!(
+        "no source names a security group for a {} machine{unread}, and EC2 would attach the VPC's default group: let \
+         the cluster's infrastructure object publish one (AWSCluster: spec.network.securityGroupOverrides), or set \
+         spec.template.spec.additionalSecurityGroups in a new AWSMachineTemplate",
+        request.role
+    );
+    Problem::new(Reason::NoSecurityGroup, message)
 }
 
 /// The reason for which a subnet is not suitable, or `None` for a suitable subnet.
@@ -162,13 +169,6 @@ fn no_capacity(fitting: &[&NetworkSubnet]) -> Problem {
     )
 }
 
-fn missing(field: &str, remedy: &str) -> Problem {
-    Problem::new(
-        Reason::MissingField,
-        format!("no source supplies {field}: set {remedy}, or let the cluster's infrastructure object publish it"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +199,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             additional_security_group_ids: &[],
             machines_by_subnet,
             subnets_to_avoid: NOWHERE,
+            unlabelled: None,
         }
     }
 

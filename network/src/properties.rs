@@ -159,6 +159,7 @@ impl PlacementInput {
             additional_security_group_ids: &self.additional,
             machines_by_subnet: counts,
             subnets_to_avoid: &self.avoided,
+            unlabelled: None,
         };
         place(network, &request)
     }
@@ -224,6 +225,7 @@ proptest! {
                     problem = Some(why.clone());
                     break;
                 }
+                Contribution::Unlabelled(_) => {}
             }
         }
         let merged = merge(&sources);
@@ -253,7 +255,7 @@ proptest! {
                 source.trust == Trust::Placement
                     && fields(network).keys().any(|field| AUTHORITY_FIELDS.contains(&field.as_str()))
             }
-            Contribution::Unusable(_) => false,
+            Contribution::Unusable(_) | Contribution::Unlabelled(_) => false,
         };
         let ends = |source: &&Source| offends(source) || matches!(source.contribution, Contribution::Unusable(_));
         let refused = sources.iter().find(ends).is_some_and(offends);

@@ -16,6 +16,8 @@ use crate::machine::AWSMachine;
 use crate::machine::template::AWSMachineTemplate;
 use crate::{meta, unsupported};
 
+pub(crate) use structural::schema_of;
+
 /// A CustomResourceDefinition that cannot be made from its Rust type: an error of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
@@ -72,7 +74,7 @@ where
     K: CustomResourceExt + JsonSchema,
 {
     let mut crd = K::crd();
-    let mut schema = structural::schema_of::<K>();
+    let mut schema = schema_of::<K>();
     unsupported::explain(&crd.spec.names.kind, &mut schema)?;
     let schema = serde_json::from_value(schema).map_err(|source| CrdError::NotOpenApi {
         name: K::crd_name().to_owned(),

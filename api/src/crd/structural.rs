@@ -5,11 +5,11 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// Structural schema of a kind.
+/// Structural schema of a kind, or of a part of one.
 ///
 /// kube generates a structural schema as well, but shows the description of an enum in place of the optional field's,
 /// and marks every optional field as nullable.
-pub(super) fn schema_of<K: JsonSchema>() -> Value {
+pub(crate) fn schema_of<K: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| {
             settings.inline_subschemas = true;

@@ -47,6 +47,8 @@ const NOT_MANAGED: Consequence = Consequence {
 };
 
 const LEAVE_OUT: &str = "leave it out";
+/// The market of an instance.
+const ON_DEMAND: &str = "leave it out, and the instance is an on-demand instance";
 const BY_ID: &str = "set `ami.id` on the machines";
 const INLINE: &str = "set `cloudInit.insecureSkipSecretsManager: true`";
 
@@ -169,8 +171,10 @@ pub(super) const FIELDS: &[Field] = &[
     machine("cloudInit.secretPrefix").so(NOT_STORED, INLINE),
     machine("cloudInit.secureSecretsBackend").so(NOT_STORED, INLINE),
     machine("ignition").so(NO_IGNITION, "use cloud-init"),
-    machine("spotMarketOptions"),
-    machine("marketType").but(&[r#""OnDemand""#]),
+    machine("spotMarketOptions").so(NOT_LAUNCHED, ON_DEMAND),
+    machine("marketType")
+        .but(&[r#""OnDemand""#])
+        .so(NOT_LAUNCHED, ON_DEMAND),
     machine("capacityReservationId"),
     machine("capacityReservationPreference").but(&[r#""""#, r#""Open""#]),
     machine("tenancy").but(&[r#""default""#]),

@@ -38,10 +38,10 @@ pub fn policy() -> ValidatingAdmissionPolicy {
         variables: Some(variables()),
         validations: Some(vec![Validation {
             expression: "variables.introduced.size() == 0".to_owned(),
-            message: Some("what has no effect yet cannot be introduced".to_owned()),
+            message: Some("fields that have no effect yet cannot be set or changed".to_owned()),
             message_expression: Some(
-                "'what has no effect yet cannot be introduced: ' + variables.introduced.map(field, variables.path + \
-                 field).join('; ')"
+                "'fields that have no effect yet cannot be set or changed: ' + variables.introduced.map(field, \
+                 variables.path + field).join('; ')"
                     .to_owned(),
             ),
             reason: Some("Invalid".to_owned()),

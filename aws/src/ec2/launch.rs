@@ -101,6 +101,7 @@ fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudEr
         operation: "RunInstances",
         code: None,
         class: ErrorClass::Invalid,
+        subject: None,
         message: format!("volume {}: {field} {value} is out of range", volume.device_name),
         retry_after: None,
     })

@@ -31,13 +31,17 @@ impl NetworkProblems {
     }
 
     /// Adds problems with `path` for names that are not roles of security groups, because no machine gets these groups.
+    /// The roles that no machine has are accepted, because CAPA's objects have them, and not advised.
     pub(super) fn refuse_unknown_roles<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a String>) {
-        let roles = SecurityGroupRole::ALL.map(SecurityGroupRole::as_str).join(", ");
+        let of_machines = SecurityGroupRole::ALL
+            .into_iter()
+            .filter(|role| role.concerns_machines());
+        let roles: Vec<&str> = of_machines.map(SecurityGroupRole::as_str).collect();
         let is_unknown = |name: &&String| SecurityGroupRole::named(name).is_none();
         for name in names.into_iter().filter(is_unknown) {
             self.add(
                 Reason::InvalidSpec,
-                format!("{path}: {name} is no role: use one of {roles}"),
+                format!("{path}: {name} is no role: use one of {}", roles.join(", ")),
             );
         }
     }

@@ -144,7 +144,12 @@ async fn connect(
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
     let Some(region) = inputs.region else {
-        let message = "no source supplies region, so the instance cannot be looked for: set spec.region";
+        // Only the spec of a machine that is being deleted can change.
+        let remedy = match scope.machine.metadata.deletion_timestamp {
+            Some(_) => "set spec.region, or let the cluster's infrastructure object publish status.network.region",
+            None => "let the cluster's infrastructure object publish status.network.region",
+        };
+        let message = format!("no source supplies region, so the instance cannot be looked for: {remedy}");
         let missing = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
         return Err(Blocked::new(missing, Next::Retry).into());
     };
@@ -172,7 +177,7 @@ async fn connect(
     })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
-    let account_id = account_id(scope, cloud.as_ref(), &identity_ref).await?;
+    let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     Ok(InstanceLocation {
         region,
@@ -202,6 +207,7 @@ async fn account_id(
     scope: &MachineScope,
     cloud: &dyn MachineCloud,
     identity: &IdentityReference,
+    region: &str,
 ) -> Result<String, Blocked> {
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
     let may_be_old = scope.has_run() && !is_deleted;
@@ -209,17 +215,20 @@ async fn account_id(
         let last = cloud
             .last_account_id()
             .filter(|_| may_be_old && !error.class.is_permanent());
-        last.ok_or_else(|| not_identified(identity, &error))
+        last.ok_or_else(|| not_identified(identity, region, &error))
     })
 }
 
-fn not_identified(identity: &IdentityReference, error: &CloudError) -> Blocked {
+fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError) -> Blocked {
     let reason = match error.class {
         ErrorClass::Unauthorized => Reason::CredentialsFailed,
         ErrorClass::Throttled => Reason::Throttled,
         _ => Reason::Failed,
     };
-    let message = format!("the credentials of {}/{} fail: {error}", identity.kind, identity.name);
+    let message = format!(
+        "the credentials of {}/{} fail in {region}: {error}",
+        identity.kind, identity.name
+    );
     Blocked {
         condition: ConditionType::IdentityReady.is_false(reason, message),
         next: Next::Retry,

@@ -147,12 +147,13 @@ impl From<CloudError> for LookupError {
     }
 }
 
-impl From<LookupError> for Blocked {
-    fn from(error: LookupError) -> Self {
-        match error {
-            LookupError::Problem(problem) => Self::new(network_not_ready(&problem), Next::Retry),
-            LookupError::Cloud(error) => {
-                Self::by_call(ConditionType::NetworkReady, format!("a lookup failed: {error}"), &error)
+impl LookupError {
+    fn blocked(self, region: &str) -> Blocked {
+        match self {
+            Self::Problem(problem) => Blocked::new(network_not_ready(&problem), Next::Retry),
+            Self::Cloud(error) => {
+                let message = format!("a lookup in {region} failed: {error}");
+                Blocked::by_call(ConditionType::NetworkReady, message, &error)
             }
         }
     }
@@ -170,7 +171,13 @@ pub(super) async fn resolve_inputs(
     network: &MachineNetwork,
     cloud: &dyn MachineCloud,
 ) -> Result<ResolvedInputs, Blocked> {
-    Ok(look_up_inputs(spec, network, cloud).await?)
+    let found = look_up_inputs(spec, network, cloud).await;
+    found.map_err(|error| error.blocked(region_of(network)))
+}
+
+/// The region of a network; empty without one.
+fn region_of(network: &MachineNetwork) -> &str {
+    network.region.as_deref().unwrap_or_default()
 }
 
 async fn look_up_inputs(
@@ -190,7 +197,7 @@ async fn look_up_inputs(
         .collect();
     if !without_zone.is_empty() {
         let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
-        let region = network.region.clone().unwrap_or_default();
+        let region = region_of(&network).to_owned();
         for subnet in &mut network.subnets {
             if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
                 subnet.zone_type = subnet
@@ -202,7 +209,7 @@ async fn look_up_inputs(
     }
     Ok(ResolvedInputs {
         additional_security_group_ids: additional_groups(spec, &network, cloud).await?,
-        root_device: root_device(spec, cloud).await?,
+        root_device: root_device(spec, region_of(&network), cloud).await?,
         network,
     })
 }
@@ -222,12 +229,16 @@ async fn filtered_subnets(
     let mut found = cloud.subnets(&query).await?;
     found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
     if found.is_empty() {
+        let region = region_of(network);
         let message = match given_id(reference) {
             Some(id) => format!(
-                "subnet {id} of spec.subnet.id does not exist here or does not match spec.subnet.filters: correct \
-                 either"
+                "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
+                 it, or name another in a new template"
             ),
-            None => "no subnet matches spec.subnet.filters: correct the filters or tag a subnet".to_owned(),
+            None => format!(
+                "no subnet in {region}{} matches spec.subnet.filters: tag one, or name other filters in a new template",
+                in_vpc(network)
+            ),
         };
         return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
     }
@@ -240,7 +251,7 @@ async fn additional_groups(
     cloud: &dyn MachineCloud,
 ) -> Result<Vec<String>, LookupError> {
     let mut ids = Vec::new();
-    for reference in &spec.additional_security_groups {
+    for (index, reference) in spec.additional_security_groups.iter().enumerate() {
         let Some(query) = filter_query(reference, "group-id", network) else {
             ids.extend(given_id(reference).cloned());
             continue;
@@ -253,10 +264,13 @@ async fn additional_groups(
             .filter(|found| given_id(reference).is_none_or(|id| id == found))
             .collect();
         if found.is_empty() {
-            return Err(LookupError::Problem(Problem::new(
-                Reason::NotFound,
-                "no security group matches a filter of spec.additionalSecurityGroups: correct it or tag a group",
-            )));
+            let message = format!(
+                "no security group in {}{} matches spec.additionalSecurityGroups[{index}]: tag one, or name other \
+                 filters in a new template",
+                region_of(network),
+                in_vpc(network)
+            );
+            return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
         }
         found.sort();
         ids.extend(found);
@@ -264,7 +278,11 @@ async fn additional_groups(
     Ok(ids)
 }
 
-async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<Option<String>, LookupError> {
+async fn root_device(
+    spec: &AWSMachineSpec,
+    region: &str,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<String>, LookupError> {
     let Some(volume) = &spec.root_volume else {
         return Ok(None);
     };
@@ -278,11 +296,17 @@ async fn root_device(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<
         _ => Err(LookupError::Problem(Problem::new(
             Reason::NotFound,
             format!(
-                "image {image_id} does not exist here or names no root device: correct ami.id or set \
-                 rootVolume.deviceName"
+                "spec.ami.id: {image_id} does not exist in {region} or names no root device: copy the image there, or \
+                 set ami.id or rootVolume.deviceName in a new template"
             ),
         ))),
     }
+}
+
+/// The VPC that narrows a query for filters, for messages.
+fn in_vpc(network: &MachineNetwork) -> String {
+    let vpc = network.vpc.as_ref();
+    vpc.map_or_else(String::new, |vpc| format!(" ({})", vpc.id))
 }
 
 /// The query for the filters of a reference. `None` for a reference without filters.

@@ -157,9 +157,11 @@ pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate>
         let shown_by = found.field.consequence.condition;
         found.field.when == When::Set && shown_by.is_some_and(|(shown_by, _)| shown_by == condition)
     };
-    let names = unsupported::names(found.iter().filter(stops_launch));
-    let message = if !names.is_empty() {
-        format!("the machine is not launched, because its spec sets fields that have no effect yet: {names}")
+    let with_remedy = |found: &Found| format!("{found} ({})", found.field.instead.replace('`', ""));
+    let fields: Vec<String> = found.iter().filter(stops_launch).map(with_remedy).collect();
+    let message = if !fields.is_empty() {
+        let fields = fields.join(", ");
+        format!("the machine is not launched, because its spec sets fields that have no effect yet: {fields}")
     } else if image_id(spec).is_none() {
         "looking up an image by name is not supported yet: set ami.id".to_owned()
     } else {

@@ -187,6 +187,7 @@ fn newest(versions: &str) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
+    use std::time::Duration;
 
     use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
     use http::{Request, Response};
@@ -214,15 +215,19 @@ mod tests {
                 "name": "landscapes", "singularName": "landscape", "namespaced": true, "kind": "Landscape",
                 "verbs": ["get"],
             });
-            let labels = json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT});
             let server = Self::default();
             server.answer("/apis", 200, json!({"kind": "APIGroupList", "groups": [group]}));
             let resources = json!({"kind": "APIResourceList", "groupVersion": "example.org/v1", "resources": [kind]});
             server.answer("/apis/example.org/v1", 200, resources);
+            server.label_definition(&json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT}));
+            server
+        }
+
+        /// Sets the labels of the CRD.
+        fn label_definition(&self, labels: &Value) {
             let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/landscapes.example.org";
             let metadata = json!({"metadata": {"name": "landscapes.example.org", "labels": labels}});
-            server.answer(definition, 200, metadata);
-            server
+            self.answer(definition, 200, metadata);
         }
 
         fn answer(&self, path: &str, code: u16, body: Value) {
@@ -317,6 +322,33 @@ mod tests {
             "metadata": {"name": "l"}, "status": {"network": network}}),
         );
         assert!(matches!(read(&reader).await, Infrastructure::Published(Some(found)) if found == network));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_label_that_is_added_to_a_crd_is_seen_within_a_minute() {
+        let server = Server::new();
+        server.label_definition(&json!({MACHINE_NETWORK_LABEL: "v0"}));
+        let network = json!({"region": "eu-west-1"});
+        let object = json!({"apiVersion": "example.org/v1", "kind": "Landscape", "metadata": {"name": "l"},
+            "status": {"network": network}});
+        server.answer(OBJECT, 200, object);
+        let reader = server.reader();
+        for _ in 0..20 {
+            assert!(matches!(read(&reader).await, Infrastructure::Silent));
+            tokio::time::advance(Timing::default().source_retry / 5).await;
+        }
+        assert!(
+            server.asked("/apis") <= 5,
+            "once in five seconds: {}",
+            server.asked("/apis")
+        );
+        server.label_definition(&json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT}));
+        let mut waited = Duration::ZERO;
+        while !matches!(read(&reader).await, Infrastructure::Published(Some(_))) {
+            waited += Timing::default().source_retry;
+            assert!(waited <= Duration::from_secs(60), "the label is not seen");
+            tokio::time::advance(Timing::default().source_retry).await;
+        }
     }
 
     #[tokio::test]

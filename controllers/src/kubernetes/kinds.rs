@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The time for which the properties of a kind are stored.
+/// The time for which the properties of a kind that publishes networks are stored.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
 /// Maximum number of stored kinds. A further kind removes the oldest one. A management cluster serves some hundreds.
@@ -36,8 +36,8 @@ struct Entry {
 
 /// The cache of discovered kinds.
 pub(super) struct KindCache {
-    /// The time for which a kind counts as not served, because a user may install it at any time. A served kind is not
-    /// discovered again within this time either.
+    /// The time for which a kind counts as not served or as not publishing networks, because a user may install it, or
+    /// label its CRD, at any time. A served kind is not discovered again within this time either.
     missing_age: Duration,
     entries: Mutex<HashMap<(String, String), Entry>>,
 }
@@ -85,9 +85,9 @@ impl KindCache {
     }
 
     fn is_fresh(&self, entry: &Entry) -> bool {
-        let age = match entry.known {
-            Known::Served(_) => KIND_AGE,
-            Known::NotServed => self.missing_age,
+        let age = match &entry.known {
+            Known::Served(kind) if kind.publishes_network => KIND_AGE,
+            Known::Served(_) | Known::NotServed => self.missing_age,
         };
         entry.at.elapsed() < age
     }
@@ -109,28 +109,34 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_missing_kind_is_stored_for_a_shorter_time() {
-        let cache = KindCache::new(Duration::from_secs(5));
-        cache.insert(&reference("Missing"), Known::NotServed);
+    fn served(kind: &str, publishes_network: bool) -> Known {
         let resource = ApiResource {
             group: "example.org".into(),
             version: "v1".into(),
             api_version: "example.org/v1".into(),
-            kind: "Served".into(),
-            plural: "serveds".into(),
+            kind: kind.into(),
+            plural: format!("{}s", kind.to_lowercase()),
         };
-        let served = Kind {
+        Known::Served(Kind {
             resource,
-            publishes_network: true,
-        };
-        cache.insert(&reference("Served"), Known::Served(served));
+            publishes_network,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_or_unlabelled_kind_is_stored_for_seconds() {
+        let cache = KindCache::new(Duration::from_secs(5));
+        cache.insert(&reference("Missing"), Known::NotServed);
+        cache.insert(&reference("Unlabelled"), served("Unlabelled", false));
+        cache.insert(&reference("Labelled"), served("Labelled", true));
         assert!(matches!(cache.get(&reference("Missing")), Some(Known::NotServed)));
+        assert!(matches!(cache.get(&reference("Unlabelled")), Some(Known::Served(_))));
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(cache.get(&reference("Missing")).is_none());
-        assert!(matches!(cache.get(&reference("Served")), Some(Known::Served(_))));
+        assert!(cache.get(&reference("Unlabelled")).is_none());
+        assert!(matches!(cache.get(&reference("Labelled")), Some(Known::Served(_))));
         tokio::time::advance(KIND_AGE).await;
-        assert!(cache.get(&reference("Served")).is_none());
+        assert!(cache.get(&reference("Labelled")).is_none());
     }
 
     #[tokio::test(start_paused = true)]

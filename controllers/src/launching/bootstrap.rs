@@ -1,5 +1,6 @@
 //! Converts the bootstrap Secret to the user data of an instance. Pure. No message contains bootstrap data.
 
+use std::fmt;
 use std::io::Write;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
@@ -8,6 +9,9 @@ use capa_cloud::UserData;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
+
+/// The first bytes of data in the format gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Converts the Secret to user data, or returns the condition with the reason why the Secret cannot be used.
 pub(crate) fn user_data(
@@ -50,23 +54,67 @@ pub(crate) fn user_data(
                 .to_owned(),
         ));
     }
-    let data = if spec.effective_uncompressed_user_data() {
-        data.to_vec()
-    } else {
-        gzip(data)
-    };
-    if data.len() > UserData::MAX_BYTES {
-        return Err(not_ready(
-            Reason::TooLarge,
-            format!(
-                "the user data has {} bytes, EC2 accepts {}: shorten it or set uncompressedUserData: false to \
-                 compress it",
-                data.len(),
-                UserData::MAX_BYTES
-            ),
-        ));
+    let compresses = !spec.effective_uncompressed_user_data();
+    let sent = if compresses { gzip(data) } else { data.to_vec() };
+    if sent.len() > UserData::MAX_BYTES {
+        let too_large = TooLarge {
+            secret: name,
+            bytes: sent.len(),
+            packing: Packing::of(data, compresses),
+        };
+        return Err(not_ready(Reason::TooLarge, too_large.to_string()));
     }
-    Ok(UserData::new(data))
+    Ok(UserData::new(sent))
+}
+
+/// Bootstrap data that EC2 does not accept.
+struct TooLarge<'a> {
+    secret: &'a str,
+    /// Number of bytes that would be sent.
+    bytes: usize,
+    packing: Packing,
+}
+
+/// Whether compression makes bootstrap data smaller.
+enum Packing {
+    /// The data is sent compressed.
+    Done,
+    /// The data in the Secret is compressed already.
+    InSecret,
+    /// The data is not compressed, and has this number of bytes compressed.
+    Possible(usize),
+}
+
+impl Packing {
+    fn of(data: &[u8], compresses: bool) -> Self {
+        if data.starts_with(&GZIP) {
+            Self::InSecret
+        } else if compresses {
+            Self::Done
+        } else {
+            Self::Possible(gzip(data).len())
+        }
+    }
+}
+
+impl fmt::Display for TooLarge<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, most, secret) = (self.bytes, UserData::MAX_BYTES, self.secret);
+        write!(formatter, "the user data has {bytes} bytes, and EC2 accepts {most}: ")?;
+        let shorten = format!("shorten the bootstrap data in Secret {secret}");
+        match self.packing {
+            Packing::Done => write!(formatter, "it is compressed, so {shorten}"),
+            Packing::InSecret => write!(formatter, "it is compressed in the Secret already, so {shorten}"),
+            Packing::Possible(compressed) if compressed > most => {
+                write!(formatter, "compressed it has {compressed}, so {shorten}")
+            }
+            Packing::Possible(compressed) => write!(
+                formatter,
+                "compressed it has {compressed}: set spec.template.spec.uncompressedUserData: false in a new \
+                 AWSMachineTemplate, or {shorten}"
+            ),
+        }
+    }
 }
 
 /// Compresses data without a time stamp, so that equal data gives equal bytes and a repeated launch has the same
@@ -153,6 +201,53 @@ mod tests {
             "{}",
             refused.message
         );
+    }
+
+    /// Bytes that compression does not make smaller.
+    fn random(length: usize) -> Vec<u8> {
+        let mut state: u32 = 1;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn compression_is_advised_only_where_it_helps() {
+        let compressed = format!("{INLINE}, uncompressedUserData: false");
+        let most = UserData::MAX_BYTES;
+        let packed = gzip(&random(most));
+        let table: [(&str, Vec<u8>, &str); 5] = [
+            (
+                INLINE,
+                vec![b'x'; most + 1],
+                "set spec.template.spec.uncompressedUserData: false in a new",
+            ),
+            (INLINE, random(most + 1), "so shorten the bootstrap data in Secret boot"),
+            (
+                INLINE,
+                packed.clone(),
+                "it is compressed in the Secret already, so shorten",
+            ),
+            (
+                &compressed,
+                packed,
+                "it is compressed in the Secret already, so shorten",
+            ),
+            (
+                &compressed,
+                random(most + 1),
+                "it is compressed, so shorten the bootstrap data in Secret boot",
+            ),
+        ];
+        for (row, (spec_yaml, data, expected)) in table.into_iter().enumerate() {
+            let secret = secret(&[("value", &data)]);
+            let message = user_data(&spec(spec_yaml), Some(&secret), "boot").unwrap_err().message;
+            assert!(message.contains(expected), "{row}: {message}");
+            let advises = message.contains("uncompressedUserData");
+            assert_eq!(advises, row == 0, "{row}: {message}");
+        }
     }
 
     #[test]

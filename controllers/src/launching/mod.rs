@@ -9,4 +9,5 @@ pub(crate) mod image;
 pub(crate) mod network;
 pub(crate) mod network_sources;
 pub(crate) mod overrides;
+pub(crate) mod replacement;
 pub(crate) mod request;

@@ -18,7 +18,7 @@ pub(crate) async fn read_network(
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
     if let Some(reference) = &cluster.spec.infrastructure_ref {
         let read = kubernetes.infrastructure(reader, reference).await?;
-        sources.extend(network_sources::from_infrastructure(reference, read));
+        sources.push(network_sources::from_infrastructure(reference, read));
     }
     Ok(merge(&sources))
 }

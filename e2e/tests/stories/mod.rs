@@ -11,6 +11,7 @@ mod clusterless;
 mod clusters;
 mod components;
 mod contract;
+mod contract_page;
 mod deletion;
 mod events;
 mod examples;

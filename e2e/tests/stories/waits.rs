@@ -127,3 +127,21 @@ fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()
         Ok(())
     })
 }
+
+#[test]
+fn a_missing_instance_profile_is_named_with_its_remedy() -> anyhow::Result<()> {
+    story("profile", async |s| {
+        s.cluster("dev").await?;
+        let spec = format!("{INLINE}, iamInstanceProfile: nope");
+        s.machine("profile", "dev", &spec).await?;
+        let message = s.machine_lacks("profile", "InstanceReady", "InvalidSpec").await?;
+        for part in [
+            "spec.iamInstanceProfile: nope does not exist in account ",
+            ": create it, or make a new AWSMachine in place of this one; RunInstances: InvalidParameterValue: ",
+            "Value (nope)",
+        ] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+        s.event("AWSMachine", "profile", "InvalidSpec").await
+    })
+}

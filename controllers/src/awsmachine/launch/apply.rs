@@ -26,7 +26,7 @@ use crate::awsmachine::read;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
-use crate::{identity, retry};
+use crate::retry;
 
 /// Looks for an instance where the plan says so, else launches one.
 pub(super) async fn apply(
@@ -217,7 +217,7 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
             if progress == Progress::Refused {
                 scope.record_launch(LaunchEvent::Refused)?;
             }
-            Err(not_launched(&error, decision).into())
+            Err(not_launched(scope, &error, decision).into())
         }
     }
 }
@@ -227,7 +227,7 @@ fn subnet_of(decision: &LaunchDecision) -> NetworkSubnet {
     let subnet_id = &decision.request.subnet_id;
     NetworkSubnet {
         id: subnet_id.clone(),
-        availability_zone: decision.prepared.zone_of(subnet_id),
+        availability_zone: decision.prepared.zone_of(subnet_id).map(str::to_owned),
         ..NetworkSubnet::default()
     }
 }
@@ -298,24 +298,23 @@ async fn record_found(
 }
 
 /// Says why the call has launched nothing, as far as this process knows.
-fn not_launched(error: &CloudError, decision: &LaunchDecision) -> Blocked {
+fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecision) -> Blocked {
+    let LaunchDecision { prepared, request, .. } = decision;
+    let region = &prepared.location.region;
+    let refused = prepared.refused(&scope.machine, request, error);
     let (reason, message) = match error.class {
-        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, error.to_string()),
+        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, format!("{error}; the region is {region}")),
         ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
-        ErrorClass::InsufficientCapacity => {
-            let request = &decision.request;
-            let zone = decision.prepared.zone_of(&request.subnet_id);
+        ErrorClass::InsufficientCapacity if !refused.is_about_a_field() => {
+            let zone = prepared.zone_of(&request.subnet_id);
             let message = format!(
                 "no capacity for instance type {} in {}: {error}",
                 request.instance_type,
-                zone.as_deref().unwrap_or(&request.subnet_id)
+                zone.unwrap_or(&request.subnet_id)
             );
             (Reason::InsufficientCapacity, message)
         }
-        class => {
-            let identity = &decision.prepared.location.identity_ref;
-            (class.reason(), identity::described(error, identity))
-        }
+        class => (class.reason(), refused.to_string()),
     };
     Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
 }

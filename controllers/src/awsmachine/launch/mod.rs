@@ -7,6 +7,7 @@ mod plan;
 mod prepare;
 pub(in crate::awsmachine) mod progress;
 pub(in crate::awsmachine) mod record;
+mod rejection;
 #[cfg(test)]
 mod tests;
 

@@ -9,11 +9,12 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
-use capa_cloud::{LaunchRequest, UserData};
-use capa_network::{Merged, Placement, PlacementRequest, Problem, place};
+use capa_cloud::{CloudError, LaunchRequest, UserData};
+use capa_network::{Merged, MissingField, Placement, PlacementRequest, Problem, place};
 use capa_runtime::reconcile::Next;
 
 use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
+use super::rejection::RefusedLaunch;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -24,6 +25,7 @@ use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
 use crate::awsmachine::time::age;
+use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
 
 /// Everything that a launch needs, once every wait is over.
@@ -53,7 +55,9 @@ pub(super) async fn prepare(
     let user_data = user_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
-    if let Some(update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
+    if let Some(mut update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
+        let replacement = Replacement::of(&scope.machine.metadata);
+        update.message = format!("{}; the spec of a machine is immutable: {replacement}", update.message);
         return Err(Blocked::new(update, Next::AwaitChange).into());
     }
     let merged = network(scope, owner, cluster, context).await?;
@@ -103,9 +107,7 @@ async fn network(
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
     let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
-        let message =
-            "no source supplies region: set spec.region, or let the cluster's infrastructure object publish it";
-        let missing = || Problem::new(Reason::MissingField, message);
+        let missing = || MissingField::region(merged.unlabelled.as_ref()).into();
         merged.network.region.is_none().then(missing)
     });
     let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
@@ -211,6 +213,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
             additional_security_group_ids: &prepared.inputs.additional_security_group_ids,
             machines_by_subnet,
             subnets_to_avoid,
+            unlabelled: prepared.merged.unlabelled.as_ref(),
         };
         place(network, &request)
     })
@@ -264,10 +267,31 @@ impl Prepared {
     }
 
     /// The zone of a subnet, where it is known.
-    pub(super) fn zone_of(&self, subnet_id: &str) -> Option<String> {
+    pub(super) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
         let subnets = &self.inputs.network.subnets;
         let subnet = subnets.iter().find(|subnet| subnet.id == subnet_id)?;
-        subnet.availability_zone.clone()
+        subnet.availability_zone.as_deref()
+    }
+
+    /// The launch by this call, which EC2 has refused with this error.
+    pub(super) fn refused<'a>(
+        &'a self,
+        machine: &'a AWSMachine,
+        request: &'a LaunchRequest,
+        error: &'a CloudError,
+    ) -> RefusedLaunch<'a> {
+        RefusedLaunch {
+            machine,
+            request,
+            network: &self.inputs.network,
+            sources: &self.merged.winners,
+            role: self.location.role,
+            region: &self.location.region,
+            account_id: &self.location.account_id,
+            zone: self.zone_of(&request.subnet_id),
+            identity: &self.location.identity_ref,
+            error,
+        }
     }
 
     /// The network that a launch by this call freezes on the machine.
@@ -280,7 +304,7 @@ impl Prepared {
         MachineNetworkInUse {
             account_id: Some(self.location.account_id.clone()),
             region: Some(self.location.region.clone()),
-            availability_zone: self.zone_of(&request.subnet_id),
+            availability_zone: self.zone_of(&request.subnet_id).map(str::to_owned),
             subnet_id: Some(request.subnet_id.clone()),
             security_group_ids: request.security_group_ids.clone(),
             identity_ref: Some(self.location.identity_ref.clone()),

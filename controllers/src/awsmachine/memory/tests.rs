@@ -48,6 +48,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
                 additional_security_group_ids: &[],
                 machines_by_subnet,
                 subnets_to_avoid,
+                unlabelled: None,
             },
         )
     });

@@ -10,6 +10,7 @@ mod groups;
 mod holders;
 mod input;
 mod launches;
+mod messages;
 mod moves;
 mod observation;
 mod ownership;

@@ -99,8 +99,8 @@ a pool by name | {publicIP: true, elasticIpPool: {publicIpv4Pool: mine, publicIp
     | begins with ipv4pool-ec2-
 # Markets.
 Spot | {marketType: Spot, spotMarketOptions: {}} |
-Spot on demand | {marketType: OnDemand, spotMarketOptions: {}} | spotMarketOptions is for marketType Spot
-Spot in a block | {marketType: CapacityBlock, spotMarketOptions: {}} | spotMarketOptions is for marketType Spot
+Spot on demand | {marketType: OnDemand, spotMarketOptions: {}} | leave spotMarketOptions out
+Spot in a block | {marketType: CapacityBlock, spotMarketOptions: {}} | leave spotMarketOptions out
 a block | {marketType: CapacityBlock, capacityReservationId: cr-1} |
 no block | {marketType: CapacityBlock} | CapacityBlock needs capacityReservationId
 a reservation | {capacityReservationId: cr-1, capacityReservationPreference: CapacityReservationsOnly} |

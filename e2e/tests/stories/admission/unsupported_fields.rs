@@ -17,9 +17,9 @@ defaults of the schema | {hostAffinity: default} |
 what happens anyway | {marketType: OnDemand, tenancy: default, networkInterfaceType: interface} |
 what says nothing | {networkInterfaces: [], placementGroupName: "", controlPlaneTargets: []} |
 a field | {placementGroupName: near}
-    | what has no effect yet cannot be introduced: spec.placementGroupName (leave it out)
+    | fields that have no effect yet cannot be set or changed: spec.placementGroupName (leave it out)
 several fields | {spotMarketOptions: {}, tenancy: dedicated}
-    | spec.spotMarketOptions (leave it out); spec.tenancy (leave it out)
+    | spec.spotMarketOptions (leave it out, and the instance is an on-demand instance); spec.tenancy (leave it out)
 a field below | {ami: {eksLookupType: AmazonLinux2023}} | spec.ami.eksLookupType (set ami.id)
 a false where only true has its effect | {cloudInit: {insecureSkipSecretsManager: false}}
     | spec.cloudInit.insecureSkipSecretsManager (set cloudInit.insecureSkipSecretsManager: true)
@@ -38,7 +38,7 @@ fn the_refusal_of_a_template_names_the_whole_path() -> anyhow::Result<()> {
             "AWSMachineTemplate",
             "{template: {spec: {instanceType: t3.large}}}",
             "{template: {spec: {marketType: Spot}}}",
-            "spec.template.spec.marketType (leave it out)",
+            "spec.template.spec.marketType (leave it out, and the instance is an on-demand instance)",
         ),
         (
             "AWSClusterTemplate",
@@ -98,7 +98,7 @@ what belongs to the managed mode
             (
                 "with one more",
                 "preflight: {skipRules: [S7]}",
-                "introduced: spec.preflight.skipRules (leave it out)",
+                "changed: spec.preflight.skipRules (leave it out)",
             ),
         ] {
             let change = format!("{{spec: {{{change}}}}}");
