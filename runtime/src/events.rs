@@ -7,8 +7,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use tokio::time::timeout;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
+use crate::condition_log::one_line;
+use crate::errors::described;
 use crate::reconcile::EventDraft;
 
 /// The API's limit for an event's message.
@@ -46,12 +48,25 @@ impl Events {
             for draft in drafts {
                 let event = event(draft);
                 if let Err(error) = self.recorder.publish(&event, reference).await {
-                    debug!(reason = event.reason, %error, "event not published");
+                    let error = described(&error);
+                    debug!(reason = event.reason, error, "event not published");
                 }
             }
         };
         if timeout(PATIENCE, publish).await.is_err() {
             debug!("events not published in time");
+        }
+    }
+}
+
+/// Logs what events tell of; those of conditions have their line elsewhere ([`EventDraft::of_condition`]).
+pub fn log(drafts: &[EventDraft]) {
+    for draft in drafts.iter().filter(|draft| !draft.of_condition) {
+        let (event, message) = (draft.reason.as_str(), one_line(&draft.message));
+        if draft.warning {
+            warn!(event, "{message}");
+        } else {
+            info!(event, "{message}");
         }
     }
 }

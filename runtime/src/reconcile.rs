@@ -11,6 +11,7 @@ use kube::Resource;
 use kube::core::object::HasStatus;
 use thiserror::Error;
 
+use crate::errors::described;
 use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
@@ -63,6 +64,8 @@ pub struct Outcome<K: HasStatus> {
     pub next: Next,
     /// Events to publish about the object.
     pub events: Vec<EventDraft>,
+    /// Why the pass ended as it did, for the log, where the conditions of the status do not say it.
+    pub why: Option<&'static str>,
 }
 
 impl<K: HasStatus> Outcome<K> {
@@ -73,7 +76,15 @@ impl<K: HasStatus> Outcome<K> {
             status: None,
             next: Next::AwaitChange,
             events: Vec::new(),
+            why: None,
         }
+    }
+
+    /// Says why the pass ended as it did.
+    #[must_use]
+    pub fn because(mut self, why: &'static str) -> Self {
+        self.why = Some(why);
+        self
     }
 
     /// Sets the status to write.
@@ -122,6 +133,8 @@ pub struct EventDraft {
     pub reason: String,
     /// A sentence for people, cut to 1 kB.
     pub message: String,
+    /// Whether the event tells of a condition that turned False. The log has its line when the status is written.
+    pub of_condition: bool,
 }
 
 impl EventDraft {
@@ -131,6 +144,7 @@ impl EventDraft {
             warning: false,
             reason: reason.into(),
             message: message.into(),
+            of_condition: false,
         }
     }
 
@@ -140,6 +154,15 @@ impl EventDraft {
             warning: true,
             reason: reason.into(),
             message: message.into(),
+            of_condition: false,
+        }
+    }
+
+    /// The warning of a condition that turned False, with its reason and message.
+    pub fn of_condition(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            of_condition: true,
+            ..Self::warning(reason, message)
         }
     }
 }
@@ -212,19 +235,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for ReconcileError {
 /// The whole chain of errors, outermost first.
 impl Display for ReconcileError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.source)?;
-        let mut said = self.source.to_string();
-        let mut next = self.source.source();
-        while let Some(error) = next {
-            let message = error.to_string();
-            // Many errors repeat their source in their own message.
-            if !said.contains(&message) {
-                write!(formatter, ": {message}")?;
-            }
-            said = message;
-            next = error.source();
-        }
-        Ok(())
+        formatter.write_str(&described(self.source.as_ref()))
     }
 }
 

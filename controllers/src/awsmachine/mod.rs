@@ -57,7 +57,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     let is_released = deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
     if is_released {
         context.clouds.forget(&scope::key(&machine));
-        return Ok(Outcome::done(machine));
+        return Ok(Outcome::done(machine).because("the AWSMachine is released"));
     }
     if meta::is_deleted_for_move(&machine.metadata) {
         return Ok(deletion::moved(machine, context).await?);
@@ -68,7 +68,9 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         context.clouds.forget(&scope::key(&machine));
         let paused = status::paused(&machine, context.kubernetes.now());
         let machine = write::allow_move(machine, &paused, context).await?;
-        return Ok(Outcome::done(machine).with_status(paused));
+        return Ok(Outcome::done(machine)
+            .with_status(paused)
+            .because("the AWSMachine or its Cluster is paused"));
     }
     let mut scope = MachineScope::new(machine, owners);
     let flow = if deleting {
@@ -78,8 +80,17 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     };
     match flow {
         Ok(()) if !deleting => {}
-        // A released AWSMachine is gone, and a postponed pass leaves the status unchanged.
-        Ok(()) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
+        Ok(()) => {
+            let released = Outcome::done(scope.machine).with_events(scope.events);
+            return Ok(released.because("the AWSMachine is released"));
+        }
+        // A postponed pass leaves the status unchanged.
+        Err(FlowError::Postponed) => {
+            let postponed = Outcome::done(scope.machine).with_events(scope.events);
+            return Ok(
+                postponed.because("the infrastructure object is being read, and its answer wakes the AWSMachine")
+            );
+        }
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error),
     }

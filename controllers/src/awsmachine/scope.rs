@@ -100,6 +100,12 @@ impl MachineScope {
         Ok(())
     }
 
+    /// Tells by an event that the machine has an instance now that none of its recorded calls launched.
+    pub(super) fn tell_adoption(&mut self, id: &str) {
+        let message = format!("adopted instance {id}");
+        self.events.push(EventDraft::normal("InstanceAdopted", message));
+    }
+
     /// The status that is stored in the API server.
     pub(super) fn stored_status(&self) -> Option<&AWSMachineStatus> {
         self.machine.status.as_ref()

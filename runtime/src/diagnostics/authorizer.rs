@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::errors::described;
+
 /// Requests to the API server at once, so that unauthenticated clients cannot flood it.
 const REVIEWS: usize = 4;
 
@@ -47,7 +49,10 @@ impl Authorizer {
             Ok(Ok(Decision::Allowed)) => Ok(()),
             Ok(Ok(Decision::Refused(status))) => Err(status),
             Ok(Err(error)) => {
-                warn!(%error, path, "whether a request is allowed could not be asked");
+                warn!(
+                    error = described(&error),
+                    path, "whether a request is allowed could not be asked"
+                );
                 Err(StatusCode::INTERNAL_SERVER_ERROR)
             }
             Err(_) => {

@@ -174,7 +174,9 @@ pub(in crate::awsmachine) async fn moved(
         EventDraft::warning("InstanceAbandoned", message)
     });
     release_object(&machine, context).await?;
-    Ok(Outcome::done(machine).with_events(left))
+    Ok(Outcome::done(machine)
+        .with_events(left)
+        .because("the AWSMachine has moved to another management cluster"))
 }
 
 /// Tells by an event of the instances that a release leaves behind.

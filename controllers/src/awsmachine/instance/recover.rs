@@ -24,8 +24,10 @@ pub(super) async fn recover(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let network = &mut scope.status.network;
-    network.get_or_insert_with(|| recovered_network(instance, location));
+    if scope.status.network.is_none() {
+        scope.status.network = Some(recovered_network(instance, location));
+        scope.tell_adoption(&instance.id);
+    }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await? {
         scope.record_launch(event)?;

@@ -294,7 +294,9 @@ async fn record_found(
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
-    store_instance(scope, context).await
+    store_instance(scope, context).await?;
+    scope.tell_adoption(&instance.id);
+    Ok(())
 }
 
 /// Says why the call has launched nothing, as far as this process knows.
