@@ -143,21 +143,22 @@ impl<R: Reconciler> Worker<R> {
         let _busy = self.metrics.busy();
         let started = Instant::now();
         let mut version = None;
-        let result = match self.subject(cached).await {
-            Ok(Subject::Stale) => {
-                trace!("the pass waits until the cache shows the last write");
-                return Some(CACHE_GLANCE);
-            }
-            Ok(Subject::Gone) => Ok(Passed {
-                next: Next::AwaitChange,
-                why: Some("the object is gone".to_owned()),
-            }),
+        let subject = self.subject(cached).await;
+        if matches!(subject, Ok(Subject::Stale)) {
+            trace!("the pass waits until the cache shows the last write");
+            return Some(CACHE_GLANCE);
+        }
+        self.metrics
+            .dequeued(self.waiting.begun(&ObjectRef::from_obj(&**cached)));
+        let result = match subject {
             Ok(Subject::Object(object)) => {
-                self.metrics
-                    .dequeued(self.waiting.begun(&ObjectRef::from_obj(&*object)));
                 version.clone_from(&object.meta().resource_version);
                 Arc::clone(&self).isolated(*object).await
             }
+            Ok(Subject::Gone | Subject::Stale) => Ok(Passed {
+                next: Next::AwaitChange,
+                why: Some("the object is gone".to_owned()),
+            }),
             Err(error) => Err(error),
         };
         let why = result
