@@ -92,6 +92,11 @@ fn policies_are_in_force_and_exempt_deletions_and_arrivals() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, meta::ADMISSION_POLICIES, "the manager looks for them");
+    let role = documents("config/rbac/manager_role.yaml").remove(0);
+    let may_read = rules(&role)
+        .into_iter()
+        .find(|rule| mentions(&rule["resources"], "validatingadmissionpolicies"));
+    assert_eq!(may_read.unwrap()["resourceNames"], serde_json::json!(names));
     let mut arrivals = BTreeSet::new();
     for (file, policy, binding) in policies {
         assert!(kustomization.contains(&file), "{file}");
