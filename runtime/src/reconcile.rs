@@ -135,6 +135,9 @@ pub struct EventDraft {
     pub message: String,
     /// Whether the event tells of a condition that turned False. The log has its line when the status is written.
     pub of_condition: bool,
+    /// Whether what the event tells of is stored already, so that no later pass tells of it. All other events follow
+    /// from the stored status: a pass that is repeated tells of them again.
+    pub is_recorded: bool,
 }
 
 impl EventDraft {
@@ -145,6 +148,7 @@ impl EventDraft {
             reason: reason.into(),
             message: message.into(),
             of_condition: false,
+            is_recorded: false,
         }
     }
 
@@ -155,6 +159,7 @@ impl EventDraft {
             reason: reason.into(),
             message: message.into(),
             of_condition: false,
+            is_recorded: false,
         }
     }
 
@@ -164,6 +169,13 @@ impl EventDraft {
             of_condition: true,
             ..Self::warning(reason, message)
         }
+    }
+
+    /// The event of something that is stored already.
+    #[must_use]
+    pub fn recorded(mut self) -> Self {
+        self.is_recorded = true;
+        self
     }
 }
 
@@ -190,6 +202,7 @@ pub struct WriteConflict(pub ObjectName);
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
+    events: Vec<EventDraft>,
 }
 
 impl ReconcileError {
@@ -198,7 +211,21 @@ impl ReconcileError {
         Self {
             reason,
             source: source.into(),
+            events: Vec::new(),
         }
+    }
+
+    /// Adds the events of the pass until it failed. Only those that are recorded are kept: the pass that is repeated
+    /// tells of the others.
+    #[must_use]
+    pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
+        self.events.extend(events.into_iter().filter(|event| event.is_recorded));
+        self
+    }
+
+    /// Takes the events to publish.
+    pub fn take_events(&mut self) -> Vec<EventDraft> {
+        std::mem::take(&mut self.events)
     }
 
     /// The reason in one word: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or

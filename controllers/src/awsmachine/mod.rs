@@ -84,15 +84,16 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             let released = Outcome::done(scope.machine).with_events(scope.events);
             return Ok(released.because("the AWSMachine is released"));
         }
-        // A postponed pass leaves the status unchanged.
+        // A postponed pass leaves the status unchanged, so that the next one tells again of all that is not recorded.
         Err(FlowError::Postponed) => {
-            let postponed = Outcome::done(scope.machine).with_events(scope.events);
+            let recorded = scope.events.into_iter().filter(|event| event.is_recorded);
+            let postponed = Outcome::done(scope.machine).with_events(recorded);
             return Ok(
                 postponed.because("the infrastructure object is being read, and its answer wakes the AWSMachine")
             );
         }
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
-        Err(FlowError::Failed(error)) => return Err(error),
+        Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
     }
     if deleting && let Abandonment::Mismatch(why) = abandonment(&scope.machine) {
         scope.remark(ConditionType::InstanceReady, &why);
@@ -105,12 +106,14 @@ async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome
     let status = status::summarize(&scope, context.kubernetes.now());
     let before = scope.stored_status().map(|status| status.conditions.as_slice());
     let warnings = transitions::warnings(before.unwrap_or_default(), &status.conditions);
-    let machine = write::allow_move(scope.machine, &status, context).await?;
-    Ok(Outcome::done(machine)
-        .with_status(status)
-        .with_next(scope.next)
-        .with_events(scope.events)
-        .with_events(warnings))
+    match write::allow_move(scope.machine, &status, context).await {
+        Ok(machine) => Ok(Outcome::done(machine)
+            .with_status(status)
+            .with_next(scope.next)
+            .with_events(scope.events)
+            .with_events(warnings)),
+        Err(error) => Err(ReconcileError::from(error).with_events(scope.events)),
+    }
 }
 
 /// Launches and follows the instance of a machine that is not being deleted.

@@ -100,12 +100,6 @@ impl MachineScope {
         Ok(())
     }
 
-    /// Tells by an event that the machine has an instance now that none of its recorded calls launched.
-    pub(super) fn tell_adoption(&mut self, id: &str) {
-        let message = format!("adopted instance {id}");
-        self.events.push(EventDraft::normal("InstanceAdopted", message));
-    }
-
     /// The status that is stored in the API server.
     pub(super) fn stored_status(&self) -> Option<&AWSMachineStatus> {
         self.machine.status.as_ref()
@@ -137,6 +131,11 @@ impl MachineScope {
             machine: spec::machine_name(&self.machine),
         }
     }
+}
+
+/// The event that a machine has an instance now that none of its recorded calls launched.
+pub(super) fn adoption(id: &str) -> EventDraft {
+    EventDraft::normal("InstanceAdopted", format!("adopted instance {id}"))
 }
 
 /// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.

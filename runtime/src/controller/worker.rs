@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::meta;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, Request};
 use kube::core::object::HasStatus;
@@ -27,7 +28,7 @@ use crate::backoff::Backoff;
 use crate::condition_log::summary;
 use crate::events::{self, Events};
 use crate::metrics::{ControllerMetrics, ReconcileResult};
-use crate::reconcile::{Next, Outcome, ReconcileError, ReconcileErrorKind, Reconciler};
+use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError, ReconcileErrorKind, Reconciler};
 use crate::status::{StatusError, StatusWriter};
 use crate::writes::{Freshness, WriteTracker};
 
@@ -224,17 +225,34 @@ impl<R: Reconciler> Worker<R> {
     }
 
     async fn reconcile_and_write(&self, object: R::Kind) -> Result<Passed, ReconcileError> {
-        let outcome = self.reconciler.reconcile(object).await?;
+        let reference = object.object_ref(&());
+        let outcome = match self.reconciler.reconcile(object).await {
+            Ok(outcome) => outcome,
+            Err(mut failure) => {
+                self.tell(&reference, failure.take_events()).await;
+                return Err(failure);
+            }
+        };
         let why = why(&outcome);
         let written = self.write_status(&outcome.object, outcome.status).await;
-        // Events are published even if the status could not be written: they report calls that took effect.
-        events::log(&outcome.events);
-        self.events.publish(&outcome.object, outcome.events).await;
+        let mut events = outcome.events;
+        // Events are published even if it is not known whether the status was written: they report calls that took
+        // effect. Only after a conflict it is certain that the next pass tells of them again.
+        if matches!(written, Err(StatusError::Conflict { .. })) {
+            events.retain(|event| event.is_recorded);
+        }
+        self.tell(&outcome.object.object_ref(&()), events).await;
         written?;
         Ok(Passed {
             next: outcome.next,
             why,
         })
+    }
+
+    /// Logs and publishes events.
+    async fn tell(&self, reference: &ObjectReference, drafts: Vec<EventDraft>) {
+        events::log(&drafts);
+        self.events.publish_about(reference, drafts).await;
     }
 
     async fn write_status(

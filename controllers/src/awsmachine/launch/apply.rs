@@ -23,7 +23,7 @@ use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, adoption};
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
 use crate::{identity, retry};
@@ -250,10 +250,10 @@ pub(super) async fn record_answer(
 ) -> Result<(), FlowError> {
     scope.record_launch(LaunchEvent::answered(instance))?;
     store_instance(scope, context).await?;
-    scope.events.push(EventDraft::normal(
-        "SuccessfulCreate",
-        format!("launched instance {}", instance.id),
-    ));
+    let message = format!("launched instance {}", instance.id);
+    scope
+        .events
+        .push(EventDraft::normal("SuccessfulCreate", message).recorded());
     Ok(())
 }
 
@@ -295,7 +295,7 @@ async fn record_found(
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
     store_instance(scope, context).await?;
-    scope.tell_adoption(&instance.id);
+    scope.events.push(adoption(&instance.id).recorded());
     Ok(())
 }
 

@@ -344,7 +344,6 @@ async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
     assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
     assert_eq!(pass.reasons_of_events(), ["InstanceAdopted", "Stopped"]);
-    assert_eq!(pass.events[0].message, "adopted instance i-0000000000000000a");
 }
 
 #[tokio::test]
