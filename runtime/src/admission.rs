@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_missing_policy_is_logged_once_and_again_when_in_force() {
-        let log = Log::start(LogFormat::Json, "info");
+        let log = Log::start(LogFormat::Json, 0);
         let server = FakeServer::default();
         put(&server, "ValidatingAdmissionPolicy", "whole");
         put(&server, "ValidatingAdmissionPolicyBinding", "whole");
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_manager_that_may_not_look_says_so_once() {
-        let log = Log::start(LogFormat::Json, "info");
+        let log = Log::start(LogFormat::Json, 0);
         let server = FakeServer::default();
         server.set_fault("GET", Some(Fault::Refuse(403)));
         let stop = CancellationToken::new();

@@ -184,7 +184,7 @@ mod tests {
 
     /// The lines about this change at the level `info`, without their times.
     fn told(before: &[&str], after: &[&str]) -> Vec<String> {
-        let lines = logged(LogFormat::Text, "info", || log(&status(before), &status(after)));
+        let lines = logged(LogFormat::Text, 0, || log(&status(before), &status(after)));
         let line = |line: &String| {
             let level = line.split_whitespace().nth(1).unwrap().to_owned();
             let text = line.split_once("condition_log: ").unwrap().1;
@@ -241,7 +241,7 @@ mod tests {
             status(&["NetworkReady False NotFound no"]),
             status(&["NetworkReady True Ready"]),
         );
-        let lines = logged(LogFormat::Json, "info", || {
+        let lines = logged(LogFormat::Json, 0, || {
             log(&good, &bad);
             log(&bad, &good);
         });
@@ -267,7 +267,7 @@ mod tests {
         let forged = json!({"conditions": [{
             "type": "NetworkReady", "status": "False", "reason": "InvalidSpec", "message": "a\nINFO b\u{1b}[31m"
         }]});
-        let lines = logged(LogFormat::Text, "info", || log(&Value::Null, &forged));
+        let lines = logged(LogFormat::Text, 0, || log(&Value::Null, &forged));
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("NetworkReady is False: a INFO b [31m"), "{lines:?}");
     }

@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_permission_to_publish_is_logged_once() {
-        let log = Log::start(LogFormat::Json, "info");
+        let log = Log::start(LogFormat::Json, 0);
         let server = FakeServer::default();
         server.set_fault("POST", Some(Fault::Refuse(403)));
         let events = Events::new(server.client(), "widgets");

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_logged_once_until_it_changes_or_ends() {
-        let log = logged(LogFormat::Text, "info", || {
+        let log = logged(LogFormat::Text, 0, || {
             let mut failure = RepeatedFailure::new("watch Widget");
             failure.succeeded();
             for _ in 0..3 {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_forbidden_request_has_a_hint_at_the_manifests() {
-        let log = logged(LogFormat::Text, "info", || {
+        let log = logged(LogFormat::Text, 0, || {
             RepeatedFailure::new("watch Widget").failed(&answered(403, "Forbidden"));
         });
         assert!(

@@ -85,14 +85,16 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn start(format: LogFormat, directives: &str) -> Self {
+    /// With the verbosity of the flag `-v`.
+    pub(crate) fn start(format: LogFormat, verbosity: u8) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         let writer = Mutex::new(file.reopen().unwrap());
         let targets = LogTargets {
             own: "capa_",
             libraries: &[],
         };
-        let dispatch = logging::dispatch(format, targets, EnvFilter::new(directives), false, writer);
+        let filter = EnvFilter::new(logging::directives(verbosity, targets));
+        let dispatch = logging::dispatch(format, targets, filter, false, writer);
         Self {
             file,
             // While a process has only one subscriber, tracing caches the interest in a log statement from the first
@@ -119,8 +121,8 @@ impl Log {
 }
 
 /// The lines that `act` logs.
-pub(crate) fn logged(format: LogFormat, directives: &str, act: impl FnOnce()) -> Vec<String> {
-    let log = Log::start(format, directives);
+pub(crate) fn logged(format: LogFormat, verbosity: u8, act: impl FnOnce()) -> Vec<String> {
+    let log = Log::start(format, verbosity);
     act();
     log.lines()
 }

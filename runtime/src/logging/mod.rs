@@ -122,7 +122,7 @@ where
 
 /// Levels as Cluster API's controllers use `-v`: up to 3 info, 4 debug, from 5 on trace. Libraries log less, and debug
 /// from 8 on, where the Go client begins to print requests.
-fn directives(verbosity: u8, targets: LogTargets) -> String {
+pub(crate) fn directives(verbosity: u8, targets: LogTargets) -> String {
     let (own, libraries, returning) = match verbosity {
         0..=3 => ("info", "warn", "off"),
         4 => ("debug", "info", "off"),

@@ -82,7 +82,7 @@ async fn a_panic_is_an_error_of_its_object_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_logged_with_the_object_it_belongs_to() {
-    let log = Log::start(LogFormat::Json, "info");
+    let log = Log::start(LogFormat::Json, 0);
     let mut object = widget("a");
     object
         .labels_mut()
