@@ -134,7 +134,7 @@ impl MachineScope {
 }
 
 /// The event that a machine has an instance now that none of its recorded calls launched.
-pub(super) fn adoption(id: &str) -> EventDraft {
+pub(super) fn adoption_event(id: &str) -> EventDraft {
     EventDraft::normal("InstanceAdopted", format!("adopted instance {id}"))
 }
 

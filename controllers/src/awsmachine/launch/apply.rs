@@ -23,7 +23,7 @@ use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
-use crate::awsmachine::scope::{MachineScope, adoption};
+use crate::awsmachine::scope::{MachineScope, adoption_event};
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
 use crate::{identity, retry};
@@ -295,7 +295,7 @@ async fn record_found(
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
     store_instance(scope, context).await?;
-    scope.events.push(adoption(&instance.id).recorded());
+    scope.events.push(adoption_event(&instance.id).recorded());
     Ok(())
 }
 
