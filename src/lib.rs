@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use capa_aws::AccessKey;
+use capa_runtime::errors::described;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{Level, enabled, error};
 
 /// Cluster API infrastructure provider for AWS.
 #[derive(Debug, Parser)]
@@ -60,8 +61,14 @@ pub fn run(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            error!("{reason:#}");
-            report(&reason);
+            let reason = described(reason.as_ref());
+            // Whoever starts the manager reads the log; the other commands, and a manager that cannot log yet, have
+            // none.
+            if enabled!(Level::ERROR) {
+                error!("{reason}");
+            } else {
+                report(&reason);
+            }
             ExitCode::FAILURE
         }
     }
@@ -77,6 +84,6 @@ fn install_cryptography() {
     clippy::print_stderr,
     reason = "the one place where the command line speaks of its own failure"
 )]
-fn report(reason: &anyhow::Error) {
-    eprintln!("capa-rs: {reason:#}");
+fn report(reason: &str) {
+    eprintln!("capa-rs: {reason}");
 }

@@ -86,7 +86,17 @@ fn policies_are_in_force_and_exempt_deletions_and_arrivals() {
     let kustomization = read("config/policy/kustomization.yaml");
     let explained = read("docs/admission.md");
     let policies = policies();
-    assert_eq!(policies.len(), 6);
+    let mut names: Vec<_> = policies
+        .iter()
+        .map(|(_, policy, _)| policy["metadata"]["name"].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, meta::ADMISSION_POLICIES, "the manager looks for them");
+    let role = documents("config/rbac/manager_role.yaml").remove(0);
+    let may_read = rules(&role)
+        .into_iter()
+        .find(|rule| mentions(&rule["resources"], "validatingadmissionpolicies"));
+    assert_eq!(may_read.unwrap()["resourceNames"], serde_json::json!(names));
     let mut arrivals = BTreeSet::new();
     for (file, policy, binding) in policies {
         assert!(kustomization.contains(&file), "{file}");
@@ -157,6 +167,55 @@ fn new_fields_of_mutable_blocks_are_immutable() {
             let compared = policy.contains(&format!("variables.after.?{block}.?{field}"));
             assert_eq!(compared, !mutable.contains(&field.as_str()), "{block}.{field}");
         }
+    }
+}
+
+#[test]
+fn the_service_monitor_finds_the_managers_metrics() {
+    let [monitor, service, deployment] = [
+        "config/prometheus/service_monitor.yaml",
+        "config/prometheus/service.yaml",
+        "config/manager/deployment.yaml",
+    ]
+    .map(|path| documents(path).remove(0));
+    let selected = &monitor["spec"]["selector"]["matchLabels"];
+    assert_eq!(selected, &service["metadata"]["labels"]);
+    assert_eq!(monitor["metadata"]["namespace"], service["metadata"]["namespace"]);
+    let port = &service["spec"]["ports"][0];
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(
+        (&endpoint["port"], &endpoint["path"]),
+        (&port["name"], &"/metrics".into())
+    );
+    let pod = &deployment["spec"]["template"];
+    assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"]);
+    assert_eq!(service["metadata"]["namespace"], deployment["metadata"]["namespace"]);
+    let ports = pod["spec"]["containers"][0]["ports"].as_array().unwrap();
+    let served = ports
+        .iter()
+        .find(|served| served["name"] == port["targetPort"])
+        .unwrap();
+    assert_eq!(served["containerPort"], port["port"]);
+}
+
+#[test]
+fn optional_components_list_their_files() {
+    for folder in ["config/prometheus", "config/kube-state-metrics"] {
+        let kustomization = &documents(&format!("{folder}/kustomization.yaml"))[0];
+        assert_eq!(kustomization["kind"], "Component", "{folder}");
+        let resources = kustomization["resources"].as_array().unwrap().iter();
+        let generated = kustomization["configMapGenerator"][0]["files"].as_array();
+        let listed = resources.chain(generated.into_iter().flatten());
+        let mut listed: Vec<&str> = listed
+            .map(|file| file.as_str().unwrap())
+            .chain(["kustomization.yaml"])
+            .collect();
+        let files = fs::read_dir(repository(folder)).unwrap();
+        let files = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
+        let mut files: Vec<String> = files.collect();
+        listed.sort_unstable();
+        files.sort_unstable();
+        assert_eq!(listed, files, "{folder}");
     }
 }
 

@@ -63,6 +63,16 @@ pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
+/// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.
+pub const ADMISSION_POLICIES: [&str; 6] = [
+    "capa-rs-cluster-transitions",
+    "capa-rs-create-only",
+    "capa-rs-identity-immutable",
+    "capa-rs-machine-immutable",
+    "capa-rs-template-immutable",
+    "capa-rs-unsupported-fields",
+];
+
 /// The prefix of the keys of this provider's own tags.
 pub const OWN_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/";
 /// Tag key of the role of a resource in its cluster. The key also selects all instances of this provider in a region.

@@ -77,6 +77,9 @@ impl Reconciler for TemplateReconciler {
     }
 }
 
+/// Why a pass ends that waits for a network source.
+const BEING_READ: &str = "the infrastructure object is being read, and its answer wakes the template";
+
 /// The result of a lookup.
 struct LookupResult {
     /// Capacity of a node. `None` if the lookup failed; the status then keeps its capacity.
@@ -128,16 +131,22 @@ async fn reconcile(template: AWSMachineTemplate, context: &TemplateContext) -> O
     // Cluster API copies the templates of a ClusterClass for each cluster, and creates no machines from the original.
     let of_class = meta::owner(metadata, meta::CORE_GROUP, "ClusterClass").is_some();
     let being_deleted = metadata.deletion_timestamp.is_some();
-    if of_class || being_deleted || meta::is_paused(metadata) || is_known(&template) {
-        return Outcome::done(template);
+    let nothing_to_do = [
+        (of_class, "machines are created from copies of the template"),
+        (being_deleted, "the template is being deleted"),
+        (meta::is_paused(metadata), "the template is paused"),
+        (is_known(&template), "the capacity is known"),
+    ];
+    if let Some((_, why)) = nothing_to_do.into_iter().find(|(applies, _)| *applies) {
+        return Outcome::done(template).because(why);
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let owner = meta::owner_cluster_name(metadata).and_then(|name| context.kubernetes.cluster(namespace, name));
     let result = match owner.as_deref() {
-        Some(cluster) if cluster.is_paused() => return Outcome::done(template),
+        Some(cluster) if cluster.is_paused() => return Outcome::done(template).because("the Cluster is paused"),
         Some(cluster) => match network(&template, cluster, context).await {
             Ok(merged) => look_up(&template, cluster, merged, context).await,
-            Err(BeingRead) => return Outcome::done(template),
+            Err(BeingRead) => return Outcome::done(template).because(BEING_READ),
         },
         None => LookupResult::unknown(
             Reason::WaitingForOwnerCluster,

@@ -10,6 +10,7 @@ pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
+pub mod object_counts;
 pub mod orphans;
 mod pause;
 pub mod refusals;

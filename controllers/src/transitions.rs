@@ -4,23 +4,6 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Reasons of normal stages of an object's life, which need no warning.
-const EXPECTED: [Reason; 13] = [
-    Reason::WaitingForOwnerCluster,
-    Reason::WaitingForClusterInfrastructure,
-    Reason::WaitingForBootstrapData,
-    Reason::WaitingForEndpoint,
-    Reason::WaitingForRunning,
-    Reason::Registering,
-    Reason::Deregistering,
-    Reason::Draining,
-    Reason::Launching,
-    Reason::Pending,
-    Reason::Terminating,
-    Reason::Paused,
-    Reason::NotPaused,
-];
-
 /// A warning for every condition that has become False since `before`, or False for another reason. There is no warning
 /// for `Ready` if another condition has the same reason.
 pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
@@ -33,14 +16,14 @@ pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDr
         .iter()
         .filter(|condition| condition.status == "False")
         .filter(|condition| condition.type_ != ready || !repeats(&condition.reason))
-        .filter(|condition| !EXPECTED.iter().any(|reason| reason.as_str() == condition.reason))
+        .filter(|condition| !condition.reason.parse().is_ok_and(Reason::is_expected))
         .filter(|condition| {
             before
                 .iter()
                 .find(|old| old.type_ == condition.type_)
                 .is_none_or(|old| old.status != condition.status || old.reason != condition.reason)
         })
-        .map(|condition| EventDraft::warning(condition.reason.clone(), condition.message.clone()))
+        .map(|condition| EventDraft::of_condition(&condition.reason, &condition.message))
         .collect()
 }
 
@@ -67,7 +50,7 @@ mod tests {
         let waiting = conditions(vec![ConditionType::InstanceReady.is_false(Reason::Pending, "")]);
         assert_eq!(
             warnings(&fine, &lost),
-            [EventDraft::warning("NotFound", "subnet-1 does not exist")]
+            [EventDraft::of_condition("NotFound", "subnet-1 does not exist")]
         );
         assert_eq!(warnings(&lost, &worded), []);
         assert_eq!(warnings(&fine, &waiting), []);
@@ -86,7 +69,7 @@ mod tests {
         ]);
         assert_eq!(
             warnings(&[], &alone),
-            [EventDraft::warning("NotManagedYet", "set spec.unmanaged: true")]
+            [EventDraft::of_condition("NotManagedYet", "set spec.unmanaged: true")]
         );
         assert_eq!(warnings(&alone, &alone), []);
     }

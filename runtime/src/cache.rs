@@ -6,6 +6,8 @@
 //! skipped.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use futures::channel::mpsc::{UnboundedSender, unbounded};
@@ -17,16 +19,21 @@ use kube::{Api, Resource};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::debug;
 
 use crate::Runtime;
 pub use crate::changes::Change;
 use crate::changes::changes;
 use crate::health::Gate;
-use crate::index::CacheIndex;
+use crate::index::{CacheIndex, Follower};
 use crate::kinds::{CachedKind, ObjectName};
 use crate::malformed::{Guarded, MalformedOfKind};
+use crate::repeated_failure::RepeatedFailure;
+use crate::tally::Tally;
 use crate::tasks::Tasks;
+
+/// The code of a watch whose server has not kept the events since the watched version: normal after a pause.
+const EXPIRED: u16 = 410;
 
 /// A watch ended before it was asked to.
 #[derive(Debug, Error)]
@@ -40,10 +47,11 @@ pub struct WatchEnded {
 pub struct ObjectCache<K: CachedKind> {
     store: Store<K>,
     subscribers: Subscribers<K>,
-    indexes: Indexes<K>,
+    followers: Followers<K>,
 }
 
-type Indexes<K> = Arc<Mutex<Vec<CacheIndex<K>>>>;
+/// What follows every change before the subscribers are told of it.
+type Followers<K> = Arc<Mutex<Vec<Box<dyn Follower<K>>>>>;
 
 /// `None` once the watch has ended.
 type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
@@ -62,19 +70,19 @@ impl<K: CachedKind> ObjectCache<K> {
         let kind = K::kind(&());
         let (store, writer) = reflector::store();
         let subscribers = Arc::new(Mutex::new(Some(Vec::new())));
-        let indexes = Indexes::default();
+        let followers = Followers::default();
         let filler = CacheFiller {
             writer,
             store: store.clone(),
             subscribers: Arc::clone(&subscribers),
-            indexes: Arc::clone(&indexes),
+            followers: Arc::clone(&followers),
             malformed: MalformedOfKind::new(runtime.malformed.clone(), runtime.metrics.malformed(&kind)),
             gate: runtime.readiness.gate(format!("cache of {kind}")),
         };
         let cache = Self {
             store,
             subscribers,
-            indexes,
+            followers,
         };
         (cache, filler)
     }
@@ -88,13 +96,28 @@ impl<K: CachedKind> ObjectCache<K> {
     /// them.
     pub fn index(&self, keys_of: fn(&K) -> Vec<String>) -> CacheIndex<K> {
         let index = CacheIndex::new(self.store.clone(), keys_of);
-        // The lock keeps the store and the index in step.
+        self.let_follow(Box::new(index.clone()));
+        index
+    }
+
+    /// Counts the objects by what `keys_of` gives for each. The counts follow the changes, so that reading them costs
+    /// no walk over the objects.
+    pub fn tally<T>(&self, keys_of: fn(&K) -> Vec<T>) -> Tally<K, T>
+    where
+        T: Copy + Debug + Eq + Hash + Send + Sync + 'static,
+    {
+        let tally = Tally::new(keys_of);
+        self.let_follow(Box::new(tally.clone()));
+        tally
+    }
+
+    fn let_follow(&self, follower: Box<dyn Follower<K>>) {
+        // The lock keeps the store and its followers in step.
         let _in_step = self.subscribers.lock();
         for object in self.store.state() {
-            index.follow(&Change::Applied(object));
+            follower.follow(&Change::Applied(object));
         }
-        self.indexes.lock().push(index.clone());
-        index
+        self.followers.lock().push(follower);
     }
 
     /// The changes from now on whose `predicate` hash differs from the last one of the object, and every deletion. The
@@ -123,7 +146,7 @@ pub(crate) struct CacheFiller<K: CachedKind> {
     writer: reflector::store::Writer<K>,
     store: Store<K>,
     subscribers: Subscribers<K>,
-    indexes: Indexes<K>,
+    followers: Followers<K>,
     malformed: MalformedOfKind,
     gate: Gate,
 }
@@ -136,10 +159,20 @@ impl<K: CachedKind> CacheFiller<K> {
         stop: CancellationToken,
     ) -> Result<(), WatchEnded> {
         let mut events = std::pin::pin!(events.take_until(stop.cancelled()));
+        let mut failure = RepeatedFailure::new(format!("watch {}", K::kind(&())));
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.apply(event),
-                Err(error) => warn!(kind = %K::kind(&()), %error, "watch failed, trying again"),
+                Ok(event) => {
+                    // A list is about to be asked for then.
+                    if !matches!(event, Event::Init) {
+                        failure.succeeded();
+                    }
+                    self.apply(event);
+                }
+                Err(watcher::Error::WatchError(status)) if status.code == EXPIRED => {
+                    debug!(kind = %K::kind(&()), "the watched version is too old, everything is listed anew");
+                }
+                Err(error) => failure.failed(&error),
             }
         }
         if stop.is_cancelled() {
@@ -151,14 +184,14 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    /// Applies an event to the store and to its indexes, and tells the subscribers.
+    /// Applies an event to the store and to its followers, and tells the subscribers.
     pub(crate) fn apply(&mut self, event: Event<Guarded<K>>) {
         let subscribers = Arc::clone(&self.subscribers);
         let mut subscribers = subscribers.lock();
         let changes = self.store_event(event);
-        for index in self.indexes.lock().iter() {
+        for follower in self.followers.lock().iter() {
             for change in &changes {
-                index.follow(change);
+                follower.follow(change);
             }
         }
         for change in changes {
@@ -318,6 +351,7 @@ mod tests {
         let mut object = widget("a");
         object.status = Some(WidgetStatus {
             phase: Some("New".into()),
+            ..WidgetStatus::default()
         });
         filler.apply(Event::Apply(good(&object)));
         assert!(told(&mut changes).is_empty());

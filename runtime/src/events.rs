@@ -1,15 +1,20 @@
 //! Publishes Kubernetes Events.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use tokio::time::timeout;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
+use crate::condition_log::one_line;
+use crate::errors::described;
 use crate::reconcile::EventDraft;
+use crate::repeated_failure::RepeatedFailure;
 
 /// The API's limit for an event's message.
 const LONGEST_MESSAGE: usize = 1024;
@@ -21,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
+    /// Whether the log has that events may not be published.
+    told_forbidden: Arc<AtomicBool>,
 }
 
 impl Events {
@@ -32,6 +39,7 @@ impl Events {
         };
         Self {
             recorder: Recorder::new(client, reporter),
+            told_forbidden: Arc::default(),
         }
     }
 
@@ -46,12 +54,42 @@ impl Events {
             for draft in drafts {
                 let event = event(draft);
                 if let Err(error) = self.recorder.publish(&event, reference).await {
-                    debug!(reason = event.reason, %error, "event not published");
+                    self.failed(&event.reason, &error);
                 }
             }
         };
         if timeout(PATIENCE, publish).await.is_err() {
             debug!("events not published in time");
+        }
+    }
+
+    fn failed(&self, reason: &str, error: &kube::Error) {
+        if is_forbidden(error) && !self.told_forbidden.swap(true, Ordering::Relaxed) {
+            RepeatedFailure::new("publish events").failed(error);
+        } else {
+            let error = described(error);
+            debug!(reason, error, "event not published");
+        }
+    }
+}
+
+/// Whether the manager lacks the permission. A namespace that is being terminated also answers 403.
+fn is_forbidden(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_forbidden() && !causes.any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// Logs what events tell of; those of conditions have their line elsewhere ([`EventDraft::of_condition`]).
+pub fn log(drafts: &[EventDraft]) {
+    for draft in drafts.iter().filter(|draft| !draft.of_condition) {
+        let (event, message) = (draft.reason.as_str(), one_line(&draft.message));
+        if draft.warning {
+            warn!(event, "{message}");
+        } else {
+            info!(event, "{message}");
         }
     }
 }
@@ -87,7 +125,8 @@ fn truncate(mut message: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{FakeServer, Fault, widget};
+    use crate::logging::LogFormat;
+    use crate::testing::{FakeServer, Fault, Log, widget};
 
     #[test]
     fn a_long_message_is_cut_between_characters() {
@@ -118,6 +157,21 @@ mod tests {
             (&"Warning".into(), &"SubnetNotFound".into())
         );
         assert_eq!(first["regarding"]["name"], "a");
+    }
+
+    #[tokio::test]
+    async fn a_missing_permission_to_publish_is_logged_once() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = FakeServer::default();
+        server.set_fault("POST", Some(Fault::Refuse(403)));
+        let events = Events::new(server.client(), "widgets");
+        for message in ["one", "two"] {
+            let drafts = vec![EventDraft::warning("SubnetNotFound", message)];
+            events.publish(&widget("a"), drafts).await;
+        }
+        let lines = log.objects();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0]["hint"].is_string(), "{lines:?}");
     }
 
     #[tokio::test(start_paused = true)]

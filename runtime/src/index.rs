@@ -1,6 +1,7 @@
 //! The objects of a cache by keys of their own, for instance by an id that their spec names.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -8,6 +9,12 @@ use parking_lot::RwLock;
 
 use crate::changes::Change;
 use crate::kinds::CachedKind;
+
+/// Follows the changes of a cache that the store already shows.
+pub(crate) trait Follower<K>: Debug + Send + Sync {
+    /// Follows one change.
+    fn follow(&self, change: &Change<K>);
+}
 
 /// An index of a cache, made by [`crate::cache::ObjectCache::index`]. It follows every change of the cache before the
 /// subscribers are told of it. Cloning gives another handle to the same index.
@@ -47,9 +54,10 @@ impl<K: CachedKind> CacheIndex<K> {
             .filter(|object| (self.keys_of)(object).iter().any(|own| own == key))
             .collect()
     }
+}
 
-    /// Follows a change that the store already shows.
-    pub(crate) fn follow(&self, change: &Change<K>) {
+impl<K: CachedKind> Follower<K> for CacheIndex<K> {
+    fn follow(&self, change: &Change<K>) {
         let object = change.object();
         let keys = match change {
             Change::Applied(object) => (self.keys_of)(object),

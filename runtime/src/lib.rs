@@ -11,11 +11,14 @@
 //!
 //! The process ends when any of these parts ends without being asked to.
 
+pub mod admission;
 pub mod backoff;
 pub mod cache;
 mod changes;
+mod condition_log;
 pub mod controller;
 pub mod diagnostics;
+pub mod errors;
 pub mod events;
 pub mod health;
 pub mod index;
@@ -26,11 +29,14 @@ pub mod logging;
 pub mod malformed;
 pub mod metrics;
 pub mod predicate;
+pub mod process_metrics;
 pub mod reconcile;
+pub mod repeated_failure;
 pub mod scope;
 mod server;
 pub mod shutdown;
 pub mod status;
+pub mod tally;
 pub mod tasks;
 #[cfg(test)]
 mod testing;

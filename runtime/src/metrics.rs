@@ -2,12 +2,17 @@
 //!
 //! `prometheus-client` appends `_total` to the names of counters, so they are registered without it.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -17,9 +22,28 @@ const RECONCILE_SECONDS: [f64; 34] = [
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 60.0,
 ];
 
+/// The buckets of controller-runtime's work queue in seconds.
+const QUEUE_SECONDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerLabels {
     controller: &'static str,
+}
+
+/// The labels of a work queue: controller-runtime names it as its controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    controller: &'static str,
+    name: &'static str,
+}
+
+impl QueueLabels {
+    fn of(controller: &'static str) -> Self {
+        Self {
+            controller,
+            name: controller,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +95,32 @@ pub struct Metrics {
     workers: Family<ControllerLabels, Gauge>,
     leading: Family<LeaseLabels, Gauge>,
     malformed: Family<KindLabels, Gauge>,
+    depths: QueueDepths,
+    queue_seconds: Family<QueueLabels, Histogram>,
+    retries: Family<QueueLabels, Counter>,
+}
+
+type Depth = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// The depth of each controller's work queue, asked for when the metrics are scraped.
+#[derive(Clone, Default)]
+struct QueueDepths(Arc<Mutex<Vec<(&'static str, Depth)>>>);
+
+impl fmt::Debug for QueueDepths {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("QueueDepths")
+    }
+}
+
+impl Collector for QueueDepths {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Objects that wait for a reconcile that is due";
+        let mut family = encoder.encode_descriptor("workqueue_depth", help, None, MetricType::Gauge)?;
+        for (controller, depth) in self.0.lock().iter() {
+            ConstGauge::new(depth()).encode(family.encode_family(&QueueLabels::of(controller))?)?;
+        }
+        Ok(())
+    }
 }
 
 impl Metrics {
@@ -87,6 +137,9 @@ impl Metrics {
             workers: Family::default(),
             leading: Family::default(),
             malformed: Family::default(),
+            depths: QueueDepths::default(),
+            queue_seconds: Family::new_with_constructor(|| Histogram::new(QUEUE_SECONDS)),
+            retries: Family::default(),
         };
         registry.register(
             "controller_runtime_reconcile",
@@ -123,6 +176,17 @@ impl Metrics {
             "1 while this process holds the Lease, else 0",
             metrics.leading.clone(),
         );
+        registry.register_collector(Box::new(metrics.depths.clone()));
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Time for which objects waited for a reconcile that was due",
+            metrics.queue_seconds.clone(),
+        );
+        registry.register(
+            "workqueue_retries",
+            "Reconciles repeated after a failure, a conflict or a step that may succeed later",
+            metrics.retries.clone(),
+        );
         registry.sub_registry_with_prefix(prefix).register(
             "malformed_objects",
             "Objects that are skipped because they cannot be read",
@@ -148,7 +212,14 @@ impl Metrics {
             panics: self.panics.get_or_create_owned(&labels),
             seconds: self.seconds.get_or_create_owned(&labels),
             active_workers: self.active_workers.get_or_create_owned(&labels),
+            queue_seconds: self.queue_seconds.get_or_create_owned(&QueueLabels::of(controller)),
+            retries: self.retries.get_or_create_owned(&QueueLabels::of(controller)),
         }
+    }
+
+    /// The work queue of a controller, with the number of its objects whose reconcile is due.
+    pub(crate) fn queue(&self, controller: &'static str, depth: impl Fn() -> usize + Send + Sync + 'static) {
+        self.depths.0.lock().push((controller, Box::new(depth)));
     }
 
     /// Whether this process holds the Lease of this name.
@@ -173,6 +244,8 @@ pub(crate) struct ControllerMetrics {
     panics: Counter,
     seconds: Histogram,
     active_workers: Gauge,
+    queue_seconds: Histogram,
+    retries: Counter,
 }
 
 impl ControllerMetrics {
@@ -191,6 +264,16 @@ impl ControllerMetrics {
         self.seconds.observe(took.as_secs_f64());
         if result == ReconcileResult::Error {
             self.errors.inc();
+        }
+        if matches!(result, ReconcileResult::Error | ReconcileResult::Requeue) {
+            self.retries.inc();
+        }
+    }
+
+    /// An object has waited in the queue for this time; `None` where nobody knows.
+    pub(crate) fn dequeued(&self, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            self.queue_seconds.observe(waited.as_secs_f64());
         }
     }
 
@@ -221,6 +304,9 @@ mod tests {
         controller.finished(ReconcileResult::Success, Duration::from_millis(20));
         controller.finished(ReconcileResult::Error, Duration::from_millis(20));
         controller.panicked();
+        controller.dequeued(Some(Duration::from_millis(20)));
+        controller.dequeued(None);
+        metrics.queue("awsmachine", || 7);
         metrics.leading("leader").set(1);
         metrics.malformed("AWSMachine").set(2);
         let busy = controller.busy();
@@ -237,6 +323,9 @@ mod tests {
             "controller_runtime_active_workers{controller=\"awsmachine\"} 1",
             "controller_runtime_max_concurrent_reconciles{controller=\"awsmachine\"} 10",
             "leader_election_master_status{name=\"leader\"} 1",
+            "workqueue_depth{controller=\"awsmachine\",name=\"awsmachine\"} 7",
+            "workqueue_queue_duration_seconds_count{controller=\"awsmachine\",name=\"awsmachine\"} 1",
+            "workqueue_retries_total{controller=\"awsmachine\",name=\"awsmachine\"} 1",
             "widgets_malformed_objects{kind=\"AWSMachine\"} 2",
         ] {
             assert!(

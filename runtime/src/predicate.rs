@@ -67,6 +67,7 @@ mod tests {
         let mut after = before.clone();
         after.status = Some(WidgetStatus {
             phase: Some("New".into()),
+            ..WidgetStatus::default()
         });
         after.metadata.resource_version = Some("2".into());
         after.metadata.managed_fields = None;

@@ -11,6 +11,7 @@ use kube::Resource;
 use kube::core::object::HasStatus;
 use thiserror::Error;
 
+use crate::errors::described;
 use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
@@ -63,6 +64,8 @@ pub struct Outcome<K: HasStatus> {
     pub next: Next,
     /// Events to publish about the object.
     pub events: Vec<EventDraft>,
+    /// Why the pass ended as it did, for the log, where the conditions of the status do not say it.
+    pub why: Option<&'static str>,
 }
 
 impl<K: HasStatus> Outcome<K> {
@@ -73,7 +76,15 @@ impl<K: HasStatus> Outcome<K> {
             status: None,
             next: Next::AwaitChange,
             events: Vec::new(),
+            why: None,
         }
+    }
+
+    /// Says why the pass ended as it did.
+    #[must_use]
+    pub fn because(mut self, why: &'static str) -> Self {
+        self.why = Some(why);
+        self
     }
 
     /// Sets the status to write.
@@ -122,6 +133,11 @@ pub struct EventDraft {
     pub reason: String,
     /// A sentence for people, cut to 1 kB.
     pub message: String,
+    /// Whether the event tells of a condition that turned False. The log has its line when the status is written.
+    pub of_condition: bool,
+    /// Whether what the event tells of is stored already, so that no later pass tells of it. All other events follow
+    /// from the stored status: a pass that is repeated tells of them again.
+    pub is_recorded: bool,
 }
 
 impl EventDraft {
@@ -131,6 +147,8 @@ impl EventDraft {
             warning: false,
             reason: reason.into(),
             message: message.into(),
+            of_condition: false,
+            is_recorded: false,
         }
     }
 
@@ -140,7 +158,24 @@ impl EventDraft {
             warning: true,
             reason: reason.into(),
             message: message.into(),
+            of_condition: false,
+            is_recorded: false,
         }
+    }
+
+    /// The warning of a condition that turned False, with its reason and message.
+    pub fn of_condition(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            of_condition: true,
+            ..Self::warning(reason, message)
+        }
+    }
+
+    /// The event of something that is stored already.
+    #[must_use]
+    pub fn recorded(mut self) -> Self {
+        self.is_recorded = true;
+        self
     }
 }
 
@@ -167,6 +202,7 @@ pub struct WriteConflict(pub ObjectName);
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
+    events: Vec<EventDraft>,
 }
 
 impl ReconcileError {
@@ -175,7 +211,21 @@ impl ReconcileError {
         Self {
             reason,
             source: source.into(),
+            events: Vec::new(),
         }
+    }
+
+    /// Adds the events of the pass until it failed. Only those that are recorded are kept: the pass that is repeated
+    /// tells of the others.
+    #[must_use]
+    pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
+        self.events.extend(events.into_iter().filter(|event| event.is_recorded));
+        self
+    }
+
+    /// Takes the events to publish.
+    pub fn take_events(&mut self) -> Vec<EventDraft> {
+        std::mem::take(&mut self.events)
     }
 
     /// The reason in one word: `Conflict`, `Gone`, `Panic`, `Timeout`, the word given to [`Self::new`], or
@@ -212,19 +262,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for ReconcileError {
 /// The whole chain of errors, outermost first.
 impl Display for ReconcileError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.source)?;
-        let mut said = self.source.to_string();
-        let mut next = self.source.source();
-        while let Some(error) = next {
-            let message = error.to_string();
-            // Many errors repeat their source in their own message.
-            if !said.contains(&message) {
-                write!(formatter, ": {message}")?;
-            }
-            said = message;
-            next = error.source();
-        }
-        Ok(())
+        formatter.write_str(&described(self.source.as_ref()))
     }
 }
 

@@ -10,6 +10,7 @@ use kube::core::{DeserializeGuard, request};
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::condition_log;
 use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
 use crate::writes::WriteTracker;
 
@@ -95,13 +96,14 @@ impl StatusWriter {
             })
         };
         let wanted = encode(status)?;
-        let current = object.status().map(encode).transpose()?;
         // An absent status and an empty one are equal.
-        if current.unwrap_or_else(|| json!({})) == wanted {
+        let current = object.status().map(encode).transpose()?.unwrap_or_else(|| json!({}));
+        if current == wanted {
             return Ok(object.clone());
         }
         let answer = self.put(object, &wanted).await?;
         self.writes.written(&answer);
+        condition_log::log(&current, &wanted);
         answer.0.map_err(|invalid| StatusError::Answer {
             object: ObjectName::of(object),
             message: invalid.error,
@@ -155,6 +157,7 @@ mod tests {
     fn phase(phase: &str) -> WidgetStatus {
         WidgetStatus {
             phase: Some(phase.into()),
+            ..WidgetStatus::default()
         }
     }
 

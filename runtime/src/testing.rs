@@ -10,14 +10,17 @@ use axum::body::Body;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{Client, CustomResource};
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tracing::Dispatch;
+use tracing_subscriber::EnvFilter;
 
 use crate::Runtime;
+use crate::logging::{self, LogFormat, LogTargets};
 
 pub(crate) const WIDGETS: &str = "/apis/test.example.org/v1/namespaces/team/widgets";
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/system/leases";
@@ -41,6 +44,8 @@ pub(crate) struct WidgetSpec {
 pub(crate) struct WidgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
 }
 
 pub(crate) fn widget(name: &str) -> Widget {
@@ -70,6 +75,56 @@ pub(crate) fn scrape(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
     text
+}
+
+/// What this thread logs while the value exists.
+pub(crate) struct Log {
+    file: tempfile::NamedTempFile,
+    _logs: tracing::dispatcher::DefaultGuard,
+    _second: Dispatch,
+}
+
+impl Log {
+    /// With the verbosity of the flag `-v`.
+    pub(crate) fn start(format: LogFormat, verbosity: u8) -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = Mutex::new(file.reopen().unwrap());
+        let targets = LogTargets {
+            own: "capa_",
+            libraries: &[],
+        };
+        let filter = EnvFilter::new(logging::directives(verbosity, targets));
+        let dispatch = logging::dispatch(format, targets, filter, false, writer);
+        Self {
+            file,
+            // While a process has only one subscriber, tracing caches the interest in a log statement from the first
+            // thread that reaches it, and that thread may belong to another test. A second subscriber disables this
+            // cache.
+            _second: Dispatch::new(tracing_subscriber::registry()),
+            _logs: tracing::dispatcher::set_default(&dispatch),
+        }
+    }
+
+    /// The lines so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.file.path()).unwrap();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// The lines so far in the format of JSON.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        self.lines()
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+/// The lines that `act` logs.
+pub(crate) fn logged(format: LogFormat, verbosity: u8, act: impl FnOnce()) -> Vec<String> {
+    let log = Log::start(format, verbosity);
+    act();
+    log.lines()
 }
 
 /// Waits for a condition, at most a minute; under a paused clock the wait takes no real time.
@@ -251,6 +306,11 @@ impl FakeServer {
         self.state.lock().unwrap().store(&format!("{LEASES}/{name}"), lease);
     }
 
+    /// Stores an object of any kind.
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        self.state.lock().unwrap().store(path, object);
+    }
+
     /// Changes a stored object without validation by its schema.
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock().unwrap();
@@ -281,6 +341,7 @@ impl FakeServer {
         };
         match fault {
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Refuse(403)) => return refusal(403, "Forbidden"),
             Some(Fault::Refuse(code)) => return refusal(code, "InternalError"),
             None => {}
         }

@@ -9,10 +9,11 @@ use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdent
 use capa_runtime::Runtime;
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::lease::LeaseMemory;
+use capa_runtime::repeated_failure::RepeatedFailure;
 use kube::Api;
 use kube::api::PostParams;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 /// Maximum delay between two attempts. The delay is short, because every cluster without an `identityRef` waits for
 /// this identity.
@@ -98,10 +99,17 @@ where
         cap: LONGEST_DELAY,
         ..BackoffSettings::default()
     });
+    let mut failure = RepeatedFailure::new(attempted);
     loop {
         match attempt().await {
-            Ok(done) => return done,
-            Err(error) => warn!(%error, "failed to {attempted}, trying again"),
+            Ok(done) => {
+                failure.succeeded();
+                return done;
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                debug!("failed to {attempted}, because it was changed meanwhile");
+            }
+            Err(error) => failure.failed(&error),
         }
         tokio::time::sleep(backoff.failed(attempted)).await;
     }

@@ -6,6 +6,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::AWSMachine;
+use capa_api::meta;
 use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
@@ -16,6 +17,7 @@ use capa_controllers::kubernetes::{
 use capa_controllers::kubernetes_api::NetworkReaderKind;
 use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
+use capa_runtime::admission::look_for_policies;
 use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::controller::{Controller, ControllerSettings};
@@ -83,6 +85,14 @@ impl Wiring {
         let published =
             malformed.publish_events(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
         tasks.spawn("events about malformed objects", published);
+        let client = self.runtime.client.clone();
+        let policies = look_for_policies(
+            client,
+            &meta::ADMISSION_POLICIES,
+            self.flags.sync_period.into(),
+            tasks.stop(),
+        );
+        tasks.spawn("search for the admission policies", policies);
         let kubernetes = KubernetesClient::new(&self.runtime, &self.caches, self.flags.timing());
         let clusters = self.cluster_controller(&kubernetes);
         let machines = self.machine_controller(&kubernetes);

@@ -10,6 +10,7 @@ use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::AWSClusterStaticIdentity;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
+use capa_runtime::repeated_failure::RepeatedFailure;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 /// Interval after which a Secret that does not exist, or could not be written, is tried again.
 const RETRY: Duration = Duration::from_secs(30);
@@ -39,14 +40,19 @@ pub(super) async fn own(
         );
         // When the Secret of an identity was last seen with its owner, by UID of the identity.
         let mut settled = HashMap::<String, Instant>::new();
+        let mut failures = HashMap::<String, RepeatedFailure>::new();
         loop {
             let here = identities.store().state();
-            settled.retain(|uid, seen| {
-                seen.elapsed() < sync_period && here.iter().any(|identity| identity.uid().as_ref() == Some(uid))
-            });
-            for identity in here {
+            let is_here = |uid: &String| here.iter().any(|identity| identity.uid().as_ref() == Some(uid));
+            settled.retain(|uid, seen| seen.elapsed() < sync_period && is_here(uid));
+            failures.retain(|uid, _| is_here(uid));
+            for identity in &here {
                 let uid = identity.uid().unwrap_or_default();
-                if !settled.contains_key(&uid) && add_owner(&secrets, &identity).await {
+                if settled.contains_key(&uid) {
+                    continue;
+                }
+                let failure = failures.entry(uid.clone()).or_insert_with(|| failure_of(identity));
+                if add_owner(&secrets, identity, failure).await {
                     settled.insert(uid, Instant::now());
                 }
             }
@@ -60,8 +66,21 @@ pub(super) async fn own(
     Ok(())
 }
 
+fn failure_of(identity: &AWSClusterStaticIdentity) -> RepeatedFailure {
+    RepeatedFailure::new(format!(
+        "make AWSClusterStaticIdentity {} an owner of its Secret {}, without which `clusterctl move` leaves the Secret \
+         behind",
+        identity.name_any(),
+        identity.spec.secret_ref
+    ))
+}
+
 /// Whether the identity's Secret exists and the identity is its owner now.
-async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentity>) -> bool {
+async fn add_owner(
+    secrets: &Api<Secret>,
+    identity: &Arc<AWSClusterStaticIdentity>,
+    failure: &mut RepeatedFailure,
+) -> bool {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
     // No Secret has such a name, and the path of a request with it could lead to another object.
     if !is_dns_subdomain(name) {
@@ -81,14 +100,18 @@ async fn add_owner(secrets: &Api<Secret>, identity: &Arc<AWSClusterStaticIdentit
         }
         Ok(true)
     };
-    written.await.unwrap_or_else(|error: kube::Error| {
-        warn!(
-            %error, secret = name, identity = identity_name,
-            "failed to make the static identity an owner of its Secret, trying again: until then `clusterctl move` \
-             leaves the Secret behind. The manager needs to get and update Secrets in the namespace of identities"
-        );
-        false
-    })
+    match written.await {
+        Ok(exists) => {
+            failure.succeeded();
+            exists
+        }
+        // Somebody has changed the Secret meanwhile.
+        Err(kube::Error::Api(status)) if status.is_conflict() => false,
+        Err(error) => {
+            failure.failed(&error);
+            false
+        }
+    }
 }
 
 /// The Secret with the identity added as an owner; `None` if it already is one, or if either object is being deleted.

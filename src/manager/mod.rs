@@ -1,5 +1,6 @@
 //! `capa-rs manager`: the controllers in one process.
 
+mod build_info;
 mod controller_identity;
 mod controllers;
 mod flags;
@@ -11,14 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use capa_aws::{AccessKey, SessionPool};
-use capa_controllers::awsmachine;
+use capa_controllers::{awsmachine, object_counts};
 use capa_runtime::Runtime;
 use capa_runtime::diagnostics::{Protection, Tls};
 use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::logging::LogTargets;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
-use capa_runtime::{diagnostics, health, listen, logging, shutdown, version};
+use capa_runtime::{diagnostics, health, listen, logging, process_metrics, shutdown, version};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
@@ -57,8 +58,10 @@ pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
 pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: CancellationToken) -> Result<()> {
     let client = client(&flags).await?;
     let server = version::ensure_supported(&client).await?;
-    info!(%server, "connected to the management cluster");
+    info!(%server, version = build_info::VERSION, "connected to the management cluster");
     let mut registry = Registry::default();
+    build_info::register(&mut registry);
+    process_metrics::register(&mut registry);
     let runtime = Runtime::new(client.clone(), "capa-rs", "capa", &mut registry);
     let election = if flags.leader_elect {
         let settings = lease_settings(&flags);
@@ -82,7 +85,8 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     );
     let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
     let caches = controllers::start_caches(&runtime, &mut tasks, &scope);
-    awsmachine::count_phases(caches.aws_machines.store().clone(), &mut registry);
+    awsmachine::count_phases(&caches.aws_machines, &mut registry);
+    object_counts::count_objects(&caches, &mut registry);
     let orphans = orphans::OrphanCounts::register(&mut registry);
     serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
     let controllers = controllers::Wiring {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use capa_aws::SessionPool;
 use capa_controllers::kubernetes::KubernetesClient;
 use capa_controllers::orphans::OrphanScanner;
-use capa_runtime::Runtime;
+use capa_runtime::{Runtime, events};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
+use tracing::info_span;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RegionLabel {
@@ -54,7 +55,11 @@ pub(super) async fn scan_periodically(
             counts.0.get_or_create(&RegionLabel { region }).set(i64::from(count));
         }
         for (cluster, event) in findings.events {
-            runtime.events.publish(cluster.as_ref(), vec![event]).await;
+            let metadata = &cluster.metadata;
+            let span = info_span!("scan", namespace = metadata.namespace, cluster = metadata.name);
+            let found = vec![event];
+            span.in_scope(|| events::log(&found));
+            runtime.events.publish(cluster.as_ref(), found).await;
         }
     }
     Ok(())

@@ -1,11 +1,16 @@
-//! The Grafana dashboard and the alerts against the table of docs/metrics.md. A story of `e2e` holds that table against
-//! what a manager serves.
+//! The Grafana dashboard and the alerts of `config/prometheus` against the tables of docs/metrics.md. A story of `e2e`
+//! holds the table of metrics against what a manager serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capa_api::conditions::Reason;
 use serde_json::Value;
+use strum::VariantArray as _;
 
 use crate::{markdown, read};
+
+/// The beginning of a row about an alert in the page.
+const ALERT: &str = "| `Capa";
 
 /// Labels that Prometheus adds to every series, and that of a histogram's buckets.
 const ADDED_LABELS: [&str; 5] = ["instance", "job", "le", "namespace", "pod"];
@@ -29,11 +34,12 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = read("docs/metrics.md");
     let rows = page
         .lines()
-        .filter(|line| line.starts_with("| `"))
+        .filter(|line| line.starts_with("| `") && !line.starts_with(ALERT))
         .filter_map(markdown::cells);
     let named = rows.flat_map(|cells| {
         let word = |text: &str| text.trim_matches('`').to_owned();
-        let labels: BTreeSet<String> = cells[2].split(", ").map(word).collect();
+        let labels = cells[2].split(", ").filter(|label| *label != "–").map(word);
+        let labels: BTreeSet<String> = labels.collect();
         let suffixes: &[&str] = if cells[1] == "histogram" {
             &["_bucket", "_count", "_sum"]
         } else {
@@ -144,15 +150,48 @@ fn every_metric_of_the_dashboard_is_served() {
     assert_documented(&expressions);
 }
 
+/// The PrometheusRule of the kustomize component.
+fn rule() -> Value {
+    serde_saphyr::from_str(&read("config/prometheus/prometheus_rule.yaml")).unwrap()
+}
+
 #[test]
 fn every_metric_of_the_alerts_is_served() {
-    let blocks = markdown::blocks(&read("docs/metrics.md"), "yaml");
-    let documents = blocks
-        .iter()
-        .flat_map(|(_, block)| serde_saphyr::from_multiple::<Value>(block).unwrap());
-    let expressions: Vec<String> = documents.flat_map(|document| expressions(&document)).collect();
+    let expressions = expressions(&rule());
     assert!(expressions.len() > 3, "{expressions:?}");
     assert_documented(&expressions);
+}
+
+#[test]
+fn the_page_lists_the_alerts_of_the_rule() {
+    let page = read("docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix(ALERT));
+    let listed: Vec<String> = rows
+        .map(|row| format!("Capa{}", row.split_once('`').unwrap().0))
+        .collect();
+    let rule = rule();
+    let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
+    let alerts: Vec<&str> = rules.map(|rule| rule["alert"].as_str().unwrap()).collect();
+    assert_eq!(listed, alerts);
+}
+
+#[test]
+fn the_alert_about_ready_leaves_normal_stages_out() {
+    let rule = rule();
+    let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
+    let ready = rules
+        .clone()
+        .find(|rule| rule["alert"] == "CapaObjectsAreNotReady")
+        .unwrap();
+    let (_, excepted) = ready["expr"].as_str().unwrap().split_once("reason!~\"").unwrap();
+    let excepted: Vec<&str> = excepted.split_once('"').unwrap().0.split('|').collect();
+    for reason in Reason::VARIANTS {
+        let is_excepted = excepted.iter().any(|pattern| match pattern.strip_suffix(".*") {
+            Some(prefix) => reason.as_str().starts_with(prefix),
+            None => reason.as_str() == *pattern,
+        });
+        assert_eq!(is_excepted, reason.is_expected(), "{reason}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod dashboard;
 mod examples;
 mod flags;
+mod kube_state_metrics;
 mod links;
 mod markdown;
 mod readme;

@@ -27,6 +27,12 @@ impl Schemas {
         Self(definitions.collect())
     }
 
+    /// The schema of a kind.
+    pub(crate) fn of(&self, version: &str, kind: &str) -> &Value {
+        let schema = self.0.get(&(format!("{GROUP}/{version}"), kind.to_owned()));
+        schema.unwrap_or_else(|| panic!("{version} has no kind {kind}"))
+    }
+
     /// What is wrong with an object of one of our kinds.
     pub(crate) fn problems(&self, object: &Value) -> Vec<String> {
         let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
@@ -83,7 +89,8 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<String>) 
     }
 }
 
-fn field<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+/// The schema of a field.
+pub(crate) fn field<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let named = schema["properties"].get(name);
     named.or_else(|| schema.get("additionalProperties").filter(|schema| schema.is_object()))
 }

@@ -89,12 +89,26 @@ impl CallRunner {
     where
         E: ProvideErrorMetadata + Error + 'static,
     {
+        let (action, began) = (permit.action, Instant::now());
         let answer = CONTROLLER.scope(self.controller, Box::pin(request)).await;
-        answer.map_err(|error| {
-            let error = from_sdk(permit.action, &error);
-            permit.failed(&error, self.limiter.now());
-            error
-        })
+        let took_seconds = began.elapsed().as_secs_f64();
+        match answer {
+            Ok(answer) => {
+                tracing::trace!(action, took_seconds, "AWS has answered a call");
+                Ok(answer)
+            }
+            Err(error) => {
+                let error = from_sdk(action, &error);
+                tracing::debug!(
+                    action,
+                    took_seconds,
+                    code = error.code,
+                    "an AWS call has failed: {error}"
+                );
+                permit.failed(&error, self.limiter.now());
+                Err(error)
+            }
+        }
     }
 
     /// All pages of a describe whose turn has come.

@@ -7,12 +7,15 @@ use std::time::Duration;
 use aws_sdk_ec2::config::interceptors::{BeforeSerializationInterceptorContextRef, FinalizerInterceptorContextRef};
 use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_ec2::error::BoxError;
-use aws_sdk_sts::operation::assume_role::AssumeRoleError;
+use aws_sdk_elasticloadbalancing::operation as classic;
+use aws_sdk_elasticloadbalancingv2::operation as elb;
+use aws_sdk_sts::operation as sts;
 use aws_smithy_runtime_api::client::interceptors::context;
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::retries::RequestAttempts;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
 use aws_smithy_types::error::ErrorMetadata;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::{ErrorClass, classify};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -214,7 +217,7 @@ impl Intercept for CountCalls {
         }
         let labels = CallLabels {
             controller: CONTROLLER.try_with(|controller| *controller).unwrap_or_default(),
-            service: metadata.service().to_lowercase(),
+            service: service_label(metadata.service()),
             region: self.metrics.regions.label(&self.region),
             operation: metadata.name().to_owned(),
         };
@@ -257,11 +260,46 @@ fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
         .unwrap_or_else(|| "internal".to_owned())
 }
 
-/// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata.
+/// The service as in the names of AWS's command line.
+fn service_label(service: &str) -> String {
+    match service {
+        "Elastic Load Balancing" => "elb".to_owned(),
+        "Elastic Load Balancing v2" => "elbv2".to_owned(),
+        other => other.to_lowercase(),
+    }
+}
+
+/// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata. Each
+/// operation of the other services has a type of its own for its errors.
 pub(crate) fn code(error: &context::Error) -> Option<String> {
-    if let Some(error) = error.downcast_ref::<AssumeRoleError>() {
-        return error.meta().code().map(str::to_owned);
+    if let Some(code) = MODELLED.iter().find_map(|code_of| code_of(error)) {
+        return Some(code);
     }
     let metadata = error.source()?.downcast_ref::<ErrorMetadata>()?;
     metadata.code().map(str::to_owned)
 }
+
+/// The code of an error of this operation.
+fn modelled<E: ProvideErrorMetadata + Error + Send + Sync + 'static>(error: &context::Error) -> Option<String> {
+    error.downcast_ref::<E>()?.code().map(str::to_owned)
+}
+
+/// The operations that model their errors. A test compares them with the table of actions.
+const MODELLED: [fn(&context::Error) -> Option<String>; 16] = [
+    modelled::<sts::assume_role::AssumeRoleError>,
+    modelled::<sts::get_caller_identity::GetCallerIdentityError>,
+    modelled::<elb::deregister_targets::DeregisterTargetsError>,
+    modelled::<elb::describe_listeners::DescribeListenersError>,
+    modelled::<elb::describe_load_balancers::DescribeLoadBalancersError>,
+    modelled::<elb::describe_tags::DescribeTagsError>,
+    modelled::<elb::describe_target_group_attributes::DescribeTargetGroupAttributesError>,
+    modelled::<elb::describe_target_groups::DescribeTargetGroupsError>,
+    modelled::<elb::describe_target_health::DescribeTargetHealthError>,
+    modelled::<elb::register_targets::RegisterTargetsError>,
+    modelled::<classic::deregister_instances_from_load_balancer::DeregisterInstancesFromLoadBalancerError>,
+    modelled::<classic::describe_instance_health::DescribeInstanceHealthError>,
+    modelled::<classic::describe_load_balancer_attributes::DescribeLoadBalancerAttributesError>,
+    modelled::<classic::describe_load_balancers::DescribeLoadBalancersError>,
+    modelled::<classic::describe_tags::DescribeTagsError>,
+    modelled::<classic::register_instances_with_load_balancer::RegisterInstancesWithLoadBalancerError>,
+];

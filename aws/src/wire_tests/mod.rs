@@ -3,6 +3,7 @@
 mod actions;
 mod calls;
 mod credentials;
+mod error_codes;
 mod fake;
 mod fleet;
 mod following;

@@ -55,7 +55,7 @@ pub(super) fn classic() -> TargetRequest {
     })
 }
 
-fn instance() -> TargetInstance {
+pub(super) fn instance() -> TargetInstance {
     TargetInstance {
         id: "i-1".into(),
         address: Some("10.0.0.7".into()),
@@ -63,7 +63,7 @@ fn instance() -> TargetInstance {
 }
 
 /// A target group of addresses and a classic load balancer, which show the registered target as healthy.
-fn serve(registered: &AtomicBool, call: &Call) -> Answer {
+pub(super) fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     let member = |content: &str| {
         if registered.load(Ordering::SeqCst) {
             format!("<member>{content}</member>")

@@ -53,19 +53,20 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
     if meta::is_deleted_for_move(&cluster.metadata) {
         // The infrastructure is the other management cluster's by now: only our finalizer may hold the object.
         let cluster = ensure_finalizer_removed(cluster, context).await?;
-        return Ok(Outcome::done(cluster));
+        return Ok(Outcome::done(cluster).because("the AWSCluster has moved to another management cluster"));
     }
     let owner = owner_cluster(&cluster, context);
     let paused = meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused);
     if meta::is_externally_managed(&cluster.metadata) {
         if paused {
-            return Ok(Outcome::done(cluster));
+            return Ok(Outcome::done(cluster).because("the AWSCluster or its Cluster is paused"));
         }
         return externally_managed(cluster, context).await;
     }
     if paused {
         let paused = status::paused(&cluster, context.kubernetes.now());
-        return Ok(Outcome::done(cluster).with_status(paused));
+        let paused = Outcome::done(cluster).with_status(paused);
+        return Ok(paused.because("the AWSCluster or its Cluster is paused"));
     }
     if !cluster.spec.unmanaged && meta::is_marked_for_move(&cluster.metadata) {
         // `clusterctl move` has replaced all annotations, so another controller may still manage the infrastructure.
@@ -82,7 +83,7 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         context
             .lookups
             .remove(cluster.metadata.uid.as_deref().unwrap_or_default());
-        return Ok(Outcome::done(cluster));
+        return Ok(Outcome::done(cluster).because("the AWSCluster is being deleted"));
     }
     let Some(owner) = owner else {
         let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
@@ -123,7 +124,10 @@ async fn externally_managed(
              the controller named by cluster.x-k8s.io/managed-by must set it",
         )
     });
-    Ok(Outcome::done(cluster).with_next(Next::AwaitChange).with_events(warning))
+    Ok(Outcome::done(cluster)
+        .with_next(Next::AwaitChange)
+        .with_events(warning)
+        .because("the annotation cluster.x-k8s.io/managed-by leaves the AWSCluster to another controller"))
 }
 
 /// Removes the finalizer, which only managed AWSClusters have.

@@ -57,7 +57,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     let is_released = deleting && !meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
     if is_released {
         context.clouds.forget(&scope::key(&machine));
-        return Ok(Outcome::done(machine));
+        return Ok(Outcome::done(machine).because("the AWSMachine is released"));
     }
     if meta::is_deleted_for_move(&machine.metadata) {
         return Ok(deletion::moved(machine, context).await?);
@@ -68,7 +68,9 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         context.clouds.forget(&scope::key(&machine));
         let paused = status::paused(&machine, context.kubernetes.now());
         let machine = write::allow_move(machine, &paused, context).await?;
-        return Ok(Outcome::done(machine).with_status(paused));
+        return Ok(Outcome::done(machine)
+            .with_status(paused)
+            .because("the AWSMachine or its Cluster is paused"));
     }
     let mut scope = MachineScope::new(machine, owners);
     let flow = if deleting {
@@ -78,10 +80,20 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     };
     match flow {
         Ok(()) if !deleting => {}
-        // A released AWSMachine is gone, and a postponed pass leaves the status unchanged.
-        Ok(()) | Err(FlowError::Postponed) => return Ok(Outcome::done(scope.machine).with_events(scope.events)),
+        Ok(()) => {
+            let released = Outcome::done(scope.machine).with_events(scope.events);
+            return Ok(released.because("the AWSMachine is released"));
+        }
+        // A postponed pass leaves the status unchanged, so that the next one tells again of all that is not recorded.
+        Err(FlowError::Postponed) => {
+            let recorded = scope.events.into_iter().filter(|event| event.is_recorded);
+            let postponed = Outcome::done(scope.machine).with_events(recorded);
+            return Ok(
+                postponed.because("the infrastructure object is being read, and its answer wakes the AWSMachine")
+            );
+        }
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
-        Err(FlowError::Failed(error)) => return Err(error),
+        Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
     }
     if deleting && let Abandonment::Mismatch(why) = abandonment(&scope.machine) {
         scope.remark(ConditionType::InstanceReady, &why);
@@ -94,12 +106,14 @@ async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome
     let status = status::summarize(&scope, context.kubernetes.now());
     let before = scope.stored_status().map(|status| status.conditions.as_slice());
     let warnings = transitions::warnings(before.unwrap_or_default(), &status.conditions);
-    let machine = write::allow_move(scope.machine, &status, context).await?;
-    Ok(Outcome::done(machine)
-        .with_status(status)
-        .with_next(scope.next)
-        .with_events(scope.events)
-        .with_events(warnings))
+    match write::allow_move(scope.machine, &status, context).await {
+        Ok(machine) => Ok(Outcome::done(machine)
+            .with_status(status)
+            .with_next(scope.next)
+            .with_events(scope.events)
+            .with_events(warnings)),
+        Err(error) => Err(ReconcileError::from(error).with_events(scope.events)),
+    }
 }
 
 /// Launches and follows the instance of a machine that is not being deleted.

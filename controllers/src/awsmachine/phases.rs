@@ -3,7 +3,8 @@
 use std::fmt;
 
 use capa_api::machine::{AWSMachine, InstanceState};
-use kube::runtime::reflector::Store;
+use capa_runtime::cache::ObjectCache;
+use capa_runtime::tally::Tally;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -13,7 +14,7 @@ use prometheus_client::registry::Registry;
 use super::spec;
 
 /// Phase of the life of a machine, coarser than its conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// The machine waits, and no instance was launched.
     Waiting,
@@ -73,13 +74,21 @@ impl Phase {
     }
 }
 
-/// Registers the metric `capa_machines`. A scrape counts the machines in the cache, and shows every phase, including
-/// phases without a machine.
-pub fn count_phases(machines: Store<AWSMachine>, registry: &mut Registry) {
+/// Registers the metric `capa_machines`. The counts follow the watch of the cache. A scrape shows every phase,
+/// including phases without a machine.
+pub fn count_phases(machines: &ObjectCache<AWSMachine>, registry: &mut Registry) {
+    register(machines.tally(phases_of), registry);
+}
+
+fn register(machines: Tally<AWSMachine, Phase>, registry: &mut Registry) {
     registry.register_collector(Box::new(PhaseCounts(machines)));
 }
 
-struct PhaseCounts(Store<AWSMachine>);
+fn phases_of(machine: &AWSMachine) -> Vec<Phase> {
+    vec![Phase::of(machine)]
+}
+
+struct PhaseCounts(Tally<AWSMachine, Phase>);
 
 impl fmt::Debug for PhaseCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,12 +98,12 @@ impl fmt::Debug for PhaseCounts {
 
 impl Collector for PhaseCounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let phases: Vec<Phase> = self.0.state().iter().map(|machine| Phase::of(machine)).collect();
+        let counts = self.0.counts();
         let help = "AWSMachines by phase of their life";
         let mut family = encoder.encode_descriptor("capa_machines", help, None, MetricType::Gauge)?;
         for phase in Phase::ALL {
-            let count = phases.iter().filter(|other| **other == phase).count();
-            let gauge = ConstGauge::new(u32::try_from(count).unwrap_or(u32::MAX));
+            let counted = counts.iter().find(|(other, _)| *other == phase);
+            let gauge = ConstGauge::new(counted.map_or(0, |(_, count)| *count));
             gauge.encode(family.encode_family(&[("phase", phase.label())])?)?;
         }
         Ok(())
@@ -103,8 +112,6 @@ impl Collector for PhaseCounts {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::reflector::store;
-    use kube::runtime::watcher::Event;
     use prometheus_client::encoding::text::encode;
 
     use super::*;
@@ -146,11 +153,11 @@ mod tests {
 
     #[test]
     fn the_metric_shows_phases_without_a_machine() {
-        let (reader, mut writer) = store();
+        let machines = Tally::new(phases_of);
         let mut registry = Registry::default();
-        count_phases(reader, &mut registry);
+        register(machines.clone(), &mut registry);
         for name in ["a", "b"] {
-            writer.apply_watcher_event(&Event::Apply(machine(name, "", "instanceState: running")));
+            machines.count(&machine(name, "", "instanceState: running"));
         }
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

@@ -133,6 +133,11 @@ impl MachineScope {
     }
 }
 
+/// The event that a machine has an instance now that none of its recorded calls launched.
+pub(super) fn adoption_event(id: &str) -> EventDraft {
+    EventDraft::normal("InstanceAdopted", format!("adopted instance {id}"))
+}
+
 /// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
 pub(super) fn search_token(machine: &AWSMachine) -> String {
     format!("{}-0", machine.metadata.uid.as_deref().unwrap_or_default())

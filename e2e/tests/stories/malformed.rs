@@ -2,7 +2,8 @@
 //! other object.
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{Story, eventually, moto, objects};
+use capa_api::meta;
+use capa_e2e::{Manager, Story, eventually, moto, objects};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -143,8 +144,28 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         })
         .await?;
         assert_eq!(s.user.live_instances().await?.len(), 1);
+
+        // Without their bindings the policies are not in force.
+        manager.stop().await?;
+        says_that_no_policy_is_in_force(&s.start_manager().await?).await
+    })
+}
+
+/// Waits for the log to name each policy, and fails if it names one twice.
+async fn says_that_no_policy_is_in_force(manager: &Manager) -> anyhow::Result<()> {
+    eventually(WITHIN, "a line about each policy", async || {
+        let log = manager.log()?;
+        for policy in meta::ADMISSION_POLICIES {
+            let field = format!("policy=\"{policy}\"");
+            let lines = log
+                .lines()
+                .filter(|line| line.contains("WARN") && line.contains(&field));
+            let times = lines.count();
+            ensure!(times == 1, "{times} lines name {policy}");
+        }
         Ok(())
     })
+    .await
 }
 
 /// Waits for the only event about the unreadable object, which names this field and this consequence.

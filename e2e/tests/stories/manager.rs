@@ -75,6 +75,10 @@ fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
             let ended = environment.new_manager().flag(flag).start().await.err();
             let error = format!("{:#}", ended.with_context(|| format!("{flag} was accepted"))?);
             assert!(error.contains("exit status") && error.contains(says), "{flag}: {error}");
+            let told = error
+                .lines()
+                .filter(|line| line.contains("ERROR") || line.contains("capa-rs:"));
+            assert!(told.count() <= 1, "{flag}: {error}");
         }
         Ok(())
     })
@@ -92,6 +96,9 @@ fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
         for line in log.lines() {
             let line: Value = serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
             ensure!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
+            if line["message"] == "reconciled" {
+                ensure!(line["took_seconds"].is_number() && line["why"].is_string(), "{line}");
+            }
             if line["controller"] == "awscluster" && line["cluster"] == "dev" {
                 assert_eq!(
                     (&line["namespace"], &line["name"]),

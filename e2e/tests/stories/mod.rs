@@ -25,6 +25,7 @@ mod input;
 mod launch;
 mod lifetime;
 mod limits;
+mod log;
 mod machine_deployment;
 mod machines;
 mod malformed;

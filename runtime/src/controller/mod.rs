@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod worker;
 mod workers;
 
@@ -27,9 +28,11 @@ use crate::Runtime;
 use crate::backoff::BackoffSettings;
 use crate::cache::ObjectCache;
 use crate::changes::Change;
+use crate::errors::described;
 use crate::kinds::CachedKind;
 use crate::predicate::spec_or_metadata;
 use crate::reconcile::Reconciler;
+use waiting::Waiting;
 use worker::Worker;
 use workers::Workers;
 
@@ -133,12 +136,16 @@ impl<R: Reconciler> Controller<R> {
         let store = self.cache.store().clone();
         let (workers, mut called) = Workers::new(usize::from(concurrency));
         let called = futures::stream::poll_fn(move |context| called.poll_recv(context)).boxed();
+        let waiting = Arc::new(Waiting::new());
+        let queued = Arc::clone(&waiting);
+        self.runtime.metrics.queue(controller, move || queued.due());
         let worker = Arc::new(Worker::new(
             &self.runtime,
             store.clone(),
             self.reconciler,
             &self.settings,
             workers,
+            Arc::clone(&waiting),
         ));
         // A trigger may end, but without the stream of its own objects a controller does nothing.
         let objects_ended = CancellationToken::new();
@@ -151,7 +158,9 @@ impl<R: Reconciler> Controller<R> {
                 () = objects_ended.cancelled() => {}
             }
         };
+        let queued = Arc::clone(&waiting);
         let queue = select_all([objects, called].into_iter().chain(triggers))
+            .inspect(move |reference| queued.enqueue(reference.clone(), Duration::ZERO))
             .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))
             .take_until(end);
         let passes = applier(
@@ -162,7 +171,9 @@ impl<R: Reconciler> Controller<R> {
             queue,
             Config::default().concurrency(concurrency),
         );
-        passes.for_each(async |pass| log_queue(controller, pass)).await;
+        passes
+            .for_each(async |pass| queue_answered(controller, pass, &waiting))
+            .await;
         if stop.is_cancelled() {
             Ok(())
         } else {
@@ -192,10 +203,18 @@ fn object_changes<R: Reconciler>(
 
 type Pass<K> = Result<(ObjectRef<K>, Action), ApplierError<Infallible, Infallible>>;
 
-fn log_queue<K: CachedKind>(controller: &'static str, pass: Pass<K>) {
+/// Handles what the queue says about a request.
+fn queue_answered<K: CachedKind>(controller: &'static str, pass: Pass<K>, waiting: &Waiting<K>) {
     match pass {
         Ok(_) => {}
-        Err(ApplierError::ObjectNotFound(object)) => debug!(controller, %object, "object is not in the cache"),
-        Err(error) => error!(controller, %error, "queue failed"),
+        Err(ApplierError::ObjectNotFound(object)) => {
+            let requested = ObjectRef::new(&object.name);
+            waiting.forget(&match &object.namespace {
+                Some(namespace) => requested.within(namespace),
+                None => requested,
+            });
+            debug!(controller, %object, "object is not in the cache");
+        }
+        Err(error) => error!(controller, error = described(&error), "queue failed"),
     }
 }

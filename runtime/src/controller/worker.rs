@@ -6,25 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::meta;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, Request};
 use kube::core::object::HasStatus;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource};
+use serde::Serialize;
 use thiserror::Error;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{Instrument, Span, debug, error, info_span};
+use tracing::{Instrument, Level, Span, debug, enabled, error, info_span, trace};
 
 use super::ControllerSettings;
+use super::waiting::Waiting;
 use super::workers::Workers;
 use crate::Runtime;
 use crate::backoff::Backoff;
-use crate::events::Events;
+use crate::condition_log::summary;
+use crate::events::{self, Events};
 use crate::metrics::{ControllerMetrics, ReconcileResult};
-use crate::reconcile::{Next, ReconcileError, ReconcileErrorKind, Reconciler};
+use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError, ReconcileErrorKind, Reconciler};
 use crate::status::{StatusError, StatusWriter};
 use crate::writes::{Freshness, WriteTracker};
 
@@ -57,8 +61,16 @@ pub(super) struct Worker<R: Reconciler> {
     metrics: ControllerMetrics,
     backoff: Backoff,
     workers: Arc<Workers<R::Kind>>,
+    waiting: Arc<Waiting<R::Kind>>,
     timeout: Duration,
     cache_patience: Duration,
+}
+
+/// How a pass has ended.
+struct Passed {
+    next: Next,
+    /// Why, for the log at the level that shows it.
+    why: Option<String>,
 }
 
 /// The object of a reconcile.
@@ -75,6 +87,7 @@ impl<R: Reconciler> Worker<R> {
         reconciler: R,
         settings: &ControllerSettings,
         workers: Arc<Workers<R::Kind>>,
+        waiting: Arc<Waiting<R::Kind>>,
     ) -> Self {
         Self {
             client: runtime.client.clone(),
@@ -86,6 +99,7 @@ impl<R: Reconciler> Worker<R> {
             metrics: runtime.metrics.controller(R::name(), settings.concurrency.max(1)),
             backoff: Backoff::new(settings.backoff),
             workers,
+            waiting,
             timeout: settings.timeout,
             cache_patience: settings.cache_patience,
         }
@@ -94,7 +108,9 @@ impl<R: Reconciler> Worker<R> {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, object: &R::Kind) {
         let uid = uid(object.meta());
-        self.workers.forget(&ObjectRef::from_obj(object));
+        let reference = ObjectRef::from_obj(object);
+        self.workers.forget(&reference);
+        self.waiting.forget(&reference);
         self.backoff.reset(uid);
         self.writes.forget(uid);
         self.reconciler.forget(object);
@@ -103,38 +119,64 @@ impl<R: Reconciler> Worker<R> {
     /// Reconciles an object from the queue. It never fails: an error is logged, counted and turned into a delay.
     pub(super) async fn pass(self: Arc<Self>, cached: Arc<R::Kind>) -> Action {
         let groups = self.reconciler.groups(&cached);
-        let Some(_busy) = self.workers.begin(&ObjectRef::from_obj(&*cached), groups) else {
+        let reference = ObjectRef::from_obj(&*cached);
+        let span = span::<R>(cached.meta());
+        let Some(_busy) = self.workers.begin(&reference, groups) else {
+            span.in_scope(|| trace!("the pass waits, because its groups occupy their share of the workers"));
             return Action::requeue(ASIDE);
         };
-        let span = span::<R>(cached.meta());
-        let action = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
+        let delay = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
         // The object may have been deleted during the reconcile, so it is forgotten again.
-        let current = self.store.get(&ObjectRef::from_obj(&*cached));
+        let current = self.store.get(&reference);
         if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
             self.forget(&cached);
             return Action::await_change();
         }
-        action
+        let Some(delay) = delay else {
+            return Action::await_change();
+        };
+        self.waiting.enqueue(reference, delay);
+        Action::requeue(delay)
     }
 
-    async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>) -> Action {
+    /// Returns the delay until the next pass; `None` if the object is reconciled after its next change.
+    async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>) -> Option<Duration> {
         let _busy = self.metrics.busy();
         let started = Instant::now();
         let mut version = None;
-        let result = match self.subject(cached).await {
-            Ok(Subject::Stale) => return Action::requeue(CACHE_GLANCE),
-            Ok(Subject::Gone) => Ok(Next::AwaitChange),
+        let subject = self.subject(cached).await;
+        if matches!(subject, Ok(Subject::Stale)) {
+            trace!("the pass waits until the cache shows the last write");
+            return Some(CACHE_GLANCE);
+        }
+        self.metrics
+            .dequeued(self.waiting.begun(&ObjectRef::from_obj(&**cached)));
+        let result = match subject {
             Ok(Subject::Object(object)) => {
                 version.clone_from(&object.meta().resource_version);
                 Arc::clone(&self).isolated(*object).await
             }
+            Ok(Subject::Gone | Subject::Stale) => Ok(Passed {
+                next: Next::AwaitChange,
+                why: Some("the object is gone".to_owned()),
+            }),
             Err(error) => Err(error),
         };
-        let (label, action) = self.decide(uid(cached.meta()), result);
+        let why = result
+            .as_ref()
+            .map_or_else(|error| Some(error.to_string()), |passed| passed.why.clone());
+        let (label, delay) = self.decide(uid(cached.meta()), result.map(|passed| passed.next));
         let took = started.elapsed();
-        debug!(result = label.label(), ?took, ?action, version, "reconciled");
+        debug!(
+            result = label.label(),
+            took_seconds = took.as_secs_f64(),
+            next_seconds = delay.map(|delay| delay.as_secs_f64()),
+            version,
+            why,
+            "reconciled"
+        );
         self.metrics.finished(label, took);
-        action
+        delay
     }
 
     /// The object to reconcile: the cached object, unless it is older than the last write to the object.
@@ -162,7 +204,7 @@ impl<R: Reconciler> Worker<R> {
     }
 
     /// Reconciles on a task of its own, so that a panic is an error of this object alone and reconciles use all cores.
-    async fn isolated(self: Arc<Self>, object: R::Kind) -> Result<Next, ReconcileError> {
+    async fn isolated(self: Arc<Self>, object: R::Kind) -> Result<Passed, ReconcileError> {
         let limit = self.timeout;
         let worker = Arc::clone(&self);
         let pass = async move { timeout(limit, worker.reconcile_and_write(object)).await };
@@ -182,13 +224,35 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    async fn reconcile_and_write(&self, object: R::Kind) -> Result<Next, ReconcileError> {
-        let outcome = self.reconciler.reconcile(object).await?;
+    async fn reconcile_and_write(&self, object: R::Kind) -> Result<Passed, ReconcileError> {
+        let reference = object.object_ref(&());
+        let outcome = match self.reconciler.reconcile(object).await {
+            Ok(outcome) => outcome,
+            Err(mut failure) => {
+                self.tell(&reference, failure.take_events()).await;
+                return Err(failure);
+            }
+        };
+        let why = why(&outcome);
         let written = self.write_status(&outcome.object, outcome.status).await;
-        // Events are published even if the status could not be written: they report calls that took effect.
-        self.events.publish(&outcome.object, outcome.events).await;
+        let mut events = outcome.events;
+        // Events are published even if it is not known whether the status was written: they report calls that took
+        // effect. Only after a conflict it is certain that the next pass tells of them again.
+        if matches!(written, Err(StatusError::Conflict { .. })) {
+            events.retain(|event| event.is_recorded);
+        }
+        self.tell(&outcome.object.object_ref(&()), events).await;
         written?;
-        Ok(outcome.next)
+        Ok(Passed {
+            next: outcome.next,
+            why,
+        })
+    }
+
+    /// Logs and publishes events.
+    async fn tell(&self, reference: &ObjectReference, drafts: Vec<EventDraft>) {
+        events::log(&drafts);
+        self.events.publish_about(reference, drafts).await;
     }
 
     async fn write_status(
@@ -202,35 +266,47 @@ impl<R: Reconciler> Worker<R> {
         Ok(())
     }
 
-    fn decide(&self, uid: &str, result: Result<Next, ReconcileError>) -> (ReconcileResult, Action) {
+    /// The result for the metrics, and the delay until the next pass.
+    fn decide(&self, uid: &str, result: Result<Next, ReconcileError>) -> (ReconcileResult, Option<Duration>) {
         match result {
             Ok(Next::AwaitChange) => {
                 self.backoff.reset(uid);
-                (ReconcileResult::Success, Action::await_change())
+                (ReconcileResult::Success, None)
             }
             Ok(Next::Requeue(delay)) => {
                 self.backoff.reset(uid);
-                (ReconcileResult::RequeueAfter, Action::requeue(delay))
+                (ReconcileResult::RequeueAfter, Some(delay))
             }
-            Ok(Next::RateLimited(delay)) => (ReconcileResult::RequeueAfter, Action::requeue(delay)),
-            Ok(Next::Retry) => (ReconcileResult::Requeue, Action::requeue(self.backoff.failed(uid))),
+            Ok(Next::RateLimited(delay)) => (ReconcileResult::RequeueAfter, Some(delay)),
+            Ok(Next::Retry) => (ReconcileResult::Requeue, Some(self.backoff.failed(uid))),
             Err(failure) => match failure.kind() {
-                ReconcileErrorKind::Gone => {
-                    debug!(%failure, "the object is gone");
-                    (ReconcileResult::Success, Action::await_change())
-                }
-                ReconcileErrorKind::Conflict => {
-                    debug!(%failure, "repeated when the cache shows the newer object");
-                    (ReconcileResult::Requeue, Action::requeue(CACHE_GLANCE))
-                }
+                ReconcileErrorKind::Gone => (ReconcileResult::Success, None),
+                // Repeated when the cache shows the newer object.
+                ReconcileErrorKind::Conflict => (ReconcileResult::Requeue, Some(CACHE_GLANCE)),
                 ReconcileErrorKind::Failed => {
                     let delay = self.backoff.failed(uid);
-                    error!(reason = failure.reason(), retry_in = ?delay, "reconcile failed: {failure}");
-                    (ReconcileResult::Error, Action::requeue(delay))
+                    let retry_in_seconds = delay.as_secs_f64();
+                    error!(
+                        reason = failure.reason(),
+                        retry_in_seconds, "reconcile failed: {failure}"
+                    );
+                    (ReconcileResult::Error, Some(delay))
                 }
             },
         }
     }
+}
+
+/// Why a pass ended as it did: the reconciler's own word, or the conditions. `None` where no log shows it.
+fn why<K: HasStatus<Status: Serialize>>(outcome: &Outcome<K>) -> Option<String> {
+    if !enabled!(Level::DEBUG) {
+        return None;
+    }
+    if let Some(why) = outcome.why {
+        return Some(why.to_owned());
+    }
+    let status = outcome.status.as_ref().or_else(|| outcome.object.status())?;
+    summary(&serde_json::to_value(status).ok()?)
 }
 
 fn uid(metadata: &ObjectMeta) -> &str {

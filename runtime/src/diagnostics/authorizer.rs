@@ -8,9 +8,11 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tracing::warn;
+
+use crate::repeated_failure::RepeatedFailure;
 
 /// Requests to the API server at once, so that unauthenticated clients cannot flood it.
 const REVIEWS: usize = 4;
@@ -23,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Authorizer {
     client: Client,
     turns: Arc<Semaphore>,
+    failure: Arc<Mutex<RepeatedFailure>>,
 }
 
 impl Authorizer {
@@ -30,6 +33,7 @@ impl Authorizer {
         Self {
             client,
             turns: Arc::new(Semaphore::new(REVIEWS)),
+            failure: Arc::new(Mutex::new(RepeatedFailure::new("ask who may read the metrics"))),
         }
     }
 
@@ -44,14 +48,19 @@ impl Authorizer {
             self.judge(token, path).await
         };
         match timeout(PATIENCE, judge).await {
-            Ok(Ok(Decision::Allowed)) => Ok(()),
-            Ok(Ok(Decision::Refused(status))) => Err(status),
+            Ok(Ok(decision)) => {
+                self.failure.lock().succeeded();
+                match decision {
+                    Decision::Allowed => Ok(()),
+                    Decision::Refused(status) => Err(status),
+                }
+            }
             Ok(Err(error)) => {
-                warn!(%error, path, "whether a request is allowed could not be asked");
+                self.failure.lock().failed(&error);
                 Err(StatusCode::INTERNAL_SERVER_ERROR)
             }
             Err(_) => {
-                warn!(path, "whether a request is allowed was not answered in time");
+                self.failure.lock().timed_out();
                 Err(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }

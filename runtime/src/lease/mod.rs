@@ -19,11 +19,14 @@ use kube::{Api, Client};
 use prometheus_client::metrics::gauge::Gauge;
 use thiserror::Error;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::errors::described;
 use crate::metrics::Metrics;
+use crate::repeated_failure::RepeatedFailure;
 pub use memory::LeaseMemory;
 use record::{claimed, created, holder, released};
 
@@ -204,14 +207,16 @@ impl LeaderElection {
     /// sent.
     async fn acquire(&self) -> (Lease, Instant) {
         let mut observed = Observed::default();
+        let mut failure = self.failure("take");
         loop {
             let started = Instant::now();
-            match timeout(self.request_patience(), self.claim(&mut observed)).await {
+            let claim = timeout(self.request_patience(), self.claim(&mut observed)).await;
+            follow(&mut failure, &claim);
+            match claim {
                 Ok(Ok(Claim::Ours(lease))) => return (*lease, started),
                 Ok(Ok(Claim::Held(holder))) => debug!(lease = self.settings.name, holder, "standing by"),
                 Ok(Ok(Claim::Refused)) => debug!(lease = self.settings.name, "another candidate was faster"),
-                Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to take the lease, trying again"),
-                Err(_) => warn!(lease = self.settings.name, "taking the lease timed out, trying again"),
+                Ok(Err(_)) | Err(_) => {}
             }
             // Jitter, so that candidates do not meet at every try.
             sleep(self.settings.retry_period.mul_f64(1.0 + fastrand::f64() / 5.0)).await;
@@ -276,17 +281,19 @@ impl LeaderElection {
     /// Renews the Lease once, with as many attempts as necessary. Returns the time at which the successful request was
     /// sent, or the identity of another holder.
     async fn renew(&self, lease: &mut Lease) -> Result<Instant, String> {
+        let mut failure = self.failure("renew");
         loop {
             let started = Instant::now();
-            match timeout(self.request_patience(), self.renew_once(lease)).await {
+            let claim = timeout(self.request_patience(), self.renew_once(lease)).await;
+            follow(&mut failure, &claim);
+            match claim {
                 Ok(Ok(Claim::Ours(renewed))) => {
                     *lease = *renewed;
                     return Ok(started);
                 }
                 Ok(Ok(Claim::Held(holder))) => return Err(holder),
                 Ok(Ok(Claim::Refused)) => debug!(lease = self.settings.name, "the lease changed while it was renewed"),
-                Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to renew the lease, trying again"),
-                Err(_) => warn!(lease = self.settings.name, "renewing the lease timed out, trying again"),
+                Ok(Err(_)) | Err(_) => {}
             }
             sleep(self.settings.retry_period).await;
         }
@@ -312,7 +319,11 @@ impl LeaderElection {
         let release = self.leases.replace(&self.settings.name, &parameters, &next);
         match timeout(self.request_patience(), release).await {
             Ok(Ok(_)) => info!(lease = self.settings.name, "released the lease"),
-            Ok(Err(error)) => warn!(lease = self.settings.name, %error, "failed to release the lease, it will expire"),
+            Ok(Err(error)) => warn!(
+                lease = self.settings.name,
+                error = described(&error),
+                "failed to release the lease, it will expire"
+            ),
             Err(_) => warn!(
                 lease = self.settings.name,
                 "releasing the lease timed out, it will expire"
@@ -320,9 +331,25 @@ impl LeaderElection {
         }
     }
 
+    fn failure(&self, verb: &str) -> RepeatedFailure {
+        RepeatedFailure::new(format!(
+            "{verb} the Lease {}/{}",
+            self.settings.namespace, self.settings.name
+        ))
+    }
+
     /// Two tries fit into the renew deadline even when the first gets no answer.
     fn request_patience(&self) -> Duration {
         self.settings.renew_deadline / 2
+    }
+}
+
+/// Logs a failed try once, and the end of failures.
+fn follow(failure: &mut RepeatedFailure, claim: &Result<kube::Result<Claim>, Elapsed>) {
+    match claim {
+        Ok(Ok(_)) => failure.succeeded(),
+        Ok(Err(error)) => failure.failed(error),
+        Err(_) => failure.timed_out(),
     }
 }
 

@@ -5,7 +5,8 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{FakeServer, Fault, LEASES, eventually, scrape};
+use crate::logging::LogFormat;
+use crate::testing::{FakeServer, Fault, LEASES, Log, eventually, scrape};
 
 const LEASE_NAME: &str = "test-leader";
 
@@ -209,6 +210,33 @@ async fn a_short_outage_and_a_foreign_edit_do_not_end_leadership() {
     let renewals = server.writes().len();
     eventually("renewals", || server.writes().len() > renewals + 3).await;
     assert!(!leader.task.is_finished());
+    leader.finish.cancel();
+    leader.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_lease_are_logged_once_and_conflicts_never() {
+    let log = Log::start(LogFormat::Json, 0);
+    let server = FakeServer::default();
+    server.set_fault("POST", Some(Fault::Refuse(403)));
+    let (election, _) = candidate(&server, "me");
+    let leader = start(election);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    server.set_fault("POST", None);
+    eventually("leadership", || leader.works()).await;
+    server.set_fault("PUT", Some(Fault::Refuse(500)));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    server.set_fault("PUT", None);
+    server.edit(&path(), |lease| lease["metadata"]["labels"] = json!({"edited": "yes"}));
+    let renewals = server.writes().len();
+    eventually("renewals", || server.writes().len() > renewals + 3).await;
+    let lines = log.objects();
+    let failures: Vec<_> = lines.iter().filter(|line| line["level"] == "WARN").collect();
+    let messages: Vec<_> = failures.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let failed = |verb: &str| format!("failed to {verb} the Lease system/{LEASE_NAME}, trying again");
+    assert_eq!(messages, [failed("take"), failed("renew")], "{lines:?}");
+    let hints: Vec<_> = failures.iter().map(|line| line["hint"].is_string()).collect();
+    assert_eq!(hints, [true, false], "only a permission is missing");
     leader.finish.cancel();
     leader.task.await.unwrap().unwrap();
 }

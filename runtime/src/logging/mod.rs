@@ -17,15 +17,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 use json::FlatJson;
 
 /// The libraries that log every request at the levels at which the program logs its decisions.
-const LIBRARIES: [&str; 7] = [
-    "kube_client",
-    "kube_runtime",
-    "hyper",
-    "hyper_util",
-    "h2",
-    "rustls",
-    "tower",
-];
+const LIBRARIES: [&str; 5] = ["hyper", "hyper_util", "h2", "rustls", "tower"];
+
+/// The libraries that return each failure, which the program then logs once, and log each of them as well: also those
+/// that are normal, such as a conflict, and whole objects that they cannot read.
+const RETURNING: [&str; 2] = ["kube_client", "kube_runtime"];
 
 /// The prefixes of the log targets of the program itself and of noisy libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,17 +122,23 @@ where
 
 /// Levels as Cluster API's controllers use `-v`: up to 3 info, 4 debug, from 5 on trace. Libraries log less, and debug
 /// from 8 on, where the Go client begins to print requests.
-fn directives(verbosity: u8, targets: LogTargets) -> String {
-    let (own, libraries) = match verbosity {
-        0..=3 => ("info", "warn"),
-        4 => ("debug", "info"),
-        5..=7 => ("trace", "info"),
-        8.. => ("trace", "debug"),
+pub(crate) fn directives(verbosity: u8, targets: LogTargets) -> String {
+    let (own, libraries, returning) = match verbosity {
+        0..=3 => ("info", "warn", "off"),
+        4 => ("debug", "info", "off"),
+        5..=7 => ("trace", "info", "off"),
+        8.. => ("trace", "debug", "debug"),
     };
-    LIBRARIES
+    let libraries = LIBRARIES
         .iter()
         .chain(targets.libraries)
-        .fold(own.to_owned(), |all, library| format!("{all},{library}={libraries}"))
+        .map(|library| (library, libraries));
+    let returning = RETURNING.iter().map(|library| (library, returning));
+    libraries
+        .chain(returning)
+        .fold(own.to_owned(), |all, (library, level)| {
+            format!("{all},{library}={level}")
+        })
 }
 
 #[cfg(test)]
@@ -154,11 +156,19 @@ mod tests {
 
     #[test]
     fn verbosity_maps_to_levels_and_keeps_libraries_quiet() {
-        assert!(directives(0, TARGETS).starts_with("info,kube_client=warn,"));
-        assert!(directives(0, TARGETS).ends_with(",sdk=warn"));
-        assert!(directives(4, TARGETS).starts_with("debug,kube_client=info,"));
-        assert!(directives(5, TARGETS).starts_with("trace,kube_client=info,"));
-        assert!(directives(9, TARGETS).starts_with("trace,kube_client=debug,"));
+        for (verbosity, own, library, returning) in [
+            (0, "info,", ",sdk=warn,", ",kube_client=off,"),
+            (4, "debug,", ",sdk=info,", ",kube_client=off,"),
+            (5, "trace,", ",sdk=info,", ",kube_client=off,"),
+            (9, "trace,", ",sdk=debug,", ",kube_client=debug,"),
+        ] {
+            let directives = directives(verbosity, TARGETS);
+            assert!(directives.starts_with(own), "{directives}");
+            assert!(
+                directives.contains(library) && directives.contains(returning),
+                "{directives}"
+            );
+        }
         for verbosity in 0..10 {
             EnvFilter::try_new(directives(verbosity, TARGETS)).unwrap();
         }

@@ -43,13 +43,14 @@ pub(in crate::awsmachine) async fn end_instance(
     context: &MachineContext,
 ) -> Ended {
     let InstanceToEnd { id, observation, .. } = instance;
-    if let Observation::Seen(seen) = observation
-        && seen.state.has_ended()
-    {
+    let youth = absence::remaining_youth(scope, id, location, context);
+    let step = plan_deletion(observation, youth.is_none(), has_left);
+    let is_seen_ending = matches!(observation, Observation::Seen(seen) if seen.state.has_ended());
+    // AWS soon shows no more of an instance that has ended.
+    if is_seen_ending || step == DeletionStep::Release {
         tell_termination(scope, id);
     }
-    let youth = absence::remaining_youth(scope, id, location, context);
-    let mut blocked = match plan_deletion(observation, youth.is_none(), has_left) {
+    let mut blocked = match step {
         DeletionStep::Release => return Ended::Gone,
         DeletionStep::Terminate => match terminate(scope, location, id, context).await {
             Ok(submitted) => return Ended::Submitted(submitted),
@@ -174,7 +175,9 @@ pub(in crate::awsmachine) async fn moved(
         EventDraft::warning("InstanceAbandoned", message)
     });
     release_object(&machine, context).await?;
-    Ok(Outcome::done(machine).with_events(left))
+    Ok(Outcome::done(machine)
+        .with_events(left)
+        .because("the AWSMachine has moved to another management cluster"))
 }
 
 /// Tells by an event of the instances that a release leaves behind.

@@ -16,7 +16,7 @@ use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::lookup;
 use crate::awsmachine::ownership::{Ownership, attempt_number};
 use crate::awsmachine::read;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, adoption_event};
 
 /// Adopts the living instance of a later attempt than the recorded one. The recorded instance is gone and never ran, so
 /// another attempt may have followed it.
@@ -33,6 +33,7 @@ pub(super) async fn adopt_later(
         return Ok(());
     };
     scope.record_launch(event)?;
+    scope.events.push(adoption_event(&instance.id));
     if let Some(network) = &mut scope.status.network {
         network.availability_zone = Some(instance.availability_zone.clone());
         network.subnet_id.clone_from(&instance.subnet_id);

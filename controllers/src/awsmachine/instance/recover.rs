@@ -13,7 +13,7 @@ use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::read;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, adoption_event};
 use crate::kubernetes_api::BeingRead;
 use crate::launching::image::image_id;
 
@@ -24,8 +24,10 @@ pub(super) async fn recover(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let network = &mut scope.status.network;
-    network.get_or_insert_with(|| recovered_network(instance, location));
+    if scope.status.network.is_none() {
+        scope.status.network = Some(recovered_network(instance, location));
+        scope.events.push(adoption_event(&instance.id));
+    }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await? {
         scope.record_launch(event)?;

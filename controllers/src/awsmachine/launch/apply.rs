@@ -23,7 +23,7 @@ use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{MachineScope, adoption_event};
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
 use crate::retry;
@@ -250,10 +250,10 @@ pub(super) async fn record_answer(
 ) -> Result<(), FlowError> {
     scope.record_launch(LaunchEvent::answered(instance))?;
     store_instance(scope, context).await?;
-    scope.events.push(EventDraft::normal(
-        "SuccessfulCreate",
-        format!("launched instance {}", instance.id),
-    ));
+    let message = format!("launched instance {}", instance.id);
+    scope
+        .events
+        .push(EventDraft::normal("SuccessfulCreate", message).recorded());
     Ok(())
 }
 
@@ -294,7 +294,9 @@ async fn record_found(
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
-    store_instance(scope, context).await
+    store_instance(scope, context).await?;
+    scope.events.push(adoption_event(&instance.id).recorded());
+    Ok(())
 }
 
 /// Says why the call has launched nothing, as far as this process knows.

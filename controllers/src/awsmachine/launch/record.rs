@@ -63,10 +63,34 @@ impl LaunchEvent {
 
 /// An event that the launch record does not allow. The pass fails, and nothing is stored or called.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("launch record {from:?} does not allow {event:?}")]
+#[error("a launch record that is {from} does not allow the event {event}")]
 pub(in crate::awsmachine) struct IllegalTransition {
-    from: Box<Option<LaunchRecord>>,
-    event: Box<LaunchEvent>,
+    from: &'static str,
+    event: &'static str,
+}
+
+impl IllegalTransition {
+    fn new(record: Option<&LaunchRecord>, event: &LaunchEvent) -> Self {
+        Self {
+            from: match record {
+                None => "absent",
+                Some(LaunchRecord::Planned) => "planned",
+                Some(LaunchRecord::Requested(_)) => "requested",
+                Some(LaunchRecord::Refused(_)) => "refused",
+                Some(LaunchRecord::Answered { .. }) => "answered",
+                Some(LaunchRecord::Unreadable(_)) => "unreadable",
+            },
+            event: match event {
+                LaunchEvent::Planned => "planned",
+                LaunchEvent::Requested { .. } => "requested",
+                LaunchEvent::Claimed { .. } => "claimed",
+                LaunchEvent::Refused => "refused",
+                LaunchEvent::Answered { .. } => "answered",
+                LaunchEvent::EndedBeforeRunning => "ended before running",
+                LaunchEvent::Adopted { .. } => "adopted",
+            },
+        }
+    }
 }
 
 /// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
@@ -129,10 +153,7 @@ pub(in crate::awsmachine) fn transition(
             };
             Ok(LaunchRecord::Answered { attempt, instance_id })
         }
-        (record, event) => Err(IllegalTransition {
-            from: Box::new(record),
-            event: Box::new(event),
-        }),
+        (record, event) => Err(IllegalTransition::new(record.as_ref(), &event)),
     }
 }
 
@@ -324,5 +345,14 @@ mod tests {
                 assert_eq!(next.is_ok(), legal, "{record:?} after {event:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_refused_transition_says_neither_token_nor_parameters() {
+        let refused = transition(Some(answered(2)), claim()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "a launch record that is answered does not allow the event claimed"
+        );
     }
 }

@@ -343,6 +343,7 @@ async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
     assert!(scene.aws.launches().is_empty());
     assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
+    assert_eq!(pass.reasons_of_events(), ["InstanceAdopted", "Stopped"]);
 }
 
 #[tokio::test]

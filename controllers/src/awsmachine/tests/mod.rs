@@ -20,6 +20,7 @@ mod refusals;
 mod restored_records;
 mod target_access;
 mod targets;
+mod told;
 mod unread_secrets;
 mod waits;
 

@@ -252,7 +252,9 @@ async fn the_annotation_adopts_the_instance_that_it_names() {
     annotate(&scene, OTHER);
     let adopted = scene.pass().await;
     assert_eq!(adopted.launch().instance_id(), Some(OTHER));
+    assert_eq!(adopted.reasons_of_events(), ["InstanceAdopted"]);
     let running = scene.pass().await;
+    assert_eq!(running.reasons_of_events(), [""; 0], "told once");
     assert_eq!(running.says(INSTANCE_READY), "True/Ready");
     assert_eq!(running.machine().spec.instance_id.as_deref(), Some(OTHER));
     assert_eq!(adoption_annotation(running.machine()), None);

@@ -219,9 +219,18 @@ async fn the_instance_of_a_forgotten_attempt_is_terminated() {
 #[tokio::test]
 async fn the_instance_of_a_forgotten_attempt_is_adopted() {
     let scene = restored_before_the_second_launch().await;
+    let mut told = Vec::new();
     for _ in 0..3 {
-        scene.after(Timing::default().visibility_age).await;
+        told.extend(scene.after(Timing::default().visibility_age).await.events);
     }
+    told.retain(|event| event.reason == "InstanceAdopted");
+    assert_eq!(
+        told,
+        [EventDraft::normal(
+            "InstanceAdopted",
+            format!("adopted instance {SECOND}")
+        )]
+    );
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
     assert_eq!(

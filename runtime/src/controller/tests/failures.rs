@@ -82,17 +82,7 @@ async fn a_panic_is_an_error_of_its_object_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_logged_with_the_object_it_belongs_to() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let writer = Mutex::new(file.reopen().unwrap());
-    let targets = LogTargets {
-        own: "widgets_",
-        libraries: &[],
-    };
-    let dispatch = logging::dispatch(LogFormat::Json, targets, EnvFilter::new("info"), false, writer);
-    // While a process has only one subscriber, tracing caches the interest in a log statement from the first thread
-    // that reaches it, and that thread may belong to another test. A second subscriber disables this cache.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _logs = tracing::dispatcher::set_default(&dispatch);
+    let log = Log::start(LogFormat::Json, 0);
     let mut object = widget("a");
     object
         .labels_mut()
@@ -103,13 +93,17 @@ async fn a_failure_is_logged_with_the_object_it_belongs_to() {
     let world = start(server, &reconciler);
     eventually("a second try", || reconciler.passes("a") == 2).await;
     world.end().await;
-    let logs = std::fs::read_to_string(file.path()).unwrap();
-    let line = logs.lines().find(|line| line.contains("the subnet is gone")).unwrap();
-    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let lines = log.objects();
+    let is_failure = |line: &&Value| line["message"] == "reconcile failed: the subnet is gone";
+    let line = lines.iter().find(is_failure).unwrap();
     let names = ["controller", "cluster", "namespace", "name", "reason"];
     let fields = names.map(|field| line[field].as_str().unwrap_or_default());
     assert_eq!(fields, ["widget", "prod", "team", "a", "Broken"], "{line}");
     assert_eq!(line["reconcile_id"].as_str().map(str::len), Some(16), "{line}");
+    assert!(
+        line["retry_in_seconds"].as_f64().is_some_and(|delay| delay > 0.5),
+        "{line}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@ mod failures;
 mod freshness;
 mod groups;
 mod lifecycle;
+mod log;
+mod queue;
 mod triggers;
 
 use std::collections::BTreeMap;
@@ -12,16 +14,15 @@ use async_trait::async_trait;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use prometheus_client::registry::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing_subscriber::EnvFilter;
 
 use super::*;
-use crate::logging::{self, LogFormat, LogTargets};
+use crate::logging::LogFormat;
 use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 use crate::tasks::{TaskError, Tasks};
-use crate::testing::{FakeServer, Fault, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
+use crate::testing::{FakeServer, Fault, Log, WIDGETS, Widget, WidgetStatus, eventually, runtime, scrape, widget};
 
 type Behaviour = dyn Fn(&Widget, usize) -> Result<Outcome<Widget>, ReconcileError> + Send + Sync;
 
@@ -183,6 +184,7 @@ fn path(name: &str) -> String {
 fn phase(phase: &str) -> WidgetStatus {
     WidgetStatus {
         phase: Some(phase.into()),
+        ..WidgetStatus::default()
     }
 }
 

@@ -1,0 +1,141 @@
+//! Failed calls in the metrics: each has AWS's code, also where the SDK models the errors of its operation.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use capa_cloud::targets::{Desired, RegistrationState};
+use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, MachineClouds, ResolvedIdentity};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use super::fake::{
+    Answer, CLUSTER, Call, Fake, REGION, at_its_turn, caller_identity, eventually, identity, machine, role, session,
+    sts_error,
+};
+use super::targets::{classic, elb, instance, serve, target};
+use crate::SessionPool;
+use crate::iam_actions::{ACTIONS, Asked};
+
+/// The services, as metrics name them, and the operations whose errors the SDK models.
+const MODELLED: [(&str, &str); 16] = [
+    ("sts", "AssumeRole"),
+    ("sts", "GetCallerIdentity"),
+    ("elbv2", "DescribeLoadBalancers"),
+    ("elbv2", "DescribeListeners"),
+    ("elbv2", "DescribeTargetGroups"),
+    ("elbv2", "DescribeTags"),
+    ("elbv2", "DescribeTargetHealth"),
+    ("elbv2", "DescribeTargetGroupAttributes"),
+    ("elbv2", "RegisterTargets"),
+    ("elbv2", "DeregisterTargets"),
+    ("elb", "DescribeLoadBalancers"),
+    ("elb", "DescribeTags"),
+    ("elb", "DescribeInstanceHealth"),
+    ("elb", "DescribeLoadBalancerAttributes"),
+    ("elb", "RegisterInstancesWithLoadBalancer"),
+    ("elb", "DeregisterInstancesFromLoadBalancer"),
+];
+
+/// Whether an instance is registered: in the target group, and in the classic load balancer.
+type Registered = [AtomicBool; 2];
+
+fn answer([in_group, in_classic]: &Registered, call: &Call) -> Answer {
+    let is_classic = !call.field("LoadBalancerName").is_empty();
+    let registered = if is_classic { in_classic } else { in_group };
+    match call.action.as_str() {
+        "AssumeRole" => session(call),
+        "GetCallerIdentity" => caller_identity(),
+        "DescribeLoadBalancers" => {
+            let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
+            elb(
+                &call.action,
+                &format!("<LoadBalancers><member>{names}</member></LoadBalancers>"),
+            )
+        }
+        "DescribeListeners" => elb(&call.action, ""),
+        _ => serve(registered, call),
+    }
+}
+
+/// Makes every call once, the refused ones until they are counted.
+async fn is_counted_with_its_code(service: &str, operation: &'static str) {
+    let registered = Arc::new(Registered::default());
+    let fake = Fake::start(move |call| {
+        if call.action == operation {
+            sts_error(400, "AccessDenied", "no")
+        } else {
+            answer(&registered, call)
+        }
+    })
+    .await;
+    let (pool, registry) = fake.pool_and_metrics().await;
+    look_up(&pool).await;
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
+    let (targets, desired) = ([target(), classic()], Cell::new(Desired::Registered));
+    eventually(operation, || {
+        let states = machines.reconcile_targets(&machine("one"), &instance(), &targets, desired.get());
+        if states.iter().all(RegistrationState::is_healthy) {
+            desired.set(Desired::Deregistered);
+        }
+        let of_operation = format!("operation=\"{operation}\",status_code=\"400\"");
+        let counted = requests(&registry).into_iter();
+        let mut refused = counted.filter(|line| line.contains(&of_operation));
+        refused.any(|line| line.contains(&format!("service=\"{service}\"")))
+    })
+    .await;
+    for line in requests(&registry) {
+        let code = if line.contains(&format!("operation=\"{operation}\"")) {
+            "AccessDenied"
+        } else {
+            ""
+        };
+        assert!(line.contains(&format!("error_code=\"{code}\"")), "{line}");
+    }
+}
+
+/// The calls of clusters, and of a role.
+async fn look_up(pool: &SessionPool) {
+    let cluster = pool.cluster(&identity("A"), REGION);
+    let _ = at_its_turn(async || cluster.load_balancer("api").await).await;
+    let _ = at_its_turn(async || cluster.classic_load_balancer("api").await).await;
+    let assumed = ResolvedIdentity {
+        key: "role".to_owned(),
+        source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+        cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
+    };
+    let _ = pool.cluster(&assumed, REGION).account_id().await;
+}
+
+/// The samples of the calls.
+fn requests(registry: &Registry) -> Vec<String> {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let samples = text.lines().filter(|line| line.starts_with("aws_api_requests_total{"));
+    samples.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn each_refusal_is_counted_under_its_service_and_code() {
+    let calls = MODELLED.map(|(service, operation)| is_counted_with_its_code(service, operation));
+    futures::future::join_all(calls).await;
+}
+
+#[test]
+fn every_action_with_modelled_errors_is_tried() {
+    let modelled = |service: &str| service == "sts" || service == "elasticloadbalancing";
+    let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);
+    let called: BTreeSet<&str> = called
+        .filter(|action| modelled(action.service))
+        .map(|action| action.name)
+        .collect();
+    assert_eq!(
+        MODELLED
+            .map(|(_, operation)| operation)
+            .into_iter()
+            .collect::<BTreeSet<_>>(),
+        called
+    );
+}

@@ -1,0 +1,93 @@
+//! The log at its default verbosity: what happened to objects, each once, in fields that a machine can read.
+
+use anyhow::{Context as _, ensure};
+use capa_e2e::{Manager, Story};
+use serde_json::{Value, json};
+
+use super::machines::{INLINE, text};
+use super::scenario::{CORE, FASTER, OURS, tell};
+
+/// What only the debug forms of Rust contain.
+const DEBUG_FORMS: [&str; 5] = ["Some(", "None", "Ok(", "Err(", " { "];
+
+#[test]
+fn the_default_log_tells_what_happened_each_once() -> anyhow::Result<()> {
+    tell(Story::new("told"), async |s| {
+        let manager = s.new_manager().flag(FASTER).flag("-v=0");
+        let manager = manager.flag("--logging-format=json").start().await?;
+        let misspelt = s
+            .unmanaged("dev", "")
+            .replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
+        s.owned("dev", &misspelt).await?;
+        s.says("dev", "NetworkReady", "False", "NotFound").await?;
+        let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
+        s.change("dev", vpc).await?;
+        s.says("dev", "NetworkReady", "True", "Ready").await?;
+        s.infrastructure_provisioned("dev").await?;
+        s.machine("one", "dev", INLINE).await?;
+        let ready = s.machine_ready("one").await?;
+        let instance = text(&ready, "/spec/instanceID").to_owned();
+        s.delete(CORE, "Machine", "one").await?;
+        s.gone(OURS, "AWSMachine", &["one"]).await?;
+        s.reconciles_without_a_write("dev", 3).await?;
+        manager.stop().await?;
+
+        let log = lines(&manager)?;
+        let times = |expected: &[(&str, &str)]| {
+            let has = |line: &&Value| expected.iter().all(|(field, value)| line[field] == *value);
+            log.iter().filter(has).count()
+        };
+        let cluster = [("controller", "awscluster"), ("name", "dev")];
+        let machine = [("controller", "awsmachine"), ("name", "one")];
+        let broken = [("level", "WARN"), ("condition", "NetworkReady"), ("reason", "NotFound")];
+        let mended = [("level", "INFO"), ("condition", "NetworkReady"), ("was", "NotFound")];
+        for told in [
+            [&cluster[..], &broken].concat(),
+            [&cluster[..], &mended].concat(),
+            [&machine[..], &[("event", "SuccessfulCreate")]].concat(),
+            [&machine[..], &[("event", "SuccessfulTerminate")]].concat(),
+            [&machine[..], &[("condition", "Ready"), ("status", "True")]].concat(),
+        ] {
+            ensure!(times(&told) == 1, "{} lines have {told:?}: {log:#?}", times(&told));
+        }
+        ensure!(
+            times(&[("name", "one"), ("level", "WARN")]) == 0,
+            "nothing was wrong: {log:#?}"
+        );
+        ensure!(times(&[("level", "ERROR")]) == 0, "nothing failed: {log:#?}");
+        let launched = log.iter().find(|line| line["event"] == "SuccessfulCreate");
+        ensure!(
+            launched.context("a launch")?["message"].to_string().contains(&instance),
+            "{log:#?}"
+        );
+        ensure!(
+            log.len() < 40,
+            "{} lines for one cluster and one machine: {log:#?}",
+            log.len()
+        );
+        ensure!(
+            log.iter().all(|line| line["hint"].is_null()),
+            "a permission is missing: {log:#?}"
+        );
+        Ok(())
+    })
+}
+
+/// The log as objects. Fails if a value has a debug form, or a duration is no number.
+fn lines(manager: &Manager) -> anyhow::Result<Vec<Value>> {
+    let mut lines = Vec::new();
+    for line in manager.log()?.lines() {
+        let parsed: Value = serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
+        for (field, value) in parsed.as_object().context("an object")? {
+            let shown = value.to_string();
+            let form = DEBUG_FORMS.iter().find(|form| shown.contains(**form));
+            ensure!(form.is_none(), "{field} has a debug form: {line}");
+            ensure!(
+                !field.ends_with("_seconds") || value.is_number(),
+                "{field} is no number: {line}"
+            );
+        }
+        lines.push(parsed);
+    }
+    Ok(lines)
+}

@@ -1,0 +1,140 @@
+//! The admission policies that a manager relies on: the log names those that are missing, because without a policy
+//! nothing else shows that the API server accepts what the policy refuses.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::repeated_failure::RepeatedFailure;
+
+/// Looks for these policies and the bindings of the same names until `stop`, once a `period`.
+pub async fn look_for_policies(
+    client: Client,
+    names: &'static [&'static str],
+    period: Duration,
+    stop: CancellationToken,
+) -> Result<(), Infallible> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client);
+    let mut missing = BTreeSet::new();
+    let mut failure = RepeatedFailure::new("look for the admission policies");
+    let work = async {
+        let mut ticks = tokio::time::interval(period);
+        loop {
+            ticks.tick().await;
+            for &policy in names {
+                match is_in_force(&policies, &bindings, policy).await {
+                    Ok(true) => {
+                        failure.succeeded();
+                        if missing.remove(policy) {
+                            info!(policy, "the admission policy is in force");
+                        }
+                    }
+                    Ok(false) => {
+                        failure.succeeded();
+                        if missing.insert(policy) {
+                            warn!(
+                                policy,
+                                "the ValidatingAdmissionPolicy or its binding is missing: the API server accepts what \
+                                 the policy refuses; apply the policies of the release"
+                            );
+                        }
+                    }
+                    Err(error) => {
+                        // The API server names the policy, so that the error of the next one would be another.
+                        failure.failed(&error);
+                        break;
+                    }
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+    Ok(())
+}
+
+async fn is_in_force(
+    policies: &Api<ValidatingAdmissionPolicy>,
+    bindings: &Api<ValidatingAdmissionPolicyBinding>,
+    name: &str,
+) -> kube::Result<bool> {
+    Ok(policies.get_metadata_opt(name).await?.is_some() && bindings.get_metadata_opt(name).await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::logging::LogFormat;
+    use crate::testing::{FakeServer, Fault, Log};
+
+    const PERIOD: Duration = Duration::from_mins(10);
+
+    fn put(server: &FakeServer, kind: &str, name: &str) {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{}s/{name}", kind.to_lowercase());
+        let path = path.replace("policys", "policies");
+        let object = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": {},
+        });
+        server.put(&path, object);
+    }
+
+    /// The levels and policies of the lines so far.
+    fn told(log: &Log) -> Vec<(String, String)> {
+        let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
+        let lines = log.objects();
+        lines
+            .iter()
+            .map(|line| (text(line, "level"), text(line, "policy")))
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_policy_is_logged_once_and_again_when_in_force() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = FakeServer::default();
+        put(&server, "ValidatingAdmissionPolicy", "whole");
+        put(&server, "ValidatingAdmissionPolicyBinding", "whole");
+        put(&server, "ValidatingAdmissionPolicy", "unbound");
+        let stop = CancellationToken::new();
+        let names = &["whole", "unbound", "absent"];
+        let looking = tokio::spawn(look_for_policies(server.client(), names, PERIOD, stop.clone()));
+        tokio::time::sleep(PERIOD * 3).await;
+        let missing = ["unbound", "absent"].map(|name| ("WARN".to_owned(), name.to_owned()));
+        assert_eq!(told(&log), missing);
+        put(&server, "ValidatingAdmissionPolicyBinding", "unbound");
+        tokio::time::sleep(PERIOD * 2).await;
+        assert_eq!(told(&log)[2..], [("INFO".to_owned(), "unbound".to_owned())]);
+        stop.cancel();
+        looking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manager_that_may_not_look_says_so_once() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = FakeServer::default();
+        server.set_fault("GET", Some(Fault::Refuse(403)));
+        let stop = CancellationToken::new();
+        let looking = tokio::spawn(look_for_policies(
+            server.client(),
+            &["one", "two"],
+            PERIOD,
+            stop.clone(),
+        ));
+        tokio::time::sleep(PERIOD * 3).await;
+        let lines = log.objects();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0]["hint"].as_str().is_some_and(|hint| hint.contains("RBAC")),
+            "{lines:?}"
+        );
+        stop.cancel();
+        looking.await.unwrap().unwrap();
+    }
+}

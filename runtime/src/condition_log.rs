@@ -1,0 +1,287 @@
+//! Conditions in the log: those that turn bad, and those that recover.
+//!
+//! A status is written only over the version that it was computed from, so each change of a condition is logged once:
+//! by the process whose write the API server took.
+
+use capa_api::conditions::{ConditionType, Reason};
+use serde_json::Value;
+use tracing::{debug, info, warn};
+
+/// A condition of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown<'status> {
+    condition: &'status str,
+    status: &'status str,
+    reason: &'status str,
+    message: &'status str,
+}
+
+impl<'status> Shown<'status> {
+    fn of(condition: &'status Value) -> Self {
+        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+        Self {
+            condition: text("type"),
+            status: text("status"),
+            reason: text("reason"),
+            message: text("message"),
+        }
+    }
+
+    fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    fn is_ready(&self) -> bool {
+        self.condition == ConditionType::Ready.as_str()
+    }
+
+    /// Whether the condition shows more than a normal stage of the object's life.
+    fn is_bad(&self) -> bool {
+        let is_expected = self.reason.parse().is_ok_and(Reason::is_expected);
+        // The state is looked at as soon as what it depends on works; that has a condition of its own.
+        let waits = self.status == "Unknown" && self.reason == Reason::NotReady.as_str();
+        !self.is_true() && !is_expected && !waits
+    }
+}
+
+/// A change of a condition.
+#[derive(Debug, PartialEq, Eq)]
+enum Change<'status> {
+    /// The condition is bad, and was not or had another reason.
+    Bad(Shown<'status>),
+    /// The condition was bad and is not any more. `now` is absent if the condition is.
+    Recovered {
+        was: Shown<'status>,
+        now: Option<Shown<'status>>,
+    },
+    /// `Ready` has become True.
+    Ready { was: Option<Shown<'status>> },
+    /// Any other change.
+    Other(Shown<'status>),
+}
+
+/// Logs the changes between two statuses.
+pub(crate) fn log(before: &Value, after: &Value) {
+    for change in changes(before, after) {
+        match change {
+            Change::Bad(now) => {
+                let Shown {
+                    condition,
+                    status,
+                    reason,
+                    message,
+                } = now;
+                let message = one_line(message);
+                warn!(condition, status, reason, "{condition} is {status}: {message}");
+            }
+            Change::Recovered { was, now } => {
+                let (status, reason) = (now.map(|now| now.status), now.map(|now| now.reason));
+                let Shown {
+                    condition, reason: was, ..
+                } = was;
+                info!(condition, status, reason, was, "{condition} has recovered");
+            }
+            Change::Ready { was } => {
+                let was = was.map(|was| was.reason);
+                info!(condition = "Ready", status = "True", was, "the object is Ready");
+            }
+            Change::Other(now) => {
+                let Shown {
+                    condition,
+                    status,
+                    reason,
+                    message,
+                } = now;
+                let message = one_line(message);
+                debug!(condition, status, reason, "{condition} is {status}: {message}");
+            }
+        }
+    }
+}
+
+/// What the conditions say about the whole object: `Ready`, or the only condition of a kind that has no `Ready`.
+pub(crate) fn summary(status: &Value) -> Option<String> {
+    let all = shown(status);
+    let shown = all.iter().find(|shown| shown.is_ready()).or_else(|| all.first())?;
+    let Shown {
+        condition,
+        status,
+        reason,
+        message,
+    } = shown;
+    let message = one_line(message);
+    Some(match (shown.is_true(), message.is_empty()) {
+        (true, true) => format!("{condition} is True"),
+        (_, true) => format!("{condition} is {status}, {reason}"),
+        (_, false) => format!("{condition} is {status}, {reason}: {message}"),
+    })
+}
+
+/// The text with spaces in place of line breaks and other control characters: parts of messages come from users, and a
+/// line of the log must not look like several.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+fn shown(status: &Value) -> Vec<Shown<'_>> {
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().map(Shown::of).collect()
+}
+
+fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change<'status>> {
+    let (before, after) = (shown(before), shown(after));
+    let of_type = |all: &[Shown<'status>], condition: &str| all.iter().find(|one| one.condition == condition).copied();
+    let gone = before
+        .iter()
+        .filter(|was| was.is_bad() && of_type(&after, was.condition).is_none());
+    let gone = gone.map(|was| Change::Recovered { was: *was, now: None });
+    // A bad `Ready` repeats the reason of another condition, which is logged by itself.
+    let repeats = |now: &Shown<'_>| {
+        let mut others = after.iter().filter(|other| !other.is_ready());
+        now.is_ready() && others.any(|other| other.is_bad() && other.reason == now.reason)
+    };
+    let changed = after.iter().filter_map(|now| {
+        let was = of_type(&before, now.condition);
+        let is_same = was.is_some_and(|was| was.status == now.status && was.reason == now.reason);
+        let bad_before = was.filter(Shown::is_bad);
+        if was == Some(*now) {
+            None
+        } else if is_same {
+            Some(Change::Other(*now))
+        } else if now.is_ready() && now.is_true() {
+            Some(Change::Ready { was })
+        } else if now.is_bad() {
+            (!repeats(now)).then_some(Change::Bad(*now))
+        } else if now.is_ready() {
+            // Another condition shows what has recovered, and the object is not Ready yet.
+            Some(Change::Other(*now))
+        } else if let Some(was) = bad_before {
+            Some(Change::Recovered { was, now: Some(*now) })
+        } else {
+            Some(Change::Other(*now))
+        }
+    });
+    gone.chain(changed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::logging::LogFormat;
+    use crate::testing::logged;
+
+    /// A status with these conditions, each `type status reason message`.
+    fn status(conditions: &[&str]) -> Value {
+        let condition = |text: &&str| {
+            let mut words = text.splitn(4, ' ');
+            let [kind, status, reason, message] = [(); 4].map(|()| words.next().unwrap_or_default());
+            json!({"type": kind, "status": status, "reason": reason, "message": message})
+        };
+        json!({"conditions": conditions.iter().map(condition).collect::<Vec<_>>()})
+    }
+
+    /// The lines about this change at the level `info`, without their times.
+    fn told(before: &[&str], after: &[&str]) -> Vec<String> {
+        let lines = logged(LogFormat::Text, 0, || log(&status(before), &status(after)));
+        let line = |line: &String| {
+            let level = line.split_whitespace().nth(1).unwrap().to_owned();
+            let text = line.split_once("condition_log: ").unwrap().1;
+            format!("{level} {}", text.split(" condition=").next().unwrap())
+        };
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_condition_that_turns_bad_and_recovers_is_logged_once_each() {
+        let bad = [
+            "NetworkReady False NotFound subnet-1 does not exist",
+            "Ready False NotFound x",
+        ];
+        let changed = [
+            "NetworkReady False NotFound subnet-2 does not exist",
+            "Ready False NotFound x",
+        ];
+        let worse = ["NetworkReady False Unauthorized no", "Ready False Unauthorized no"];
+        let good = ["NetworkReady True Ready", "Ready True Ready"];
+        let line = "WARN NetworkReady is False: subnet-1 does not exist";
+        let recovered = ["INFO NetworkReady has recovered", "INFO the object is Ready"];
+        assert_eq!(told(&good, &bad), [line]);
+        assert_eq!(told(&[], &bad), [line]);
+        assert_eq!(told(&bad, &bad), [""; 0]);
+        assert_eq!(told(&bad, &changed), [""; 0]);
+        assert_eq!(told(&bad, &worse), ["WARN NetworkReady is False: no"]);
+        assert_eq!(told(&worse, &good), recovered);
+        assert_eq!(told(&bad, &["Ready True Ready"]), recovered);
+    }
+
+    #[test]
+    fn normal_stages_of_life_are_not_logged() {
+        let stages = [
+            "Ready False Launching the instance starts",
+            "NetworkReady Unknown NotReady looked up once the identity works",
+            "InstanceReady False Pending x",
+            "Paused False NotPaused",
+        ];
+        assert_eq!(told(&[], &stages), [""; 0]);
+        assert_eq!(told(&stages[2..], &["InstanceReady True Ready"]), [""; 0]);
+        assert_eq!(told(&stages[3..], &["Paused True Paused"]), [""; 0]);
+        let short = [
+            "InstanceReady False InsufficientCapacity none",
+            "Ready False InsufficientCapacity none",
+        ];
+        let again = ["InstanceReady False Launching x", "Ready False Launching x"];
+        assert_eq!(told(&short, &again), ["INFO InstanceReady has recovered"]);
+    }
+
+    #[test]
+    fn a_line_has_condition_status_reason_and_former_reason() {
+        let (bad, good) = (
+            status(&["NetworkReady False NotFound no"]),
+            status(&["NetworkReady True Ready"]),
+        );
+        let lines = logged(LogFormat::Json, 0, || {
+            log(&good, &bad);
+            log(&bad, &good);
+        });
+        let fields = |line: &String, names: &[&str]| -> Vec<String> {
+            let line: Value = serde_json::from_str(line).unwrap();
+            names
+                .iter()
+                .map(|name| line[name].as_str().unwrap_or_default().to_owned())
+                .collect()
+        };
+        assert_eq!(
+            fields(&lines[0], &["condition", "status", "reason"]),
+            ["NetworkReady", "False", "NotFound"]
+        );
+        assert_eq!(
+            fields(&lines[1], &["condition", "status", "reason", "was"]),
+            ["NetworkReady", "True", "Ready", "NotFound"]
+        );
+    }
+
+    #[test]
+    fn a_message_of_a_user_stays_on_one_line() {
+        let forged = json!({"conditions": [{
+            "type": "NetworkReady", "status": "False", "reason": "InvalidSpec", "message": "a\nINFO b\u{1b}[31m"
+        }]});
+        let lines = logged(LogFormat::Text, 0, || log(&Value::Null, &forged));
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("NetworkReady is False: a INFO b [31m"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_summary_says_why_the_object_is_not_ready() {
+        let summary = |conditions: &[&str]| summary(&status(conditions));
+        assert_eq!(summary(&[]), None);
+        let waiting = ["NetworkReady True Ready", "Ready False Launching i-1 starts"];
+        assert_eq!(summary(&waiting).unwrap(), "Ready is False, Launching: i-1 starts");
+        assert_eq!(summary(&["Ready True Ready"]).unwrap(), "Ready is True");
+        assert_eq!(
+            summary(&["CapacityReady Unknown MissingField"]).unwrap(),
+            "CapacityReady is Unknown, MissingField"
+        );
+    }
+}

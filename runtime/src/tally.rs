@@ -1,0 +1,153 @@
+//! Counts of a cache's objects by keys of their own, for instance by the conditions that they show.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
+
+use crate::changes::Change;
+use crate::index::Follower;
+use crate::kinds::CachedKind;
+
+/// Counts of objects by key, made by [`crate::cache::ObjectCache::tally`]. They follow every change of the cache.
+/// Cloning gives another handle to the same counts.
+#[derive(Debug)]
+pub struct Tally<K: CachedKind, T> {
+    keys_of: fn(&K) -> Vec<T>,
+    entries: Arc<Mutex<Entries<K, T>>>,
+}
+
+#[derive(Debug)]
+struct Entries<K: CachedKind, T> {
+    counts: HashMap<T, u32>,
+    keys: HashMap<ObjectRef<K>, Vec<T>>,
+}
+
+impl<K: CachedKind, T> Clone for Tally<K, T> {
+    fn clone(&self) -> Self {
+        Self {
+            keys_of: self.keys_of,
+            entries: Arc::clone(&self.entries),
+        }
+    }
+}
+
+impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
+    /// Counts of no object yet.
+    pub fn new(keys_of: fn(&K) -> Vec<T>) -> Self {
+        let entries = Entries {
+            counts: HashMap::new(),
+            keys: HashMap::new(),
+        };
+        Self {
+            keys_of,
+            entries: Arc::new(Mutex::new(entries)),
+        }
+    }
+
+    /// The number of objects of each key that an object has, in no particular order.
+    pub fn counts(&self) -> Vec<(T, u32)> {
+        let entries = self.entries.lock();
+        entries.counts.iter().map(|(key, count)| (*key, *count)).collect()
+    }
+
+    /// Counts a new or changed object.
+    pub fn count(&self, object: &K) {
+        let keys = (self.keys_of)(object);
+        self.entries.lock().set(ObjectRef::from_obj(object), keys);
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, object: &K) {
+        self.entries.lock().set(ObjectRef::from_obj(object), Vec::new());
+    }
+}
+
+impl<K: CachedKind, T: Copy + Debug + Eq + Hash + Send + Sync> Follower<K> for Tally<K, T> {
+    fn follow(&self, change: &Change<K>) {
+        match change {
+            Change::Applied(object) => self.count(object),
+            Change::Deleted(object) => self.forget(object),
+        }
+    }
+}
+
+impl<K: CachedKind, T: Copy + Eq + Hash> Entries<K, T> {
+    fn set(&mut self, object: ObjectRef<K>, keys: Vec<T>) {
+        for key in self.keys.remove(&object).unwrap_or_default() {
+            if let Some(count) = self.counts.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&key);
+                }
+            }
+        }
+        for key in &keys {
+            *self.counts.entry(*key).or_default() += 1;
+        }
+        if !keys.is_empty() {
+            self.keys.insert(object, keys);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+
+    use super::*;
+    use crate::cache::{CacheFiller, ObjectCache};
+    use crate::malformed::Guarded;
+    use crate::testing::{FakeServer, Widget, runtime, widget};
+
+    fn of_size(name: &str, size: u32) -> Widget {
+        let mut widget = widget(name);
+        widget.spec.size = size;
+        widget
+    }
+
+    fn list(filler: &mut CacheFiller<Widget>, objects: &[Widget]) {
+        filler.apply(Event::Init);
+        for object in objects {
+            filler.apply(Event::InitApply(Guarded(Ok(object.clone()))));
+        }
+        filler.apply(Event::InitDone);
+    }
+
+    fn counts(tally: &Tally<Widget, u32>) -> Vec<(u32, u32)> {
+        let mut counts = tally.counts();
+        counts.sort_unstable();
+        counts
+    }
+
+    #[tokio::test]
+    async fn a_tally_follows_every_change_of_its_cache() {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        list(&mut filler, &[of_size("a", 1), of_size("b", 1), of_size("c", 2)]);
+        let tally = cache.tally(|widget| vec![widget.spec.size]);
+        assert_eq!(counts(&tally), [(1, 2), (2, 1)]);
+        for _ in 0..2 {
+            filler.apply(Event::Apply(Guarded(Ok(of_size("a", 2)))));
+        }
+        assert_eq!(counts(&tally), [(1, 1), (2, 2)]);
+        filler.apply(Event::Delete(Guarded(Ok(of_size("c", 2)))));
+        assert_eq!(counts(&tally), [(1, 1), (2, 1)]);
+        list(&mut filler, &[of_size("d", 3)]);
+        assert_eq!(counts(&tally), [(3, 1)]);
+    }
+
+    #[tokio::test]
+    async fn a_tally_keeps_nothing_of_what_is_gone() {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        let tally = cache.tally(|widget| vec![widget.spec.size]);
+        list(&mut filler, &[of_size("a", 1), of_size("b", 2)]);
+        list(&mut filler, &[]);
+        let entries = tally.entries.lock();
+        assert!(entries.counts.is_empty() && entries.keys.is_empty(), "{entries:?}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration of kube-state-metrics against the CRDs: a path that is none gives no series, and no error.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::read;
+use crate::schema::{GROUP, Schemas, field};
+
+const FOLDER: &str = "config/kube-state-metrics";
+
+/// Fields of the metadata of each object, which no CRD has a schema of.
+const METADATA: [&str; 8] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "uid",
+];
+
+fn resources() -> Vec<Value> {
+    let configuration: Value = serde_saphyr::from_str(&read(format!("{FOLDER}/custom_resource_state.yaml"))).unwrap();
+    configuration["spec"]["resources"].as_array().unwrap().clone()
+}
+
+fn words(path: &Value) -> Vec<&str> {
+    let words = path.as_array().unwrap_or_else(|| panic!("{path} is no path")).iter();
+    words.map(|word| word.as_str().unwrap()).collect()
+}
+
+/// The schema at a path, that of the items for a list; `None` within the metadata, whose first field is checked only.
+fn at<'a>(schema: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    if let ["metadata", name, ..] = path {
+        assert!(METADATA.contains(name), "metadata has no field {name}");
+        return None;
+    }
+    let mut schema = schema;
+    for name in path {
+        schema = field(schema, name).unwrap_or_else(|| panic!("{path:?}: {name} is no field"));
+    }
+    Some(if schema["type"] == "array" {
+        &schema["items"]
+    } else {
+        schema
+    })
+}
+
+fn check(resource: &Value, schema: &Value) {
+    let labels = |block: &Value, schema: &Value| {
+        for path in block["labelsFromPath"]
+            .as_object()
+            .into_iter()
+            .flat_map(|labels| labels.values())
+        {
+            at(schema, &words(path));
+        }
+    };
+    labels(resource, schema);
+    for metric in resource["metrics"].as_array().unwrap() {
+        let each = &metric["each"];
+        let kind = each["type"].as_str().unwrap();
+        let block = match kind {
+            "Info" => &each["info"],
+            "Gauge" => &each["gauge"],
+            "StateSet" => &each["stateSet"],
+            other => panic!("{other} is no type of metric"),
+        };
+        assert!(block.is_object(), "{metric}");
+        let found = match &block["path"] {
+            Value::Null => Some(schema),
+            path => at(schema, &words(path)),
+        };
+        if let Some(schema) = found {
+            labels(block, schema);
+            if !block["valueFrom"].is_null() {
+                at(schema, &words(&block["valueFrom"]));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_path_of_kube_state_metrics_is_a_field() {
+    let schemas = Schemas::read();
+    for resource in resources() {
+        let kind = &resource["groupVersionKind"];
+        assert_eq!(kind["group"], GROUP);
+        check(
+            &resource,
+            schemas.of(kind["version"].as_str().unwrap(), kind["kind"].as_str().unwrap()),
+        );
+    }
+}
+
+#[test]
+fn kube_state_metrics_may_list_the_kinds_that_it_shows() {
+    let role: Value = serde_saphyr::from_str(&read(format!("{FOLDER}/cluster_role.yaml"))).unwrap();
+    let rules = role["rules"].as_array().unwrap().iter();
+    let ours = rules.clone().find(|rule| rule["apiGroups"][0] == GROUP).unwrap();
+    let allowed: BTreeSet<String> = words(&ours["resources"]).into_iter().map(str::to_owned).collect();
+    let shown = resources().into_iter();
+    let shown = shown.map(|resource| {
+        let kind = resource["groupVersionKind"]["kind"].as_str().unwrap().to_lowercase();
+        assert_eq!(resource["metricNamePrefix"], format!("capi_{kind}"));
+        format!("{kind}s")
+    });
+    assert_eq!(allowed, shown.collect());
+}
