@@ -10,12 +10,14 @@ pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
+pub mod machine_networks;
 pub mod orphans;
 mod pause;
 pub mod refusals;
 mod resync;
 mod retry;
 mod tags;
+mod target_forms;
 #[cfg(test)]
 mod testing;
 mod transitions;
