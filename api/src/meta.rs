@@ -64,7 +64,8 @@ pub const ADOPT_NO_INSTANCE: &str = "none";
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
 
 /// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.
-pub const ADMISSION_POLICIES: [&str; 6] = [
+pub const ADMISSION_POLICIES: [&str; 7] = [
+    "capa-rs-cluster-deletion",
     "capa-rs-cluster-transitions",
     "capa-rs-create-only",
     "capa-rs-identity-immutable",

@@ -286,7 +286,7 @@ pub const ACTIONS: &[Action] = &[
         "DescribeTargetGroups",
         AccessLevel::Read,
         &[READ],
-        "tells target groups of instances from those of addresses",
+        "sees that the target groups of an AWSCluster exist, and whether they take instances or addresses",
     ),
     load_balancing(
         "DescribeTags",

@@ -10,7 +10,7 @@ use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
     confirmed_account,
 };
-use capa_cloud::targets::{GroupAnswer, GroupCall};
+use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
     MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
@@ -311,8 +311,12 @@ impl ClusterCloud for ControllerSession {
         self.calls.elb.load_balancer(name).await
     }
 
-    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        self.calls.elb.classic_load_balancer(name).await
+    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
+        self.calls.elb.classic_load_balancers(names).await
+    }
+
+    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+        self.calls.elb.target_groups(arns).await
     }
 }
 

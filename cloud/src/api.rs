@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, Observation, Query,
     ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
@@ -28,8 +28,11 @@ pub trait ClusterCloud: Send + Sync {
     async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError>;
     /// The load balancer of this name that is no classic one; none where there is none.
     async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
-    /// Whether there is a classic load balancer of this name.
-    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError>;
+    /// Whether there is a classic load balancer of each of these names.
+    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError>;
+    /// The kinds of the targets of target groups, by ARN; none where one of the groups does not exist: AWS does not say
+    /// which.
+    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError>;
 }
 
 /// Gives the sessions that clusters are reconciled with.

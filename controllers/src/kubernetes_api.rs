@@ -20,6 +20,8 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::machine_networks::MachineNetworks;
+
 /// A request to the API server failed without an answer about the object.
 #[derive(Debug, Error)]
 #[error("failed to {attempted}")]
@@ -211,9 +213,11 @@ pub trait MachineKubernetes: NetworkKubernetes {
     ) -> Result<AWSMachine, KubernetesError>;
 }
 
-/// Further writes of the cluster reconciler.
+/// Further reads and writes of the cluster reconciler.
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {
+    /// The parts of a network that the AWSMachines and AWSMachineTemplates of a Cluster name in their own specs.
+    fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks;
     /// Removes the provider's finalizer from an AWSCluster that the provider does not manage.
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
 }

@@ -10,6 +10,7 @@ pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
+pub mod machine_networks;
 pub mod object_counts;
 pub mod orphans;
 mod pause;
@@ -17,6 +18,7 @@ pub mod refusals;
 mod resync;
 mod retry;
 mod tags;
+mod target_forms;
 #[cfg(test)]
 mod testing;
 mod transitions;

@@ -18,6 +18,7 @@ use capa_controllers::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
     NetworkKubernetes, NetworkReader,
 };
+use capa_controllers::machine_networks::MachineNetworks;
 use capa_runtime::kinds::ObjectName;
 use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusError;
@@ -393,6 +394,13 @@ fn is_gone(error: &KubernetesError) -> bool {
 
 #[async_trait]
 impl ClusterKubernetes for Manager {
+    fn machine_networks(&self, _: &str, cluster: &str) -> MachineNetworks {
+        let state = self.state();
+        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        let machines = state.cache.aws_machines.values().filter(belongs);
+        MachineNetworks::of(machines.map(|machine| &machine.spec))
+    }
+
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let remove = |cluster: &mut AWSCluster| without(cluster.finalizers_mut(), meta::CLUSTER_FINALIZER);
         match self.write("PATCH finalizers (remove)", cluster, remove).await {

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
+use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
+use capa_controllers::identity::users::{identity_reference, watched_identity};
 use capa_controllers::kubernetes::{
     Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
 };
 use capa_controllers::kubernetes_api::NetworkReaderKind;
+use capa_controllers::machine_networks;
 use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
 use capa_runtime::admission::look_for_policies;
@@ -25,9 +29,12 @@ use capa_runtime::kinds::CachedKind;
 use capa_runtime::lease::LeaseMemory;
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::future::ready;
 use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
@@ -35,7 +42,8 @@ use kube::{Api, Resource, ResourceExt};
 use super::Flags;
 use super::controller_identity;
 use super::flags;
-use super::identity_secrets;
+use super::identity_deletions;
+use super::identity_secrets::IdentitySecrets;
 use super::orphans::{self, OrphanCounts};
 
 /// Starts a watch for every kind that is read from a cache.
@@ -73,14 +81,6 @@ impl Wiring {
             let created = controller_identity::create(self.runtime.clone(), self.lease_memory(), tasks.stop());
             tasks.spawn("creator of AWSClusterControllerIdentity/default", created);
         }
-        let owned = identity_secrets::own(
-            self.runtime.clone(),
-            self.caches.static_identities.clone(),
-            self.flags.effective_identity_namespace(),
-            self.flags.sync_period.into(),
-            tasks.stop(),
-        );
-        tasks.spawn("owners of the Secrets of static identities", owned);
         let malformed = self.runtime.malformed.clone();
         let published =
             malformed.publish_events(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
@@ -94,7 +94,8 @@ impl Wiring {
         );
         tasks.spawn("search for the admission policies", policies);
         let kubernetes = KubernetesClient::new(&self.runtime, &self.caches, self.flags.timing());
-        let clusters = self.cluster_controller(&kubernetes);
+        let changed_secrets = self.follow_identities(&kubernetes, tasks);
+        let clusters = self.cluster_controller(&kubernetes, changed_secrets);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
         let scan = orphans::scan_periodically(
@@ -119,7 +120,45 @@ impl Wiring {
         self.flags.leader_elect.then(memory)
     }
 
-    fn cluster_controller(&self, kubernetes: &KubernetesClient) -> Controller<ClusterReconciler> {
+    /// Starts the tasks that tell of identities which turn bad, and gives the static identities whose Secrets change.
+    fn follow_identities(
+        &self,
+        kubernetes: &KubernetesClient,
+        tasks: &mut Tasks,
+    ) -> UnboundedReceiver<AWSClusterStaticIdentity> {
+        let (changed, changed_secrets) = unbounded();
+        let secrets = IdentitySecrets {
+            runtime: self.runtime.clone(),
+            kubernetes: kubernetes.clone(),
+            identities: self.caches.static_identities.clone(),
+            namespace: self.flags.effective_identity_namespace(),
+            period: self.flags.timing().source_retry_cap,
+            changed,
+        };
+        tasks.spawn("Secrets of static identities", secrets.follow(tasks.stop()));
+        let caches = &self.caches;
+        self.warn_of_deletions(&caches.controller_identities, kubernetes, tasks);
+        self.warn_of_deletions(&caches.role_identities, kubernetes, tasks);
+        self.warn_of_deletions(&caches.static_identities, kubernetes, tasks);
+        changed_secrets
+    }
+
+    fn warn_of_deletions<K: CachedKind>(
+        &self,
+        identities: &ObjectCache<K>,
+        kubernetes: &KubernetesClient,
+        tasks: &mut Tasks,
+    ) {
+        let (runtime, identities) = (self.runtime.clone(), identities.clone());
+        let warned = identity_deletions::warn(runtime, kubernetes.clone(), identities, tasks.stop());
+        tasks.spawn(format!("warnings about deleted {}", K::plural(&())), warned);
+    }
+
+    fn cluster_controller(
+        &self,
+        kubernetes: &KubernetesClient,
+        changed_secrets: UnboundedReceiver<AWSClusterStaticIdentity>,
+    ) -> Controller<ClusterReconciler> {
         let reconciler = ClusterReconciler {
             context: ClusterContext {
                 kubernetes: Arc::new(kubernetes.clone()),
@@ -138,10 +177,28 @@ impl Wiring {
         let caches = &self.caches;
         Controller::new(&self.runtime, &caches.aws_clusters, reconciler, settings)
             .watches(&caches.clusters, awscluster::watched_cluster, aws_cluster_of)
-            .watches(&caches.controller_identities, version, self.clusters_without_identity())
-            .watches(&caches.role_identities, version, self.clusters_without_identity())
-            .watches(&caches.static_identities, version, self.clusters_without_identity())
-            .watches(&caches.namespaces, predicates::labels, self.clusters_without_identity())
+            .watches(
+                &caches.controller_identities,
+                watched_identity,
+                clusters_with(kubernetes),
+            )
+            .watches(&caches.role_identities, watched_identity, clusters_with(kubernetes))
+            .watches(&caches.static_identities, watched_identity, clusters_with(kubernetes))
+            .watches(&caches.namespaces, predicates::labels, self.clusters_of_namespace())
+            .watches(
+                &caches.aws_machines,
+                machine_networks::watched_machine,
+                self.cluster_of_machine(),
+            )
+            .watches(
+                &caches.aws_machine_templates,
+                machine_networks::watched_template,
+                self.cluster_of_template(),
+            )
+            .reconcile_on(changed_secrets.flat_map({
+                let of_identity = clusters_with(kubernetes);
+                move |identity| futures::stream::iter(of_identity(&identity))
+            }))
     }
 
     fn machine_controller(&self, kubernetes: &KubernetesClient) -> Controller<MachineReconciler> {
@@ -245,18 +302,41 @@ impl Wiring {
         }
     }
 
-    /// A changed identity or namespace triggers the objects that wait for an identity; other objects use the change at
-    /// their next reconcile.
-    fn clusters_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
+    /// The AWSClusters of a namespace, whose labels decide which identities they may use.
+    fn clusters_of_namespace(&self) -> impl Fn(&Namespace) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
-        move |_| {
-            let waiting = |cluster: &AWSCluster| {
-                lacks_identity(cluster.status.as_ref().map(|status| status.conditions.as_slice()))
-            };
-            references(&clusters.state_filter(waiting))
+        move |namespace| {
+            let name = namespace.name_any();
+            references(&clusters.state_filter(|cluster| cluster.namespace().as_ref() == Some(&name)))
         }
     }
 
+    /// The AWSCluster of an AWSMachine, if the AWSMachine may name what the AWSCluster lacks.
+    fn cluster_of_machine(&self) -> impl Fn(&AWSMachine) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
+        let of_cluster = self.waiting_cluster();
+        move |machine| of_cluster(&machine.metadata, meta::cluster_name_label(&machine.metadata)?)
+    }
+
+    /// The same of an AWSMachineTemplate.
+    fn cluster_of_template(&self) -> impl Fn(&AWSMachineTemplate) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
+        let of_cluster = self.waiting_cluster();
+        move |template| of_cluster(&template.metadata, meta::owner_cluster_name(&template.metadata)?)
+    }
+
+    /// The AWSCluster of the Cluster with this name in the namespace of an object, if it may wait for machines.
+    fn waiting_cluster(&self) -> impl Fn(&ObjectMeta, &str) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
+        let clusters = self.caches.clusters.store().clone();
+        let aws_clusters = self.caches.aws_clusters.store().clone();
+        move |metadata, name| {
+            let namespace = metadata.namespace.as_deref()?;
+            let reference = aws_cluster_of(clusters.get(&ObjectRef::new(name).within(namespace))?.as_ref())?;
+            let waits = machine_networks::may_wait_for_machines(aws_clusters.get(&reference)?.as_ref());
+            waits.then_some(reference)
+        }
+    }
+
+    /// A changed identity or namespace triggers the machines that wait for an identity; other machines use the change
+    /// at their next reconcile.
     fn machines_without_identity<I>(&self) -> impl Fn(&I) -> Vec<ObjectRef<AWSMachine>> + Send + 'static {
         let machines = self.caches.aws_machines.store().clone();
         move |_| {
@@ -277,6 +357,18 @@ fn readers<K: CachedKind>(
     let ended = futures::stream::poll_fn(move |context| ended.poll_recv(context));
     let of_kind = ended.filter(move |reader| ready(reader.kind == kind));
     of_kind.map(|reader| ObjectRef::new(&reader.name).within(&reader.namespace))
+}
+
+/// The AWSClusters that use an identity which has changed or is gone: their conditions must say so before a machine is
+/// launched or deleted.
+fn clusters_with<K: CachedKind>(
+    kubernetes: &KubernetesClient,
+) -> impl Fn(&K) -> Vec<ObjectRef<AWSCluster>> + Send + use<K> {
+    let kubernetes = kubernetes.clone();
+    move |identity| {
+        let reference = identity_reference(identity);
+        reference.map_or_else(Vec::new, |reference| kubernetes.clusters_with_identity(&reference))
+    }
 }
 
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {

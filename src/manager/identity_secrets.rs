@@ -1,137 +1,179 @@
-//! Makes static identities the owners of their Secrets, because `clusterctl move` also moves the objects that a moved
-//! object owns.
+//! Follows the Secrets of static identities, which are not watched: tells of the Secrets that changed or are gone, and
+//! makes the identities their owners, because `clusterctl move` also moves the objects that a moved object owns.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::AWSClusterStaticIdentity;
+use capa_controllers::identity::users::{deleted_while_in_use, identity_reference};
+use capa_controllers::kubernetes::KubernetesClient;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::repeated_failure::RepeatedFailure;
 use futures::StreamExt;
+use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::PostParams;
+use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Resource, ResourceExt};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// Interval after which a Secret that does not exist, or could not be written, is tried again.
-const RETRY: Duration = Duration::from_secs(30);
+/// The Secrets of static identities.
+pub(super) struct IdentitySecrets {
+    pub(super) runtime: Runtime,
+    pub(super) kubernetes: KubernetesClient,
+    pub(super) identities: ObjectCache<AWSClusterStaticIdentity>,
+    /// Namespace of the Secrets.
+    pub(super) namespace: String,
+    /// Time between two looks at a Secret.
+    pub(super) period: Duration,
+    /// Receives each identity whose Secret has changed, appeared or gone.
+    pub(super) changed: UnboundedSender<AWSClusterStaticIdentity>,
+}
 
-/// Adds the missing owners in `namespace` until `stop`, and checks each Secret again once a `sync_period`.
-pub(super) async fn own(
-    runtime: Runtime,
-    identities: ObjectCache<AWSClusterStaticIdentity>,
-    namespace: String,
-    sync_period: Duration,
-    stop: CancellationToken,
-) -> Result<(), Infallible> {
-    let secrets: Api<Secret> = Api::namespaced(runtime.client.clone(), &namespace);
-    let work = async {
-        runtime.readiness.all_open().await;
-        let mut changes = Box::pin(
-            identities
-                .changes(|identity: &AWSClusterStaticIdentity| identity.meta().generation.map(i64::cast_unsigned)),
-        );
-        // When the Secret of an identity was last seen with its owner, by UID of the identity.
-        let mut settled = HashMap::<String, Instant>::new();
-        let mut failures = HashMap::<String, RepeatedFailure>::new();
-        loop {
-            let here = identities.store().state();
-            let is_here = |uid: &String| here.iter().any(|identity| identity.uid().as_ref() == Some(uid));
-            settled.retain(|uid, seen| seen.elapsed() < sync_period && is_here(uid));
-            failures.retain(|uid, _| is_here(uid));
-            for identity in &here {
-                let uid = identity.uid().unwrap_or_default();
-                if settled.contains_key(&uid) {
-                    continue;
+/// The UID and resource version of a Secret; `None` for a Secret that does not exist.
+type Version = Option<(String, String)>;
+
+impl IdentitySecrets {
+    /// Looks at each Secret once a period, and at once when an identity is new, until `stop`.
+    pub(super) async fn follow(self, stop: CancellationToken) -> Result<(), Infallible> {
+        let secrets: Api<Secret> = Api::namespaced(self.runtime.client.clone(), &self.namespace);
+        let work = async {
+            self.runtime.readiness.all_open().await;
+            let generation = |identity: &AWSClusterStaticIdentity| identity.meta().generation.map(i64::cast_unsigned);
+            let mut changes = Box::pin(self.identities.changes(generation));
+            // The last seen versions, by UID of the identity.
+            let mut seen = HashMap::<String, Version>::new();
+            let mut failures = HashMap::<String, RepeatedFailure>::new();
+            loop {
+                let here = self.identities.store().state();
+                let is_here = |uid: &String| here.iter().any(|identity| identity.uid().as_ref() == Some(uid));
+                seen.retain(|uid, _| is_here(uid));
+                failures.retain(|uid, _| is_here(uid));
+                for identity in &here {
+                    let uid = identity.uid().unwrap_or_default();
+                    let failure = failures.entry(uid.clone()).or_insert_with(|| failure_of(identity));
+                    let Some(version) = look(&secrets, identity, failure).await else {
+                        continue;
+                    };
+                    let before = seen.insert(uid, version.clone());
+                    if before.is_some_and(|before| before != version) {
+                        self.tell(identity, version.is_none()).await;
+                    }
                 }
-                let failure = failures.entry(uid.clone()).or_insert_with(|| failure_of(identity));
-                if add_owner(&secrets, identity, failure).await {
-                    settled.insert(uid, Instant::now());
+                tokio::select! {
+                    Some(_) = changes.next() => {}
+                    () = tokio::time::sleep(self.period) => {}
                 }
             }
-            tokio::select! {
-                Some(_) = changes.next() => {}
-                () = tokio::time::sleep(RETRY) => {}
-            }
-        }
-    };
-    stop.run_until_cancelled(work).await;
-    Ok(())
+        };
+        stop.run_until_cancelled(work).await;
+        Ok(())
+    }
+
+    /// Triggers the clusters of an identity whose Secret has changed, and warns if it is gone.
+    async fn tell(&self, identity: &AWSClusterStaticIdentity, gone: bool) {
+        // The receiver is gone when the controllers stop.
+        let _ = self.changed.unbounded_send(identity.clone());
+        let Some(reference) = identity_reference(identity).filter(|_| gone) else {
+            return;
+        };
+        let secret = format!("its Secret {}/{}", self.namespace, identity.spec.secret_ref);
+        let warning = deleted_while_in_use(&secret, &self.kubernetes.users_of_identity(&reference));
+        self.runtime
+            .events
+            .publish(identity, warning.into_iter().collect())
+            .await;
+    }
 }
 
 fn failure_of(identity: &AWSClusterStaticIdentity) -> RepeatedFailure {
     RepeatedFailure::new(format!(
-        "make AWSClusterStaticIdentity {} an owner of its Secret {}, without which `clusterctl move` leaves the Secret \
-         behind",
-        identity.name_any(),
-        identity.spec.secret_ref
+        "read Secret {} of AWSClusterStaticIdentity {} and make the identity its owner, without which `clusterctl move` \
+         leaves the Secret behind",
+        identity.spec.secret_ref,
+        identity.name_any()
     ))
 }
 
-/// Whether the identity's Secret exists and the identity is its owner now.
-async fn add_owner(
+/// The version of the identity's Secret, which is owned by the identity from now on. `None` if the Secret cannot be
+/// read.
+async fn look(
     secrets: &Api<Secret>,
-    identity: &Arc<AWSClusterStaticIdentity>,
+    identity: &AWSClusterStaticIdentity,
     failure: &mut RepeatedFailure,
-) -> bool {
+) -> Option<Version> {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
     // No Secret has such a name, and the path of a request with it could lead to another object.
     if !is_dns_subdomain(name) {
-        return false;
+        return Some(None);
     }
-    let written = async {
-        let Some(secret) = secrets.get_opt(name).await? else {
-            return Ok(false);
+    let looked = async {
+        let Some(secret) = secrets.get_metadata_opt(name).await? else {
+            return Ok(None);
         };
-        if let Some(owned) = owned_by(secret, identity) {
-            secrets.replace(name, &PostParams::default(), &owned).await?;
-            info!(
-                secret = name,
-                identity = identity_name,
-                "made the static identity an owner of its Secret"
-            );
+        if missing_owner(&secret.metadata, identity).is_none() {
+            return Ok(Some(version(&secret.metadata)));
         }
-        Ok(true)
+        let Some(secret) = secrets.get_opt(name).await? else {
+            return Ok(None);
+        };
+        let before = version(&secret.metadata);
+        let Some(owned) = owned_by(secret, identity) else {
+            return Ok(Some(before));
+        };
+        let owned = secrets.replace(name, &PostParams::default(), &owned).await?;
+        info!(
+            secret = name,
+            identity = identity_name,
+            "made the static identity an owner of its Secret"
+        );
+        Ok(Some(version(&owned.metadata)))
     };
-    match written.await {
-        Ok(exists) => {
+    match looked.await {
+        Ok(version) => {
             failure.succeeded();
-            exists
+            Some(version)
         }
         // Somebody has changed the Secret meanwhile.
-        Err(kube::Error::Api(status)) if status.is_conflict() => false,
+        Err(kube::Error::Api(status)) if status.is_conflict() => None,
         Err(error) => {
             failure.failed(&error);
-            false
+            None
         }
     }
+}
+
+fn version(metadata: &ObjectMeta) -> (String, String) {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&metadata.uid), text(&metadata.resource_version))
 }
 
 /// The Secret with the identity added as an owner; `None` if it already is one, or if either object is being deleted.
 fn owned_by(mut secret: Secret, identity: &AWSClusterStaticIdentity) -> Option<Secret> {
-    let is_leaving = |metadata: &kube::api::ObjectMeta| metadata.deletion_timestamp.is_some();
-    if is_leaving(&secret.metadata) || is_leaving(&identity.metadata) {
+    let owner = missing_owner(&secret.metadata, identity)?;
+    let owners = secret.metadata.owner_references.get_or_insert_default();
+    // A reference to a deleted identity of the same name would have the Secret garbage-collected.
+    owners.retain(|known| (&known.kind, &known.name) != (&owner.kind, &owner.name));
+    owners.push(owner);
+    Some(secret)
+}
+
+/// The reference to the identity that a Secret lacks; `None` if it has the reference, or if either object is being
+/// deleted.
+fn missing_owner(secret: &ObjectMeta, identity: &AWSClusterStaticIdentity) -> Option<OwnerReference> {
+    if secret.deletion_timestamp.is_some() || identity.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let owner = OwnerReference {
         controller: None,
         ..identity.controller_owner_ref(&())?
     };
-    let owners = secret.metadata.owner_references.get_or_insert_default();
-    if owners.iter().any(|known| known.uid == owner.uid) {
-        return None;
-    }
-    // A reference to a deleted identity of the same name would have the Secret garbage-collected.
-    owners.retain(|known| (&known.kind, &known.name) != (&owner.kind, &owner.name));
-    owners.push(owner);
-    Some(secret)
+    let mut owners = secret.owner_references.iter().flatten();
+    (!owners.any(|known| known.uid == owner.uid)).then_some(owner)
 }
 
 #[cfg(test)]

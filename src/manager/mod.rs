@@ -4,6 +4,7 @@ mod build_info;
 mod controller_identity;
 mod controllers;
 mod flags;
+mod identity_deletions;
 mod identity_secrets;
 mod orphans;
 

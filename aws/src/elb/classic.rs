@@ -80,18 +80,20 @@ impl ElbCalls {
         Ok(tags.collect())
     }
 
-    /// Whether there is a classic load balancer of this name.
-    pub(crate) async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        let turn = CallRequest::load_balancer(self.runner.flow(), name);
+    /// Whether there is a classic load balancer of each of these names.
+    pub(crate) async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
+        let turn = CallRequest::load_balancer(self.runner.flow(), &names.join(" "));
         let permit = self.runner.limiter().acquire(&turn)?;
         let request = self.classic.describe_load_balancers();
-        let answer = self.runner.call(permit, request.load_balancer_names(name).send()).await;
+        let request = request.set_load_balancer_names(Some(names.to_vec()));
+        let answer = self.runner.call(permit, request.send()).await;
         match answer {
             Err(error) if error.class == ErrorClass::NotFound => Ok(false),
             answer => {
                 let answer = answer?;
-                let mut shown = answer.load_balancer_descriptions().iter();
-                Ok(shown.any(|shown| shown.load_balancer_name() == Some(name)))
+                let shown = answer.load_balancer_descriptions();
+                let is_shown = |name: &String| shown.iter().any(|shown| shown.load_balancer_name() == Some(name));
+                Ok(names.iter().all(is_shown))
             }
         }
     }

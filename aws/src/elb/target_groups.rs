@@ -5,9 +5,10 @@ use std::time::Duration;
 use aws_sdk_elasticloadbalancingv2 as elb;
 use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
 use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnum};
-use capa_cloud::CloudError;
+use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
 use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
+use capa_cloud::{CloudError, ErrorClass};
 
 use super::{ElbCalls, USUAL_DELAY};
 
@@ -50,18 +51,26 @@ impl ElbCalls {
         let action = permit.action;
         let request = self.client.describe_target_groups();
         let answer = self.runner.call(permit, request.target_group_arns(arn).send()).await?;
-        let mut groups = answer.target_groups().iter();
-        let group = groups.find(|group| group.target_group_arn() == Some(arn));
+        let group = shown(answer.target_groups(), arn);
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
-        let kind = match group.target_type() {
-            Some(TargetTypeEnum::Instance) => TargetKind::Instance,
-            Some(TargetTypeEnum::Ip) => TargetKind::Address,
-            other => TargetKind::Other(other.map_or("unknown", TargetTypeEnum::as_str).to_owned()),
-        };
         Ok(GroupFacts {
-            kind,
+            kind: kind(group),
             port: group.port(),
         })
+    }
+
+    /// The kinds of the targets of target groups, by ARN; `None` where one of the groups does not exist.
+    pub(crate) async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+        let turn = CallRequest::target_groups(self.runner.flow(), arns);
+        let permit = self.runner.limiter().acquire(&turn)?;
+        let request = self.client.describe_target_groups();
+        let request = request.set_target_group_arns(Some(arns.to_vec()));
+        let answer = match self.runner.call(permit, request.send()).await {
+            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        let kind = |arn: &String| Some((arn.clone(), kind(shown(answer.target_groups(), arn)?)));
+        Ok(arns.iter().map(kind).collect())
     }
 
     async fn target_group_tags(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
@@ -106,6 +115,19 @@ impl ElbCalls {
             .find(|attribute| attribute.key() == Some(DELAY_ATTRIBUTE));
         let seconds = delay.and_then(|delay| delay.value()?.parse().ok());
         Ok(seconds.map_or(USUAL_DELAY, Duration::from_secs))
+    }
+}
+
+/// The target group with this ARN.
+fn shown<'a>(groups: &'a [elb::types::TargetGroup], arn: &str) -> Option<&'a elb::types::TargetGroup> {
+    groups.iter().find(|group| group.target_group_arn() == Some(arn))
+}
+
+fn kind(group: &elb::types::TargetGroup) -> TargetKind {
+    match group.target_type() {
+        Some(TargetTypeEnum::Instance) => TargetKind::Instance,
+        Some(TargetTypeEnum::Ip) => TargetKind::Address,
+        other => TargetKind::Other(other.map_or("unknown", TargetTypeEnum::as_str).to_owned()),
     }
 }
 

@@ -52,7 +52,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     cluster.security_groups(&all).await.unwrap();
     cluster.route_tables(&all).await.unwrap();
     cluster.load_balancer("api").await.unwrap();
-    let classic_one = at_its_turn(async || cluster.classic_load_balancer("api").await).await;
+    let classic_one = at_its_turn(async || cluster.classic_load_balancers(&["api".into()]).await).await;
     assert!(!classic_one.unwrap());
     let templates = pool.templates(&identity, REGION);
     let unknown = templates.instance_type("t3.large").await.unwrap_err();

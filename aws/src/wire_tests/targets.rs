@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capa_cloud::targets::{
-    Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
+    Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetPolicy, TargetRequest,
+    TargetUser,
 };
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
@@ -293,6 +294,28 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");
     let other = at_its_turn(async || cluster.load_balancer("other").await).await;
     assert_eq!(other.unwrap(), None);
-    let classic = at_its_turn(async || cluster.classic_load_balancer("other").await).await;
+    let classic = at_its_turn(async || cluster.classic_load_balancers(&["other".into()]).await).await;
     assert!(!classic.unwrap());
+}
+
+#[tokio::test]
+async fn target_groups_are_looked_up_by_arn_with_one_call() {
+    let fake = Fake::start(|call| match call.field("TargetGroupArns.member.2") {
+        "arn:b" => elb(
+            "DescribeTargetGroups",
+            "<TargetGroups><member><TargetGroupArn>arn:b</TargetGroupArn><TargetType>lambda</TargetType></member>\
+             <member><TargetGroupArn>arn:a</TargetGroupArn><TargetType>ip</TargetType></member></TargetGroups>",
+        ),
+        _ => sts_error(400, "TargetGroupNotFound", "One or more target groups not found"),
+    })
+    .await;
+    let pool = fake.pool().await;
+    let cluster = pool.cluster(&identity("A"), REGION);
+    let arns = ["arn:a".to_owned(), "arn:b".to_owned()];
+    let found = cluster.target_groups(&arns).await.unwrap().unwrap();
+    let kinds = [TargetKind::Address, TargetKind::Other("lambda".to_owned())];
+    assert_eq!(found, arns.into_iter().zip(kinds).collect::<Vec<_>>());
+    let missing = at_its_turn(async || cluster.target_groups(&["arn:c".into()]).await).await;
+    assert_eq!(missing.unwrap(), None);
+    assert_eq!(fake.calls_of("DescribeTargetGroups").len(), 2);
 }

@@ -125,6 +125,14 @@ impl CallRequest {
         }
     }
 
+    /// A lookup of target groups by their ARNs.
+    pub fn target_groups(flow: &Flow, arns: &[String]) -> Self {
+        Self {
+            action: "DescribeTargetGroups",
+            ..Self::load_balancer(flow, &arns.join(" "))
+        }
+    }
+
     /// A listing of the listeners of a load balancer, which has this name.
     pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {

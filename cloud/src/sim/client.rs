@@ -3,7 +3,7 @@
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use crate::targets::{Group, GroupAnswer, GroupCall};
+use crate::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, LaunchRequest, Query, RouteTable, SecurityGroup, Subnet, Vpc,
 };
@@ -179,10 +179,22 @@ impl<'a> Client<'a> {
         Ok(region.load_balancers.get(name).cloned())
     }
 
-    /// DescribeLoadBalancers of the classic generation: whether a load balancer has this name.
-    pub fn classic_load_balancer(&mut self, now: Timestamp, name: &str) -> Result<bool, CloudError> {
+    /// DescribeLoadBalancers of the classic generation: whether a load balancer has each of these names.
+    pub fn classic_load_balancers(&mut self, now: Timestamp, names: &[String]) -> Result<bool, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
-        Ok(region.groups.contains_key(&Group::Classic(name.to_owned())))
+        let mut names = names.iter();
+        Ok(names.all(|name| region.groups.contains_key(&Group::Classic(name.clone()))))
+    }
+
+    /// DescribeTargetGroups by ARN: the kinds of the groups' targets. `None` if one of the groups does not exist.
+    pub fn target_groups(
+        &mut self,
+        now: Timestamp,
+        arns: &[String],
+    ) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
+        let kind = |arn: &String| Some((arn.clone(), region.target_kind(arn)?));
+        Ok(arns.iter().map(kind).collect())
     }
 
     /// A call about load balancer targets.

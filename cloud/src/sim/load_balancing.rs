@@ -66,6 +66,12 @@ impl Region {
         self
     }
 
+    /// The kind of the targets of a target group.
+    pub(super) fn target_kind(&self, arn: &str) -> Option<TargetKind> {
+        let group = self.groups.get(&Group::TargetGroup(arn.to_owned()))?;
+        Some(group.kind.clone())
+    }
+
     /// Tags a group.
     pub fn tag_group(&mut self, group: &Group, key: &str, value: &str) -> &mut Self {
         if let Some(group) = self.groups.get_mut(group) {

@@ -17,7 +17,7 @@ use crate::session::{
     EndedCall, InformerCalls, Moment, Permit, RateLimiter, RateLimits, SessionAssignments, SessionCall, SessionDriver,
     SessionKey, SessionState, confirmed_account,
 };
-use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
+use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
 use crate::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, LaunchRequest, MachineKey,
     Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
@@ -384,12 +384,20 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
         self.call(permit, false, about, effect).await
     }
 
-    async fn classic_load_balancer(&self, name: &str) -> Result<bool, CloudError> {
-        let turn = CallRequest::load_balancer(&self.flow, name);
+    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
+        let about = names.join(" ");
+        let turn = CallRequest::load_balancer(&self.flow, &about);
         let permit = self.rates.acquire(&turn, self.now())?;
-        let about = name.to_owned();
-        let name = name.to_owned();
-        let effect = move |client: &mut Client<'_>, now| client.classic_load_balancer(now, &name);
+        let names = names.to_vec();
+        let effect = move |client: &mut Client<'_>, now| client.classic_load_balancers(now, &names);
+        self.call(permit, false, about, effect).await
+    }
+
+    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+        let turn = CallRequest::target_groups(&self.flow, arns);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, arns) = (arns.join(" "), arns.to_vec());
+        let effect = move |client: &mut Client<'_>, now| client.target_groups(now, &arns);
         self.call(permit, false, about, effect).await
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
 use capa_api::network::MachineNetwork;
+use capa_cloud::targets::{Group, TargetKind};
 use capa_cloud::{ApiLoadBalancer, CloudError, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use crate::identity::IdentityProblem;
@@ -48,10 +49,11 @@ impl NetworkLookup {
     pub(super) fn rate_limited_for(&self) -> Option<Duration> {
         match self {
             Self::Failed(error) => error.retry_after,
-            Self::Found(found) => match &found.load_balancer {
-                Some(LoadBalancerLookup::Failed(error)) => error.retry_after,
-                _ => None,
-            },
+            Self::Found(found) => {
+                let balancer = found.load_balancer.iter().filter_map(LoadBalancerLookup::error);
+                let targets = found.targets.iter().filter_map(|lookup| lookup.kinds.as_ref().err());
+                balancer.chain(targets).filter_map(|error| error.retry_after).min()
+            }
             Self::Disabled | Self::NoIdentity | Self::Recorded(..) => None,
         }
     }
@@ -72,6 +74,17 @@ pub(super) struct FoundNetwork {
     pub(super) route_tables: Vec<RouteTable>,
     /// The load balancer that the spec names.
     pub(super) load_balancer: Option<LoadBalancerLookup>,
+    /// The targets that the spec names: one answer for all target groups, and one for all classic load balancers.
+    pub(super) targets: Vec<TargetLookup>,
+}
+
+/// The answer of AWS about target groups, or about classic load balancers.
+#[derive(Clone, Debug)]
+pub(super) struct TargetLookup {
+    /// The groups in question.
+    pub(super) named: Vec<Group>,
+    /// The kinds of the targets of target groups; `None` if AWS does not have all of the groups in question.
+    pub(super) kinds: Result<Option<Vec<(Group, TargetKind)>>, CloudError>,
 }
 
 /// The answer of AWS about a load balancer.
@@ -85,4 +98,14 @@ pub(super) enum LoadBalancerLookup {
     Classic,
     /// A Network or Application Load Balancer.
     NetworkOrApplication(ApiLoadBalancer),
+}
+
+impl LoadBalancerLookup {
+    /// The error of a failed call.
+    fn error(&self) -> Option<&CloudError> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::NotFound | Self::Classic | Self::NetworkOrApplication(_) => None,
+        }
+    }
 }

@@ -7,12 +7,12 @@ use capa_api::conditions::Reason;
 use capa_cloud::ApiLoadBalancer;
 
 use super::facts::LoadBalancerLookup;
-use super::network_problems::NetworkProblems;
+use super::network_problems::{Blocked, NetworkProblems};
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
 /// The port of an API server with an unknown endpoint.
-const USUAL_PORT: i32 = 6443;
+pub(super) const USUAL_PORT: i32 = 6443;
 
 /// The name of a load balancer to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn targets_of_load_balancer(
             "{PATH}: {name} is said to be a gateway load balancer, which instances cannot serve behind: \
                                set loadBalancerType to nlb, alb or classic"
         );
-        problems.add(Reason::InvalidSpec, message);
+        problems.add_blocking(Blocked::ControlPlane, Reason::InvalidSpec, message);
         return vec![];
     }
     match lookup {
@@ -108,14 +108,14 @@ fn targets_of_load_balancer(
         None => vec![],
         Some(LoadBalancerLookup::Failed(error)) => {
             let message = format!("{kind} {name} could not be looked up, and the provider retries the lookup: {error}");
-            problems.add(error.class.reason(), message);
+            problems.add_blocking(Blocked::ControlPlane, error.class.reason(), message);
             recorded.to_vec()
         }
         Some(LoadBalancerLookup::NotFound) => {
             let message = format!(
                 "{kind} {name} does not exist in {place}: create it or correct name and loadBalancerType in {PATH}"
             );
-            problems.add(Reason::NotFound, message);
+            problems.add_blocking(Blocked::ControlPlane, Reason::NotFound, message);
             vec![]
         }
         Some(LoadBalancerLookup::Classic) => vec![ControlPlaneTarget {
@@ -129,7 +129,7 @@ fn targets_of_load_balancer(
                      type",
                     shown.kind
                 );
-                problems.add(Reason::Conflict, message);
+                problems.add_blocking(Blocked::ControlPlane, Reason::Conflict, message);
                 return vec![];
             }
             target_groups_on(shown, name, port, problems)
@@ -161,7 +161,7 @@ fn target_groups_on(
             "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
              targets in spec.controlPlaneTargets"
         );
-        problems.add(Reason::NotFound, message);
+        problems.add_blocking(Blocked::ControlPlane, Reason::NotFound, message);
     }
     let target = |arn: &String| ControlPlaneTarget {
         target_group_arn: Some(arn.clone()),

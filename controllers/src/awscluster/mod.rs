@@ -9,8 +9,10 @@ mod load_balancer;
 mod lookup_cache;
 mod network_problems;
 mod read;
+mod ready;
 mod resolve;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod warning_dedup;
@@ -29,7 +31,8 @@ pub use lookup_cache::LookupCache;
 pub use warning_dedup::WarningDedup;
 
 use crate::kubernetes_api::ClusterKubernetes;
-use crate::transitions;
+use crate::machine_networks::MachineNetworks;
+use crate::{pause, transitions};
 
 /// The dependencies of the reconciles of AWSClusters.
 #[derive(Clone)]
@@ -56,15 +59,15 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         return Ok(Outcome::done(cluster).because("the AWSCluster has moved to another management cluster"));
     }
     let owner = owner_cluster(&cluster, context);
-    let paused = meta::is_paused(&cluster.metadata) || owner.as_deref().is_some_and(Cluster::is_paused);
+    let paused = pause::paused(&cluster, owner.as_deref());
     if meta::is_externally_managed(&cluster.metadata) {
-        if paused {
+        if paused.is_some() {
             return Ok(Outcome::done(cluster).because("the AWSCluster or its Cluster is paused"));
         }
         return externally_managed(cluster, context).await;
     }
-    if paused {
-        let paused = status::paused(&cluster, context.kubernetes.now());
+    if let Some(paused) = paused {
+        let paused = status::paused(&cluster, paused, context.kubernetes.now());
         let paused = Outcome::done(cluster).with_status(paused);
         return Ok(paused.because("the AWSCluster or its Cluster is paused"));
     }
@@ -91,7 +94,8 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
     };
     let facts = read::read_facts(&cluster, &owner, context).await;
     let now = context.kubernetes.now();
-    let (status, next) = status::unmanaged(&cluster, &owner, &facts, &context.timing, now);
+    let machines = machine_networks(&owner, context);
+    let (status, next) = status::unmanaged(&cluster, &owner, &facts, machines, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
 
@@ -136,6 +140,13 @@ async fn ensure_finalizer_removed(cluster: AWSCluster, context: &ClusterContext)
         return Ok(context.kubernetes.remove_finalizer(&cluster).await?);
     }
     Ok(cluster)
+}
+
+/// What the machines of the cluster name in their own specs.
+fn machine_networks(owner: &Cluster, context: &ClusterContext) -> MachineNetworks {
+    let [namespace, name] = [&owner.metadata.namespace, &owner.metadata.name].map(|part| part.as_deref());
+    let kubernetes = &context.kubernetes;
+    kubernetes.machine_networks(namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 fn owner_cluster(cluster: &AWSCluster, context: &ClusterContext) -> Option<Arc<Cluster>> {

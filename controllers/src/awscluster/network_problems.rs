@@ -4,17 +4,37 @@ use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 
+/// The machines that a problem keeps from being launched until somebody mends it, whatever their own specs name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Blocked {
+    /// Control plane machines.
+    ControlPlane,
+    /// All machines.
+    All,
+}
+
 /// Problems in the order of their discovery. The first problem determines the reason of the condition.
 #[derive(Default)]
-pub(super) struct NetworkProblems(Vec<(Reason, String)>);
+pub(super) struct NetworkProblems {
+    found: Vec<(Reason, String)>,
+    blocked: Option<Blocked>,
+}
 
 impl NetworkProblems {
+    /// Adds a problem with a part of the network. Machines can be launched if another part takes its place.
     pub(super) fn add(&mut self, reason: Reason, message: String) {
-        self.0.push((reason, message));
+        self.found.push((reason, message));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Adds a problem that keeps machines from being launched.
+    pub(super) fn add_blocking(&mut self, blocked: Blocked, reason: Reason, message: String) {
+        self.add(reason, message);
+        self.blocked = self.blocked.max(Some(blocked));
+    }
+
+    /// The machines that the problems keep from being launched.
+    pub(super) fn blocked(&self) -> Option<Blocked> {
+        self.blocked
     }
 
     /// Whether the text can be an id of this kind. If not, the function adds a problem with `path`: the API server
@@ -48,8 +68,8 @@ impl NetworkProblems {
 
     /// `NetworkReady` with all problems; `None` without problems.
     pub(super) fn condition(&self) -> Option<ConditionUpdate> {
-        let (reason, _) = self.0.first()?;
-        let messages: Vec<&str> = self.0.iter().map(|(_, message)| message.as_str()).collect();
+        let (reason, _) = self.found.first()?;
+        let messages: Vec<&str> = self.found.iter().map(|(_, message)| message.as_str()).collect();
         Some(ConditionType::NetworkReady.is_false(*reason, messages.join("; ")))
     }
 }

@@ -6,13 +6,15 @@ use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
+use capa_cloud::targets::{Group, TargetKind};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query, SecurityGroup, Subnet};
 
 use super::ClusterContext;
-use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup};
+use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
 use super::load_balancer::{self, NamedLoadBalancer};
 use super::lookup_cache::LookupKey;
 use super::resolve;
+use super::targets::{self, NamedTargets};
 use crate::identity::{self, IdentityError, IdentityRequest};
 
 /// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
@@ -110,8 +112,8 @@ fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
     ))
 }
 
-/// Makes one describe call each for the subnets, the VPC, the route tables, the security groups and the load balancer
-/// that the spec declares.
+/// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and
+/// its targets that the spec declares.
 async fn look_up(
     cloud: &dyn ClusterCloud,
     spec: &AWSClusterSpec,
@@ -144,7 +146,34 @@ async fn look_up(
                 .unwrap_or_else(LoadBalancerLookup::Failed),
         );
     }
+    found.targets = look_up_targets(cloud, spec, &found.account_id).await;
     Ok(NetworkLookup::Found(Box::new(found)))
+}
+
+/// Makes one call for all target groups that the spec names, and one for all classic load balancers. Only control plane
+/// machines need the targets, so a failed lookup does not discard the other results.
+async fn look_up_targets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, account_id: &str) -> Vec<TargetLookup> {
+    let NamedTargets { target_groups, classic } = targets::to_look_up(spec, account_id);
+    let mut lookups = Vec::new();
+    if !target_groups.is_empty() {
+        let found = cloud.target_groups(&target_groups).await;
+        let with_groups = |kinds: Vec<(String, TargetKind)>| {
+            let kinds = kinds.into_iter();
+            kinds.map(|(arn, kind)| (Group::TargetGroup(arn), kind)).collect()
+        };
+        lookups.push(TargetLookup {
+            named: target_groups.into_iter().map(Group::TargetGroup).collect(),
+            kinds: found.map(|kinds| kinds.map(with_groups)),
+        });
+    }
+    if !classic.is_empty() {
+        let exist = cloud.classic_load_balancers(&classic).await;
+        lookups.push(TargetLookup {
+            named: classic.into_iter().map(Group::Classic).collect(),
+            kinds: exist.map(|exist| exist.then(Vec::new)),
+        });
+    }
+    lookups
 }
 
 /// The declared subnets, as far as AWS has them. What is no id is not asked for, because it may be a pattern: the
@@ -180,8 +209,11 @@ async fn look_up_load_balancer(
     named: NamedLoadBalancer<'_>,
 ) -> Result<LoadBalancerLookup, CloudError> {
     Ok(match named {
-        NamedLoadBalancer::Classic(name) if cloud.classic_load_balancer(name).await? => LoadBalancerLookup::Classic,
-        NamedLoadBalancer::Classic(_) => LoadBalancerLookup::NotFound,
+        NamedLoadBalancer::Classic(name) => {
+            let exists = cloud.classic_load_balancers(&[name.to_owned()]).await?;
+            let found = exists.then_some(LoadBalancerLookup::Classic);
+            found.unwrap_or(LoadBalancerLookup::NotFound)
+        }
         NamedLoadBalancer::NetworkOrApplication(name) => {
             let found = cloud.load_balancer(name).await?;
             found.map_or(LoadBalancerLookup::NotFound, LoadBalancerLookup::NetworkOrApplication)

@@ -6,7 +6,7 @@ use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
-use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
+use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::contract::{ApiEndpoint, Cluster};
 use capa_api::network::MachineNetwork;
 use capa_api::unsupported::{self, Found, When};
@@ -16,15 +16,16 @@ use jiff::Timestamp;
 use kube::Resource as _;
 
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
-use super::load_balancer::api_port;
+use super::load_balancer::{USUAL_PORT, api_port};
+use super::ready::ReadyInputs;
 use super::resolve::{Resolution, resolve};
+use crate::machine_networks::MachineNetworks;
 use crate::pause::not_paused;
 
 /// Status of a paused AWSCluster: only the condition `Paused` changes.
-pub(super) fn paused(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
+pub(super) fn paused(cluster: &AWSCluster, paused: ConditionUpdate, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
-    let update = ConditionType::Paused.is_true(Reason::Paused);
-    conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
+    conditions::set(&mut status.conditions, paused, cluster.metadata.generation, now);
     status
 }
 
@@ -71,33 +72,41 @@ pub(super) fn unmanaged(
     cluster: &AWSCluster,
     owner: &Cluster,
     facts: &Facts,
+    machines: MachineNetworks,
     timing: &Timing,
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
     let before = cluster.status.clone().unwrap_or_default();
-    let resolution = resolve(
-        &cluster.spec,
-        owner.metadata.name.as_deref().unwrap_or_default(),
-        api_port(
-            &cluster.spec,
-            owner.spec.control_plane_endpoint.as_ref().map(|endpoint| endpoint.port),
-        ),
-        &facts.lookup,
-        last_network(cluster, &before).as_ref(),
-    );
+    let resolution = resolution(cluster, owner, facts, &before);
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
-    let provisioned = before.provisioned() || may_provision(facts, network_failing_for, timing);
+    let provisioned = before.provisioned() || may_provision(&cluster.spec, facts, network_failing_for, timing);
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
+    let endpoint = endpoint(cluster, owner);
+    let unsupported = unsupported_fields(&found);
+    let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
+        .into_iter()
+        .chain(&unsupported)
+        .collect();
+    let ready = ReadyInputs {
+        facts,
+        identity: &identity,
+        resolution: &resolution,
+        machines,
+        was_ready: before.provisioned() && holds(&before.conditions, ConditionType::Ready),
+        others: &others,
+        ignored: &ignored_fields(&cluster.spec, &found),
+    };
+    let ready = ready.condition();
     let updates = [
         not_paused(&cluster.metadata),
-        with_ignored_fields(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
+        ready,
         identity,
         resolution.condition,
-        endpoint(cluster, owner),
+        endpoint,
     ];
-    let updates = updates.into_iter().chain(unsupported_fields(&found));
+    let updates = updates.into_iter().chain(unsupported);
     let status = AWSClusterStatus {
         ready: Some(provisioned),
         initialization: provisioned.then_some(Initialization {
@@ -114,6 +123,28 @@ pub(super) fn unmanaged(
         Next::Requeue(rate_limited_for.unwrap_or_else(|| retry_after(failing_for, delayed_for, timing)))
     });
     (status, next)
+}
+
+fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts, before: &AWSClusterStatus) -> Resolution {
+    let endpoint = owner.spec.control_plane_endpoint.as_ref();
+    resolve(
+        &cluster.spec,
+        owner.metadata.name.as_deref().unwrap_or_default(),
+        api_port(&cluster.spec, endpoint.map(|endpoint| endpoint.port)),
+        &facts.lookup,
+        last_network(cluster, before).as_ref(),
+    )
+}
+
+/// The wait before the next reconcile. It equals the duration of the failure so far, so that it doubles each time.
+/// While a failing lookup delays provisioning, the wait ends with `resolve_grace`.
+fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Timing) -> Duration {
+    let doubling = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
+    let remaining_grace = delayed_for.map(|delayed_for| timing.resolve_grace.saturating_sub(delayed_for));
+    match remaining_grace.filter(|remaining| !remaining.is_zero()) {
+        Some(remaining) => doubling.min(remaining),
+        None => doubling,
+    }
 }
 
 /// The last published network. After a change of the spec its targets are left out, because they belong to the load
@@ -138,31 +169,16 @@ fn identity_condition(facts: &Facts) -> ConditionUpdate {
     }
 }
 
-/// Whether the AWSCluster may become provisioned. The AWSCluster needs usable identity objects. A failing lookup delays
-/// provisioning by at most `resolve_grace`: the network may be correct, and otherwise the conditions of machines report
-/// the problem.
-fn may_provision(facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
+/// Whether the AWSCluster may become provisioned. The AWSCluster needs a region and usable identity objects. A failing
+/// lookup delays provisioning by at most `resolve_grace`: the network may be correct, and `Ready` reports the problem.
+fn may_provision(spec: &AWSClusterSpec, facts: &Facts, network_failing_for: Option<Duration>, timing: &Timing) -> bool {
     match (&facts.identity, &facts.lookup) {
+        _ if spec.region().is_none() => false,
         (Err(IdentityFailure::Objects(_) | IdentityFailure::Unread(_)), _) => false,
         (_, NetworkLookup::Failed(_)) => {
             network_failing_for.is_some_and(|failing_for| failing_for >= timing.resolve_grace)
         }
-        _ => true,
-    }
-}
-
-/// The condition `Ready`. It is False only while no machine can be launched, because MachineHealthCheck stops for all
-/// machines of the cluster while `Ready` is False.
-fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, provisioned: bool) -> ConditionUpdate {
-    let cause = match &facts.identity {
-        Err(IdentityFailure::Objects(_)) => Some(identity),
-        Err(IdentityFailure::Credentials(_) | IdentityFailure::Unread(_)) if !provisioned => Some(identity),
-        _ if !provisioned || !resolution.usable => Some(&resolution.condition),
-        _ => None,
-    };
-    match cause {
-        Some(cause) => ConditionType::Ready.is_false(cause.reason, cause.message.clone()),
-        None => ConditionType::Ready.is_true(Reason::Ready),
+        (Ok(()) | Err(IdentityFailure::Credentials(_)), _) => true,
     }
 }
 
@@ -177,10 +193,26 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     if known {
         return ConditionType::ControlPlaneEndpointReady.is_true(Reason::Ready);
     }
-    ConditionType::ControlPlaneEndpointReady.is_false(
-        Reason::WaitingForEndpoint,
-        "neither spec.controlPlaneEndpoint nor the Cluster's is set: set one, or let the control plane provider do so",
-    )
+    let own = cluster.spec.control_plane_endpoint.as_ref();
+    let host = own.and_then(|own| own.host.as_deref()).filter(|host| !host.is_empty());
+    let port = own.and_then(|own| own.port).filter(|port| *port != 0);
+    let (reason, message) = match (host, port) {
+        (Some(host), None) => (
+            Reason::MissingField,
+            format!("spec.controlPlaneEndpoint has the host {host} and no port: set port, for example to {USUAL_PORT}"),
+        ),
+        (None, Some(port)) => (
+            Reason::MissingField,
+            format!("spec.controlPlaneEndpoint has the port {port} and no host: set host"),
+        ),
+        _ => (
+            Reason::WaitingForEndpoint,
+            "neither spec.controlPlaneEndpoint nor the Cluster's is set: set one, or let the control plane provider do \
+             so"
+            .to_owned(),
+        ),
+    };
+    ConditionType::ControlPlaneEndpointReady.is_false(reason, message)
 }
 
 /// Names the fields of the spec that have no effect yet and that do not stop the AWSCluster.
@@ -194,14 +226,10 @@ fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
     ))
 }
 
-/// Names the fields of the managed mode in the message of `Ready`: an unmanaged AWSCluster ignores them by design.
-fn with_ignored_fields(ready: ConditionUpdate, spec: &AWSClusterSpec, found: &[Found]) -> ConditionUpdate {
+/// The fields of the managed mode: an unmanaged AWSCluster ignores them by design.
+fn ignored_fields(spec: &AWSClusterSpec, found: &[Found]) -> Vec<String> {
     let fields = found.iter().filter(|found| found.field.when == When::Managed);
-    let names: Vec<String> = fields.map(ToString::to_string).chain(ignored_roles(spec)).collect();
-    if ready.status != ConditionStatus::True || names.is_empty() {
-        return ready;
-    }
-    ready.with_message(format!("of managed clusters only, ignored here: {}", names.join(", ")))
+    fields.map(ToString::to_string).chain(ignored_roles(spec)).collect()
 }
 
 /// Security groups that no machine gets. The table of fields without effect cannot list them, because it has no keys of
@@ -229,15 +257,4 @@ fn failing_for(before: &AWSClusterStatus, update: &ConditionUpdate, now: Timesta
         .map(|condition| condition.last_transition_time.0);
     let age = since.and_then(|since| now.duration_since(since).try_into().ok());
     Some(age.unwrap_or_default())
-}
-
-/// The wait before the next reconcile. It equals the duration of the failure so far, so that it doubles each time.
-/// While a failing lookup delays provisioning, the wait ends with `resolve_grace`.
-fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Timing) -> Duration {
-    let doubling = failing_for.clamp(timing.resolve_retry, timing.resolve_retry_cap);
-    let remaining_grace = delayed_for.map(|delayed_for| timing.resolve_grace.saturating_sub(delayed_for));
-    match remaining_grace.filter(|remaining| !remaining.is_zero()) {
-        Some(remaining) => doubling.min(remaining),
-        None => doubling,
-    }
 }

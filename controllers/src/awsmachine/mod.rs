@@ -31,7 +31,6 @@ mod time;
 mod write;
 
 use capa_api::conditions::ConditionType;
-use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_cloud::Observation;
@@ -49,7 +48,7 @@ pub use self::phases::count_phases;
 pub(crate) use self::read::cluster_of;
 use self::scope::MachineScope;
 pub(crate) use self::spec::machine_name;
-use crate::transitions;
+use crate::{pause, transitions};
 
 /// Runs one pass over an AWSMachine.
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
@@ -63,10 +62,10 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         return Ok(deletion::moved(machine, context).await?);
     }
     let owners = read::owners(&machine, context.kubernetes.as_ref());
-    if meta::is_paused(&machine.metadata) || owners.cluster.as_deref().is_some_and(Cluster::is_paused) {
+    if let Some(paused) = pause::paused(&machine, owners.cluster.as_deref()) {
         // The instance informer makes calls as long as it follows a machine.
         context.clouds.forget(&scope::key(&machine));
-        let paused = status::paused(&machine, context.kubernetes.now());
+        let paused = status::paused(&machine, paused, context.kubernetes.now());
         let machine = write::allow_move(machine, &paused, context).await?;
         return Ok(Outcome::done(machine)
             .with_status(paused)

@@ -12,10 +12,9 @@ use super::spec;
 use crate::pause::not_paused;
 
 /// The status of a paused machine: only the condition `Paused` changes.
-pub(super) fn paused(machine: &AWSMachine, now: Timestamp) -> AWSMachineStatus {
+pub(super) fn paused(machine: &AWSMachine, paused: ConditionUpdate, now: Timestamp) -> AWSMachineStatus {
     let mut status = machine.status.clone().unwrap_or_default();
-    let update = ConditionType::Paused.is_true(Reason::Paused);
-    conditions::set(&mut status.conditions, update, machine.metadata.generation, now);
+    conditions::set(&mut status.conditions, paused, machine.metadata.generation, now);
     status
 }
 

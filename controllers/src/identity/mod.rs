@@ -5,6 +5,7 @@ mod fields;
 mod problem;
 #[cfg(test)]
 mod tests;
+pub mod users;
 
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::conditions::Reason;

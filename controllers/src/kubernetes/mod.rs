@@ -1,5 +1,6 @@
 //! The reconcilers' requests to a real API server: caches for watched kinds, direct requests for other kinds.
 
+mod identity_users;
 mod infrastructure;
 mod kinds;
 mod shared_reads;
@@ -38,6 +39,7 @@ use crate::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
     NetworkKubernetes, NetworkReader,
 };
+use crate::machine_networks::MachineNetworks;
 pub use infrastructure::InfrastructureReader;
 
 /// The field manager of writes.
@@ -367,6 +369,14 @@ impl MachineKubernetes for KubernetesClient {
 
 #[async_trait]
 impl ClusterKubernetes for KubernetesClient {
+    fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks {
+        let machines = machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster);
+        let templates = templates_of_cluster(self.caches.aws_machine_templates.store(), namespace, cluster);
+        let machines = machines.iter().map(|machine| &machine.spec);
+        let templates = templates.iter().map(|template| &template.spec.template.spec);
+        MachineNetworks::of(machines.chain(templates))
+    }
+
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let finalizers = without(cluster, meta::CLUSTER_FINALIZER);
         let patched = self

@@ -25,6 +25,7 @@ use crate::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
     NetworkKubernetes, NetworkReader,
 };
+use crate::machine_networks::MachineNetworks;
 
 /// UID of the management cluster.
 pub(crate) const MANAGEMENT_CLUSTER: &str = "0f6d2a4b-0000-4000-8000-000000000001";
@@ -327,6 +328,11 @@ impl Kubernetes for FakeKubernetes {
 
 #[async_trait]
 impl ClusterKubernetes for FakeKubernetes {
+    fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks {
+        let machines = MachineKubernetes::machines_of_cluster(self, namespace, cluster);
+        MachineNetworks::of(machines.iter().map(|machine| &machine.spec))
+    }
+
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         self.called("remove_finalizer")?;
         let mut cluster = cluster.clone();

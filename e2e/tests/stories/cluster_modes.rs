@@ -221,6 +221,8 @@ fn an_awscluster_is_left_alone_while_its_cluster_is_paused() -> anyhow::Result<(
         s.cluster("dev").await?;
         let pause = |paused: bool| json!({"spec": {"paused": paused}});
         s.patch(CORE, "Cluster", "dev", pause(true)).await?;
+        let message = s.says("dev", "Paused", "True", "Paused").await?;
+        assert_eq!(message, "Cluster spec.paused is set to true");
         changes_wait(s, async || s.patch(CORE, "Cluster", "dev", pause(false)).await).await?;
         Ok(())
     })
@@ -235,7 +237,8 @@ fn an_awscluster_with_the_paused_annotation_is_left_alone() -> anyhow::Result<()
             "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
         );
         s.owned("dev", &paused).await?;
-        s.says("dev", "Paused", "True", "Paused").await?;
+        let message = s.says("dev", "Paused", "True", "Paused").await?;
+        assert_eq!(message, "AWSCluster has the cluster.x-k8s.io/paused annotation");
         let cluster = s.aws_cluster("dev").await?;
         let status = cluster.data["status"].as_object().cloned().unwrap_or_default();
         assert_eq!(

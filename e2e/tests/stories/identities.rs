@@ -3,7 +3,10 @@
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
 use capa_e2e::{Story, eventually, objects};
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, story, tell};
@@ -62,6 +65,26 @@ impl Scenario {
                 Ok(())
             },
         )
+        .await
+    }
+
+    /// Waits for the warning about a static identity that is gone, or whose Secret is, with all these parts. Events
+    /// about objects without a namespace are in the namespace `default`.
+    async fn warned_of_loss(&self, suffix: &str, parts: &[&str]) -> anyhow::Result<()> {
+        let events: Api<Event> = Api::namespaced(self.environment.client(), "default");
+        let name = self.identity_name(suffix);
+        eventually(WITHIN, &format!("a warning about {name} with {parts:?}"), async || {
+            let events = events.list(&ListParams::default()).await?.items;
+            let found = events.iter().any(|event| {
+                let about = event.regarding.as_ref().and_then(|about| about.name.as_ref());
+                let note = event.note.as_deref().unwrap_or_default();
+                about == Some(&name)
+                    && event.reason.as_deref() == Some("DeletedWhileInUse")
+                    && parts.iter().all(|part| note.contains(part))
+            });
+            ensure!(found, "the warning is not among {} events", events.len());
+            Ok(())
+        })
         .await
     }
 
@@ -138,8 +161,6 @@ fn an_identity_serves_only_namespaces_that_it_allows() -> anyhow::Result<()> {
 
         let before = s.aws_cluster("dev").await?.data["status"].take();
         allow("{list: [], selector: {matchLabels: {team: a}}}").await?;
-        // A changed identity applies to clusters from their next pass on.
-        s.change("dev", json!({"metadata": {"labels": {"touch": "1"}}})).await?;
         s.identity_trouble("NotAllowed", &parts).await?;
         s.says("dev", "Ready", "False", "NotAllowed").await?;
         let after = s.aws_cluster("dev").await?.data["status"].take();
@@ -150,6 +171,42 @@ fn an_identity_serves_only_namespaces_that_it_allows() -> anyhow::Result<()> {
         let namespace = s.namespace().to_owned();
         s.patch("v1", "Namespace", &namespace, label).await?;
         s.is_whole().await
+    })
+}
+
+#[test]
+fn a_lost_identity_or_secret_is_told_by_its_clusters_and_an_event() -> anyhow::Result<()> {
+    identity_story("lost-identity", async |s| {
+        let key = s.aws().another_key();
+        let name = s.identity_name("key");
+        let spec = format!("{{secretRef: {name}, allowedNamespaces: {{}}}}");
+        s.own_secret("key", &key).await?;
+        s.own_identity("AWSClusterStaticIdentity", "key", &spec).await?;
+        let role = s.aws().role_arn("clusters");
+        s.aws().allow_assume_role(&role, None);
+        let assumed = format!(
+            "{{roleARN: \"{role}\", allowedNamespaces: {{}}, \
+             sourceIdentityRef: {{kind: AWSClusterStaticIdentity, name: {name}}}}}"
+        );
+        s.own_identity("AWSClusterRoleIdentity", "role", &assumed).await?;
+        s.cluster_with_identity("AWSClusterRoleIdentity", "role").await?;
+        s.is_whole().await?;
+        let user = format!("{}/dev", s.namespace());
+
+        // The manager looks at the Secret once a minute, divided; nothing else wakes the cluster.
+        let secrets: Api<Secret> = Api::namespaced(s.environment.client(), IDENTITY_NAMESPACE);
+        secrets.delete(&name, &DeleteParams::default()).await?;
+        s.identity_trouble("NotFound", &[&format!("Secret {IDENTITY_NAMESPACE}/{name}")])
+            .await?;
+        s.says("dev", "Ready", "False", "NotFound").await?;
+        s.warned_of_loss("key", &["its Secret", &user]).await?;
+        s.own_secret("key", &key).await?;
+        s.is_whole().await?;
+
+        s.delete(OURS, "AWSClusterStaticIdentity", &name).await?;
+        s.identity_trouble("NotFound", &[&format!("AWSClusterStaticIdentity/{name}")])
+            .await?;
+        s.warned_of_loss("key", &["AWSClusterStaticIdentity/", &user]).await
     })
 }
 

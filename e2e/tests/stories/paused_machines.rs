@@ -26,7 +26,8 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
             "ownerReferences": [{"apiVersion": CORE, "kind": "Machine", "name": "single", "uid": machine}],
         }});
         s.patch(OURS, "AWSMachine", "single", owned).await?;
-        s.condition("AWSMachine", "single", "Paused", "True", "Paused").await?;
+        let paused = s.condition("AWSMachine", "single", "Paused", "True", "Paused").await?;
+        assert_eq!(paused.message, "Cluster spec.paused is set to true");
         s.looked_again("single").await?;
         no_call_since(s, mark);
         let paused = s.get(OURS, "AWSMachine", "single").await?;
@@ -67,7 +68,8 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
         let id = text(&ready, "/spec/instanceID").to_owned();
         // The presence of the annotation counts, not its value.
         pause(s, "asleep", json!("false")).await?;
-        s.condition("AWSMachine", "asleep", "Paused", "True", "Paused").await?;
+        let paused = s.condition("AWSMachine", "asleep", "Paused", "True", "Paused").await?;
+        assert_eq!(paused.message, "AWSMachine has the cluster.x-k8s.io/paused annotation");
         let still = s.get(OURS, "AWSMachine", "asleep").await?;
         assert_eq!(
             condition_of(&still, "Ready")?.status,

@@ -5,7 +5,7 @@ use capa_e2e::user::NetworkPlan;
 use capa_e2e::{Story, eventually, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{REGION, WITHIN, story, tell};
+use super::scenario::{CORE, OURS, REGION, WITHIN, story, tell, template};
 
 /// Ids of the right form that no account has.
 const NO_SUBNET: &str = "subnet-00000000000000bad";
@@ -84,6 +84,12 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
                 usable: true,
             },
             Wrong {
+                patch: json!({"securityGroupOverrides": {"node": NO_GROUP, "controlplane": NO_GROUP}}),
+                reason: "NotFound",
+                says: vec![NO_GROUP.into(), "spec.network.securityGroupOverrides".into()],
+                usable: false,
+            },
+            Wrong {
                 patch: json!({"securityGroupOverrides": {"node": elsewhere.node_security_group_id}}),
                 reason: "Conflict",
                 says: vec![elsewhere.node_security_group_id.clone(), elsewhere.vpc_id.clone()],
@@ -136,6 +142,77 @@ fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result
         let message = s.says("dev", "Ready", "False", "NotFound").await?;
         assert!(message.contains(NO_SUBNET), "{message}");
         s.apply(&s.unmanaged("dev", "")).await?;
+        s.says("dev", "Ready", "True", "Ready").await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_cluster_created_with_a_wrong_part_is_not_ready() -> anyhow::Result<()> {
+    tell(Story::new("wrong-from-birth"), async |s| {
+        let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
+        s.start_manager().await?;
+        let own = &s.network.control_plane_security_group_id;
+        let foreign = &elsewhere.node_security_group_id;
+        let balancer = json!({"name": "nowhere", "loadBalancerType": "nlb"});
+        let wrong = [
+            (
+                "group",
+                json!({"node": NO_GROUP, "controlplane": own}),
+                "NotFound",
+                NO_GROUP,
+            ),
+            ("foreign", json!({"node": foreign}), "Conflict", foreign),
+            ("role", json!({"nodes": own}), "InvalidSpec", "nodes is no role"),
+            ("balancer", balancer, "NotFound", "load balancer nowhere does not exist"),
+        ];
+        for (name, part, reason, says) in wrong {
+            let mut cluster = objects::parse(&s.unmanaged(name, ""))?.remove(0);
+            let spec = &mut cluster.data["spec"];
+            if name == "balancer" {
+                spec["controlPlaneLoadBalancer"] = part;
+            } else {
+                spec["network"]["securityGroupOverrides"] = part;
+            }
+            s.owned(name, &serde_json::to_string(&cluster)?).await?;
+            let message = s.says(name, "Ready", "False", reason).await?;
+            assert!(message.contains(says), "{name}: {message}");
+            s.infrastructure_provisioned(name).await?;
+            s.says(name, "Ready", "False", reason).await?;
+
+            s.apply(&s.unmanaged(name, "")).await?;
+            let message = s.says(name, "Ready", "True", "Ready").await?;
+            assert!(message.contains("ControlPlaneEndpointReady"), "{name}: {message}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> {
+    story("no-network", async |s| {
+        let bare = format!(
+            "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: dev}}, \
+             spec: {{region: {REGION}, unmanaged: true}}}}"
+        );
+        s.owned("dev", &bare).await?;
+        s.infrastructure_provisioned("dev").await?;
+        let message = s.says("dev", "Ready", "False", "NothingDeclared").await?;
+        for part in ["declares no subnet", "declares no security group"] {
+            assert!(message.contains(part), "{message}");
+        }
+        s.says("dev", "NetworkReady", "True", "NothingDeclared").await?;
+
+        // Cluster API makes the Cluster an owner of the templates of its machines.
+        let cluster = s.get(CORE, "Cluster", "dev").await?.metadata.uid;
+        let network = format!(
+            "      subnet: {{id: {}}}\n      additionalSecurityGroups: [{{id: {}}}]",
+            s.network.zones[0].private_subnet_id, s.network.node_security_group_id
+        );
+        let mut workers = objects::parse(&template("workers", &network))?.remove(0);
+        let owner = json!({"apiVersion": CORE, "kind": "Cluster", "name": "dev", "uid": cluster});
+        workers.metadata.owner_references = Some(vec![serde_json::from_value(owner)?]);
+        s.apply(&serde_json::to_string(&workers)?).await?;
         s.says("dev", "Ready", "True", "Ready").await?;
         Ok(())
     })
@@ -219,7 +296,7 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_lookup_that_fails_holds_provisioned_back_only_for_a_while() -> anyhow::Result<()> {
+fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
     tell(Story::new("grace"), async |s| {
         s.new_manager().flag("--timing-divisor=8").start().await?;
         let key = &s.aws().key().access_key_id;
@@ -230,19 +307,15 @@ fn a_lookup_that_fails_holds_provisioned_back_only_for_a_while() -> anyhow::Resu
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["initialization"], Value::Null, "held back at first");
         s.infrastructure_provisioned("dev").await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
-        s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
+        s.says("dev", "Ready", "False", "CredentialsFailed").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");
 
         s.aws().restore(key);
         s.says("dev", "IdentityReady", "True", "Ready").await?;
-        eventually(WITHIN, "failure domains", async || {
-            let status = s.aws_cluster("dev").await?.data["status"].take();
-            let zones = status["failureDomains"].as_array().map_or(0, Vec::len);
-            ensure!(zones == 3, "the status is {status}");
-            Ok(())
-        })
-        .await
+        s.says("dev", "Ready", "True", "Ready").await?;
+        let status = s.aws_cluster("dev").await?.data["status"].take();
+        assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
+        Ok(())
     })
 }

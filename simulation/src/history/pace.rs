@@ -29,8 +29,8 @@ pub(super) fn allowed_a_minute(machines: usize) -> usize {
     let timing = Timing::default();
     let stores = regularly(timing.listing_interval) + regularly(timing.transition_interval);
     let account = regularly(timing.resolve_retry);
-    // VPC, subnets, groups and route tables.
-    let cluster = 4 * backing_off(timing.resolve_retry);
+    // VPC, subnets, groups, route tables and targets.
+    let cluster = 5 * backing_off(timing.resolve_retry);
     // Looked for by tags and by token at the shortest interval; and what fails, a launch or a termination.
     let machine = 2 * regularly(timing.transition_interval) + backing_off(BackoffSettings::default().start);
     // Looked at while something settles; for each machine brought in and out, what fails of it.

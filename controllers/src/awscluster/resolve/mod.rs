@@ -1,6 +1,7 @@
 //! Determines the network for launches from the spec and the AWS lookup. Pure.
 
 mod subnets;
+mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +12,15 @@ use capa_api::cluster::status::FailureDomain;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
-use capa_cloud::CloudError;
+use capa_cloud::{CloudError, ErrorClass};
 
 use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
-use super::network_problems::NetworkProblems;
+use super::network_problems::{Blocked, NetworkProblems};
+use super::targets;
 use crate::{identity, tags};
+
+pub(super) use supply::Supply;
 
 /// The resulting network with its problems.
 pub(super) struct Resolution {
@@ -26,9 +30,12 @@ pub(super) struct Resolution {
     pub(super) failure_domains: Vec<FailureDomain>,
     /// `NetworkReady`.
     pub(super) condition: ConditionUpdate,
-    /// Whether machines can be launched: a declared subnet is usable, or the spec declares no subnets because the specs
-    /// of machines name them, and no tag is refused.
-    pub(super) usable: bool,
+    /// The machines that a problem keeps from being launched, whatever their own specs name.
+    pub(super) blocked: Option<Blocked>,
+    /// Whether the cluster supplies subnets.
+    pub(super) subnets: Supply,
+    /// Whether the cluster supplies security groups.
+    pub(super) security_groups: Supply,
 }
 
 /// The declared security groups without duplicates.
@@ -60,28 +67,25 @@ pub(super) fn resolve(
     let mut problems = NetworkProblems::default();
     // With a refused tag no machine is launched, because all machines get the cluster's tags.
     for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
-        problems.add(refused.reason, refused.message);
+        problems.add_blocking(Blocked::All, refused.reason, refused.message);
     }
-    let launchable = problems.is_empty();
     if let NetworkLookup::Recorded(network, failure_domains) = lookup {
-        return Resolution {
-            usable: launchable && (spec.subnets().is_empty() || !network.subnets.is_empty()),
-            condition: problems.condition().unwrap_or_else(|| declared_condition(network)),
-            network: network.as_ref().clone(),
-            failure_domains: failure_domains.clone(),
-        };
+        let (network, failure_domains) = (network.as_ref().clone(), failure_domains.clone());
+        return resolution(spec, lookup, &problems, network, failure_domains);
     }
     let found = match lookup {
         NetworkLookup::Found(found) => Some(found.as_ref()),
         _ => None,
     };
     let known = before.filter(|_| matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity));
+    // Nothing is known of another region.
+    let known = known.filter(|known| known.region.as_deref() == spec.region());
     let region = region(spec, &mut problems);
     // The VPC is checked first: if it does not exist, its subnets also appear to be in another VPC.
     let vpc = vpc(spec, region, found, known, &mut problems);
     let subnets = subnets::resolve(spec, region, found, known, &mut problems);
     let (control_plane_targets, pending_control_plane_targets) =
-        match targets(spec, api_port, region, found, before, &mut problems) {
+        match load_balancer_targets(spec, api_port, region, found, before, &mut problems) {
             Targets::Known(targets) => (targets, None),
             Targets::Pending(pending) => (vec![], Some(pending)),
         };
@@ -105,14 +109,37 @@ pub(super) fn resolve(
     if let NetworkLookup::Failed(error) = lookup {
         problems.add(error.class.reason(), lookup_failed(error, spec));
     }
+    if let Some(found) = found {
+        let account_id = &found.account_id;
+        targets::check(
+            spec,
+            &found.targets,
+            account_id,
+            &place(region, account_id),
+            &mut problems,
+        );
+    }
+    let failure_domains = failure_domains(&network.subnets);
+    resolution(spec, lookup, &problems, network, failure_domains)
+}
+
+fn resolution(
+    spec: &AWSClusterSpec,
+    lookup: &NetworkLookup,
+    problems: &NetworkProblems,
+    network: MachineNetwork,
+    failure_domains: Vec<FailureDomain>,
+) -> Resolution {
     let condition = problems.condition().unwrap_or_else(|| match lookup {
         NetworkLookup::NoIdentity => not_looked_up(),
         _ => declared_condition(&network),
     });
     Resolution {
-        usable: launchable && !region.is_empty() && (spec.subnets().is_empty() || !network.subnets.is_empty()),
-        failure_domains: failure_domains(&network.subnets),
+        blocked: problems.blocked(),
+        subnets: supply::of_subnets(spec, &network, lookup),
+        security_groups: supply::of_security_groups(&declared_groups(spec), &network),
         condition,
+        failure_domains,
         network,
     }
 }
@@ -127,7 +154,7 @@ fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a s
         } else {
             "no name of a region: correct it"
         };
-        problems.add(Reason::InvalidSpec, format!("spec.region is {wrong}"));
+        problems.add_blocking(Blocked::All, Reason::InvalidSpec, format!("spec.region is {wrong}"));
     }
     region
 }
@@ -179,11 +206,24 @@ fn not_looked_up() -> ConditionUpdate {
 }
 
 fn lookup_failed(error: &CloudError, spec: &AWSClusterSpec) -> String {
-    let error = identity::described(error, &spec.effective_identity_ref());
-    format!("the declared network could not be looked up, and the provider retries the lookup: {error}")
+    let described = identity::described(error, &spec.effective_identity_ref());
+    let region = spec.region().unwrap_or_default();
+    let doubt = match error.class {
+        ErrorClass::NoAnswer => ": correct spec.region if it is no region of AWS, or let the manager reach AWS there",
+        _ => "",
+    };
+    format!(
+        "the declared network could not be looked up in {region}, and the provider retries the lookup: \
+         {described}{doubt}"
+    )
 }
 
-fn targets(
+/// The region and the account of a lookup, for messages.
+fn place(region: &str, account_id: &str) -> String {
+    format!("{region} of account {account_id}")
+}
+
+fn load_balancer_targets(
     spec: &AWSClusterSpec,
     api_port: i32,
     region: &str,
@@ -191,8 +231,7 @@ fn targets(
     known: Option<&MachineNetwork>,
     problems: &mut NetworkProblems,
 ) -> Targets {
-    let account_id = found.map_or("", |found| &found.account_id);
-    let place = format!("{region} of account {account_id}");
+    let place = place(region, found.map_or("", |found| &found.account_id));
     let lookup = found.and_then(|found| found.load_balancer.as_ref());
     let known = known.map(|known| known.control_plane_targets.as_slice());
     load_balancer::targets(spec, api_port, lookup, known.unwrap_or_default(), &place, problems)

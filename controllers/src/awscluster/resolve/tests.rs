@@ -17,6 +17,7 @@ fn refused() -> NetworkLookup {
 #[test]
 fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     let before: MachineNetwork = serde_json::from_value(json!({
+        "region": "eu-west-1",
         "subnets": [
             {"id": SUBNET, "availabilityZone": "eu-west-1a", "public": true},
             {"id": "subnet-0000000b", "availabilityZone": "eu-west-1b"},
@@ -37,6 +38,12 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     }
     let disabled = resolve(&spec, "dev", 6443, &NetworkLookup::Disabled, Some(&before));
     assert_eq!(disabled.failure_domains, []);
+    let elsewhere = AWSClusterSpec {
+        region: Some("eu-west-9".to_owned()),
+        ..spec
+    };
+    let moved = resolve(&elsewhere, "dev", 6443, &refused(), Some(&before));
+    assert_eq!((moved.failure_domains, moved.subnets), (vec![], Supply::Unusable));
 }
 
 #[test]
@@ -88,7 +95,7 @@ fn oversized_texts_are_left_out_of_the_status_and_named() {
     for lookup in [refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled] {
         let mut resolved = resolve(&spec, &long, 6443, &lookup, None);
         assert_eq!(resolved.network.take_oversized(), []);
-        assert!(!resolved.usable);
+        assert_eq!(resolved.blocked, Some(Blocked::All));
         assert_eq!(resolved.failure_domains, []);
         let said = &resolved.condition.message;
         assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
@@ -161,7 +168,11 @@ fn refused_tags_are_all_named_whatever_the_lookup() {
             assert!(condition.message.contains(&named), "{}", condition.message);
         }
         assert!(!condition.message.contains("team"), "{}", condition.message);
-        assert!(!resolved.usable, "no machine of this cluster can be launched");
+        assert_eq!(
+            resolved.blocked,
+            Some(Blocked::All),
+            "no machine of this cluster can be launched"
+        );
     }
 }
 

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
 use crate::testing::fields::{Row, assert_effect, laid_over, spec_with};
 
+/// An endpoint without which `Ready` would say that it is missing.
+const ENDPOINT: &str = "controlPlaneEndpoint: {host: api.example.org, port: 6443}";
+
 async fn pass(spec: &str) -> Pass {
     let scene = Scene::new();
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
@@ -97,10 +100,26 @@ async fn the_endpoint_needs_host_and_port() {
         ),
     ])
     .await;
-    for half in ["{host: api.example.org}", "{port: 6443}"] {
+    for (half, says) in [
+        (
+            "{host: api.example.org}",
+            "has the host api.example.org and no port: set port",
+        ),
+        (
+            "{host: api.example.org, port: 0}",
+            "has the host api.example.org and no port: set port",
+        ),
+        ("{port: 6443}", "has the port 6443 and no host: set host"),
+    ] {
         let pass = pass(&format!("{NETWORK}, controlPlaneEndpoint: {half}")).await;
-        let endpoint = pass.says(ConditionType::ControlPlaneEndpointReady);
-        assert_eq!(endpoint, "False/WaitingForEndpoint", "{half}");
+        let endpoint = ConditionType::ControlPlaneEndpointReady;
+        assert_eq!(pass.says(endpoint), "False/MissingField", "{half}");
+        let message = format!("spec.controlPlaneEndpoint {says}");
+        assert!(
+            pass.message(endpoint).starts_with(&message),
+            "{}",
+            pass.message(endpoint)
+        );
     }
 }
 
@@ -384,10 +403,11 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         ("network.vpc.tags", vpc("tags: {team: a}")),
     ]);
     assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Managed));
-    let without = pass(NETWORK).await;
+    let whole = format!("{NETWORK}, {ENDPOINT}");
+    let without = pass(&whole).await;
     assert_eq!(without.message(ConditionType::Ready), "");
     for (field, set) in set {
-        let with = pass(&laid_over(NETWORK, &set)).await;
+        let with = pass(&laid_over(&whole, &set)).await;
         assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{set}");
         let message = with.message(ConditionType::Ready);
         let names = message.strip_prefix("of managed clusters only, ignored here: ");
@@ -402,10 +422,11 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
 
 #[tokio::test]
 async fn security_groups_of_non_machine_roles_are_named_and_ignored() {
-    let without = pass(NETWORK).await;
+    let whole = format!("{NETWORK}, {ENDPOINT}");
+    let without = pass(&whole).await;
     for role in ["apiserver-lb", "bastion", "node-eks-additional"] {
         let set = format!("network: {{securityGroupOverrides: {{{role}: sg-0000000c}}}}");
-        let with = pass(&laid_over(NETWORK, &set)).await;
+        let with = pass(&laid_over(&whole, &set)).await;
         assert_eq!(with.says(ConditionType::NetworkReady), "True/Ready", "{role}");
         assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{role}");
         assert_eq!(
@@ -415,7 +436,7 @@ async fn security_groups_of_non_machine_roles_are_named_and_ignored() {
         assert_eq!(with.status().network, without.status().network, "{role}");
     }
     let both = "bastion: {enabled: true}, network: {securityGroupOverrides: {bastion: sg-0000000c, lb: ''}}";
-    let both = pass(&laid_over(NETWORK, both)).await;
+    let both = pass(&laid_over(&whole, both)).await;
     assert_eq!(
         both.message(ConditionType::Ready),
         "of managed clusters only, ignored here: bastion, network.securityGroupOverrides.bastion"

@@ -14,9 +14,15 @@ use crate::testing::{refused, unanswered};
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 const READY: ConditionType = ConditionType::Ready;
 
-/// An unmanaged cluster with this `spec.network`.
+/// An unmanaged cluster with this `spec.network`, and a security group unless it has one.
 fn network(network: &str) -> String {
-    format!("region: eu-west-1, unmanaged: true, network: {{{network}}}")
+    let groups = ", securityGroupOverrides: {node: sg-0000000a}";
+    let groups = if network.contains("securityGroupOverrides") {
+        ""
+    } else {
+        groups
+    };
+    format!("region: eu-west-1, unmanaged: true, network: {{{network}{groups}}}")
 }
 
 fn published(pass: &Pass) -> &MachineNetwork {
@@ -102,7 +108,7 @@ async fn a_changed_spec_is_looked_up_anew() {
     let scene = Scene::new();
     let first = scene.pass(&aws_cluster(NETWORK)).await;
     let second = scene.edited(&first, &network("subnets: [{id: subnet-0000000b}]")).await;
-    assert_eq!(second.calls, ["DescribeSubnets", "DescribeVpcs", "DescribeRouteTables"]);
+    assert_eq!(second.calls, LOOKUP[1..]);
     assert_eq!(second.zones(), ["eu-west-1b"]);
     assert_eq!(published(&second).vpc.as_ref().unwrap().id, "vpc-00000001");
 }
@@ -115,51 +121,59 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             "False/NotFound",
             "subnet subnet-0000000f does not exist in eu-west-1 of account 111122223333",
             &["subnet-0000000a"][..],
+            "True/Ready",
         ),
         (
             "subnets: [{id: private-a}, {id: subnet-0000000a}]",
             "False/InvalidSpec",
             "private-a is no subnet id",
             &["subnet-0000000a"],
+            "True/Ready",
         ),
         (
             "vpc: {id: vpc-0000000f}",
             "False/NotFound",
             "VPC vpc-0000000f does not exist",
             &[],
+            "False/NotFound",
         ),
         (
             "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
             "False/Conflict",
             "subnet subnet-0000000c lies in vpc-00000002",
             &["subnet-0000000a"],
+            "True/Ready",
         ),
         (
             "subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1b}]",
             "False/Conflict",
             "subnet subnet-0000000a lies in zone eu-west-1a",
             &["subnet-0000000a"],
+            "True/Ready",
         ),
         (
             "subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
             "False/Conflict",
             "several VPCs (vpc-00000001, vpc-00000002)",
             &["subnet-0000000a", "subnet-0000000c"],
+            "True/Ready",
         ),
         (
             "subnets: [{id: subnet-0000000a}], securityGroupOverrides: {node: sg-0000000f}",
             "False/NotFound",
             "security group sg-0000000f does not exist",
             &["subnet-0000000a"],
+            "False/NotFound",
         ),
         (
             "subnets: [{id: subnet-0000000a}], securityGroupOverrides: {node: sg-0000000c}",
             "False/Conflict",
             "security group sg-0000000c belongs to vpc-00000002",
             &["subnet-0000000a"],
+            "False/Conflict",
         ),
     ];
-    for (spec, condition, message, subnets) in table {
+    for (spec, condition, message, subnets, ready) in table {
         let scene = Scene::new();
         scene.aws.vpc("vpc-00000002");
         scene.aws.subnet("subnet-0000000c", "vpc-00000002", "eu-west-1c");
@@ -173,7 +187,8 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             pass.status().provisioned(),
             "{spec}: rules and wrong parts hold nothing back"
         );
-        assert_eq!(pass.says(READY), "True/Ready", "{spec}");
+        assert_eq!(pass.says(READY), ready, "{spec}");
+        assert!(pass.message(READY).contains(message), "{spec}: {}", pass.message(READY));
         assert_eq!(delay(&pass), 5, "{spec}");
         assert_eq!(pass.events.len(), 1, "{spec}");
     }
@@ -312,7 +327,7 @@ async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
         pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
     }
     assert_eq!(waited, Timing::default().resolve_grace.as_secs());
-    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.says(READY), "False/Unauthorized");
     assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
     assert_eq!(pass.zones(), ["eu-west-1a"], "the zones that the spec gives");
 }
@@ -334,6 +349,7 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
         .aws
         .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
     let throttled = scene.after(&without_identity, Duration::from_secs(3600)).await;
+    assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
     assert!(!throttled.status().provisioned());
     assert_eq!(delay(&throttled), 5);
 }
@@ -356,15 +372,6 @@ async fn disabled_lookups_mean_no_call_and_unknown_zones_are_named() {
     assert_eq!(pass.says(NETWORK_READY), "True/Ready");
     assert!(pass.message(NETWORK_READY).contains("subnet-0000000b"));
     assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
-}
-
-#[tokio::test]
-async fn no_network_at_all_is_fine_because_machines_may_bring_theirs() {
-    let scene = Scene::new();
-    let pass = scene.pass(&aws_cluster("region: eu-west-1, unmanaged: true")).await;
-    assert_eq!(pass.says(NETWORK_READY), "True/NothingDeclared");
-    assert_eq!(pass.says(READY), "True/Ready");
-    assert_eq!(pass.calls, ["GetCallerIdentity"]);
 }
 
 #[tokio::test]

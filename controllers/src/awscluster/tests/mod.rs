@@ -7,6 +7,7 @@ mod input;
 mod lookups;
 mod modes;
 mod properties;
+mod ready;
 
 use std::sync::Arc;
 use std::time::Duration;

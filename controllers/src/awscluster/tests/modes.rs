@@ -37,8 +37,13 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     let by_annotation = scene.pass(&annotated).await;
     scene.kubernetes.put_cluster(owner("{paused: true}"));
     let by_cluster = scene.pass(&before.cluster).await;
-    for paused in [by_annotation, by_cluster] {
+    let by_whom = [
+        "AWSCluster has the cluster.x-k8s.io/paused annotation",
+        "Cluster spec.paused is set to true",
+    ];
+    for (paused, by_whom) in [by_annotation, by_cluster].into_iter().zip(by_whom) {
         assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.message(ConditionType::Paused), by_whom);
         assert_eq!(paused.calls, [""; 0]);
         let mut status = paused.status().clone();
         let unpaused = before.status().conditions.iter();
@@ -51,6 +56,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     scene.kubernetes.put_cluster(owner("{}"));
     let resumed = scene.pass(&before.cluster).await;
     assert_eq!(resumed.says(ConditionType::Paused), "False/NotPaused");
+    assert_eq!(resumed.message(ConditionType::Paused), "");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::IdentityReference;
+use capa_api::conditions::{ConditionType, holds};
 use capa_api::meta;
 use kube::ResourceExt;
 use proptest::collection::vec;
@@ -110,6 +111,11 @@ async fn assert_kept(scene: &Scene, before: &AWSCluster) -> AWSCluster {
     assert!(
         !was_provisioned || status.is_some_and(AWSClusterStatus::provisioned),
         "provisioned went back: {status:?}"
+    );
+    let is_ready = |status: &AWSClusterStatus| holds(&status.conditions, ConditionType::Ready);
+    assert!(
+        status.is_none_or(|status| status.provisioned() || !is_ready(status)),
+        "ready before it is provisioned: {status:?}"
     );
     assert!(
         status.is_none_or(|status| status.ready.unwrap_or_default() == status.provisioned()),

@@ -400,6 +400,12 @@ async fn a_paused_machine_gets_no_finalizer() {
         let before = scene.machine("m").unwrap();
         let paused = scene.pass().await;
         assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        let by_whom = if by_annotation {
+            "AWSMachine has the cluster.x-k8s.io/paused annotation"
+        } else {
+            "Cluster spec.paused is set to true"
+        };
+        assert_eq!(paused.message(ConditionType::Paused), by_whom);
         assert_eq!(paused.calls, ["write_status"]);
         assert_eq!(paused.machine().finalizers(), [""; 0]);
         assert_eq!(paused.machine().spec, before.spec);

@@ -1,0 +1,348 @@
+//! Tests of the condition `Ready`: when it is False, and what its message says while it is True.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+
+use super::{NETWORK, Pass, Scene, aws_cluster};
+use crate::testing::{read, refused, unanswered};
+
+const READY: ConditionType = ConditionType::Ready;
+const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
+const HOUR: Duration = Duration::from_secs(3600);
+const ENDPOINT: &str = "controlPlaneEndpoint: {host: api.example.org, port: 6443}";
+
+/// Stores an AWSMachine of the Cluster with this spec.
+fn put_machine(scene: &Scene, spec: &str) {
+    let machine = format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, metadata: {{name: m, namespace: \
+         team-a, labels: {{cluster.x-k8s.io/cluster-name: dev}}}}, spec: {{instanceType: t3.large, {spec}}}}}"
+    );
+    scene.kubernetes.put_aws_machine(read(&machine));
+}
+
+fn says(pass: &Pass, ready: &str, part: &str) {
+    assert_eq!(pass.says(READY), ready, "{}", pass.message(READY));
+    assert!(pass.message(READY).contains(part), "{part}: {}", pass.message(READY));
+}
+
+#[tokio::test]
+async fn a_cluster_is_not_ready_before_a_lookup_has_succeeded() {
+    for (error, reason) in [
+        (
+            refused("DescribeSubnets", "UnauthorizedOperation"),
+            "False/Unauthorized",
+        ),
+        (refused("DescribeSubnets", "RequestLimitExceeded"), "False/Throttled"),
+        (unanswered("DescribeSubnets"), "False/Failed"),
+    ] {
+        let scene = Scene::new();
+        for _ in 0..5 {
+            scene.aws.fail_next("DescribeSubnets", error.clone());
+        }
+        let mut pass = scene.pass(&aws_cluster(&format!("{NETWORK}, {ENDPOINT}"))).await;
+        assert!(!pass.status().provisioned(), "the zones are not known");
+        for _ in 0..4 {
+            says(&pass, reason, "could not be looked up in eu-west-1");
+            pass = scene.after(&pass, HOUR).await;
+            assert!(pass.status().provisioned(), "a failing lookup only delays it");
+        }
+        says(&pass, reason, "could not be looked up in eu-west-1");
+        let mended = scene.after(&pass, HOUR).await;
+        assert_eq!((mended.says(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
+        assert!(mended.status().provisioned());
+    }
+}
+
+#[tokio::test]
+async fn a_region_without_answer_keeps_ready_false() {
+    let scene = Scene::new();
+    for _ in 0..3 {
+        let silence = unanswered("GetCallerIdentity");
+        scene.aws.fail_next("GetCallerIdentity", silence);
+    }
+    let zones = "network: {subnets: [{id: subnet-0000000a, availabilityZone: eu-west-9a}], \
+                 securityGroupOverrides: {node: sg-0000000a}}";
+    let spec = |region: &str| format!("region: {region}, unmanaged: true, {zones}, {ENDPOINT}");
+    let first = scene.pass(&aws_cluster(&spec("eu-west-9"))).await;
+    assert!(!first.status().provisioned());
+    let after_grace = scene.after(&first, Duration::from_secs(60)).await;
+    assert!(after_grace.status().provisioned());
+    let later = scene.after(&after_grace, HOUR).await;
+    for pass in [&first, &after_grace, &later] {
+        says(pass, "False/Failed", "correct spec.region if it is no region of AWS");
+    }
+    let corrected = spec("eu-west-1").replace("eu-west-9a", "eu-west-1a");
+    let mended = scene.edited(&later, &corrected).await;
+    assert_eq!(mended.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_cluster_without_region_is_neither_ready_nor_provisioned() {
+    let scene = Scene::new();
+    let pass = scene.pass(&aws_cluster("unmanaged: true")).await;
+    says(&pass, "False/InvalidSpec", "spec.region is empty: set it");
+    assert!(!pass.status().provisioned());
+}
+
+#[tokio::test]
+async fn a_changed_region_without_answer_makes_ready_false() {
+    let scene = Scene::new();
+    let before = scene.pass(&aws_cluster(NETWORK)).await;
+    for _ in 0..2 {
+        scene.aws.fail_next("DescribeSubnets", unanswered("DescribeSubnets"));
+    }
+    let elsewhere = scene.edited(&before, &NETWORK.replace("eu-west-1", "eu-west-9")).await;
+    let later = scene.after(&elsewhere, HOUR).await;
+    for pass in [&elsewhere, &later] {
+        says(pass, "False/Failed", "correct spec.region if it is no region of AWS");
+        assert!(pass.status().provisioned(), "never taken back");
+        assert_eq!(pass.zones(), [""; 0], "they were those of the other region");
+    }
+    let mended = scene.edited(&later, NETWORK).await;
+    assert_eq!(mended.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_cluster_and_machines_without_network_are_not_ready() {
+    let scene = Scene::new();
+    let declares_nothing = aws_cluster("region: eu-west-1, unmanaged: true");
+    let bare = scene.pass(&declares_nothing).await;
+    assert_eq!(bare.says(NETWORK_READY), "True/NothingDeclared");
+    assert_eq!(bare.calls, ["GetCallerIdentity"]);
+    says(&bare, "False/NothingDeclared", "declares no subnet for machines");
+    says(
+        &bare,
+        "False/NothingDeclared",
+        "declares no security group for machines",
+    );
+    assert!(bare.status().provisioned(), "a first machine may bring what is missing");
+
+    put_machine(&scene, "subnet: {id: subnet-0000000a}");
+    let half = scene.pass(&bare.cluster).await;
+    says(
+        &half,
+        "False/NothingDeclared",
+        "declares no security group for machines",
+    );
+    assert!(
+        !half.message(READY).contains("subnet for machines"),
+        "{}",
+        half.message(READY)
+    );
+
+    let groups = "additionalSecurityGroups: [{id: sg-0000000a}]";
+    put_machine(&scene, &format!("subnet: {{id: subnet-0000000a}}, {groups}"));
+    let whole = scene.pass(&half.cluster).await;
+    assert_eq!(whole.says(READY), "True/Ready");
+    assert_eq!(whole.says(NETWORK_READY), "True/NothingDeclared");
+}
+
+#[tokio::test]
+async fn machines_may_replace_what_is_wrong_in_the_cluster() {
+    let wrong = NETWORK.replace("sg-0000000a", "sg-0000000f");
+    let scene = Scene::new();
+    let pass = scene.pass(&aws_cluster(&wrong)).await;
+    says(&pass, "False/NotFound", "security group sg-0000000f does not exist");
+    put_machine(&scene, "additionalSecurityGroups: [{id: sg-0000000a}]");
+    let replaced = scene.pass(&pass.cluster).await;
+    says(
+        &replaced,
+        "True/Ready",
+        "NetworkReady is False (NotFound): security group sg-0000000f",
+    );
+}
+
+#[tokio::test]
+async fn a_role_without_security_group_makes_ready_false() {
+    let groups = |groups: &str| {
+        let (network, _) = NETWORK.split_once("securityGroupOverrides").unwrap();
+        format!("{network}securityGroupOverrides: {{{groups}}}}}")
+    };
+    for (declared, ready, part) in [
+        (
+            "node: sg-0000000f, controlplane: sg-0000000b",
+            "False/NotFound",
+            "sg-0000000f",
+        ),
+        (
+            "node: sg-0000000a, controlplane: sg-0000000f",
+            "True/Ready",
+            "sg-0000000f",
+        ),
+        (
+            "controlPlane: sg-0000000b",
+            "False/InvalidSpec",
+            "controlPlane is no role",
+        ),
+        (
+            "node: sg-0000000a, controlPlane: sg-0000000b",
+            "True/Ready",
+            "controlPlane is no role",
+        ),
+        ("controlplane: sg-0000000b", "True/Ready", ""),
+    ] {
+        let pass = Scene::new().pass(&aws_cluster(&groups(declared))).await;
+        says(&pass, ready, part);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_balancer_or_target_keeps_ready_false() {
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    let groups = format!("controlPlaneTargets: [{{targetGroupARN: '{arn}'}}]");
+    for (extra, part, call) in [
+        (
+            "controlPlaneLoadBalancer: {name: api, loadBalancerType: nlb}",
+            "load balancer api does not exist",
+            "DescribeLoadBalancers",
+        ),
+        (
+            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
+            "classic load balancer api does not exist",
+            "DescribeLoadBalancers",
+        ),
+        (
+            groups.as_str(),
+            "target group api/0123456789abcdef does not exist in eu-west-1 of account 111122223333",
+            "DescribeTargetGroups",
+        ),
+    ] {
+        let scene = Scene::new();
+        let missing = scene.pass(&aws_cluster(&format!("{NETWORK}, {extra}"))).await;
+        says(&missing, "False/NotFound", part);
+        assert_eq!(missing.says(NETWORK_READY), "False/NotFound", "{extra}");
+        assert_eq!(missing.calls.last().map(String::as_str), Some(call), "{extra}");
+        assert!(missing.status().provisioned(), "workers go on");
+        let without = scene.edited(&missing, NETWORK).await;
+        assert_eq!(without.says(READY), "True/Ready");
+
+        let unreadable = Scene::new();
+        unreadable.aws.fail_next(call, refused(call, "AccessDenied"));
+        let pass = unreadable.pass(&aws_cluster(&format!("{NETWORK}, {extra}"))).await;
+        says(&pass, "False/Unauthorized", "could not be looked up");
+    }
+}
+
+#[tokio::test]
+async fn ready_stays_true_while_some_machines_can_be_launched() {
+    let role = NETWORK.replace("sg-0000000b", "sg-0000000f");
+    let balancer = format!("{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}");
+    let target = format!("{NETWORK}, controlPlaneTargets: [{{classicLoadBalancerName: api}}]");
+    let subnet = NETWORK.replace("subnet-0000000b", "subnet-0000000f");
+    for (spec, part) in [
+        (role, "NetworkReady is False (NotFound): security group sg-0000000f"),
+        (balancer, "NetworkReady is False (NotFound): load balancer api"),
+        (target, "NetworkReady is False (NotFound): classic load balancer api"),
+        (subnet, "NetworkReady is False (NotFound): subnet subnet-0000000f"),
+    ] {
+        let scene = Scene::new();
+        let before = scene.pass(&aws_cluster(NETWORK)).await;
+        assert_eq!(before.says(READY), "True/Ready");
+        let edited = scene.edited(&before, &spec).await;
+        let later = scene.after(&edited, HOUR).await;
+        for pass in [&edited, &later] {
+            says(pass, "True/Ready", part);
+        }
+    }
+}
+
+#[tokio::test]
+async fn ready_falls_when_no_machine_can_be_launched() {
+    let groups = NETWORK
+        .replace("sg-0000000a", "sg-0000000e")
+        .replace("sg-0000000b", "sg-0000000f");
+    let subnets = NETWORK
+        .replace("subnet-0000000a", "subnet-0000000e")
+        .replace("subnet-0000000b", "subnet-0000000f");
+    let tags = format!("{NETWORK}, additionalTags: {{'aws:a': b}}");
+    for (spec, ready, part) in [
+        (groups.as_str(), "False/NotFound", "security group sg-0000000e"),
+        (subnets.as_str(), "False/NotFound", "subnet subnet-0000000e"),
+        (tags.as_str(), "False/Conflict", "aws:a"),
+        ("unmanaged: true", "False/InvalidSpec", "spec.region is empty"),
+        (
+            "region: eu-west-1, unmanaged: true",
+            "False/NothingDeclared",
+            "declares no subnet",
+        ),
+    ] {
+        let scene = Scene::new();
+        let before = scene.pass(&aws_cluster(NETWORK)).await;
+        assert_eq!(before.says(READY), "True/Ready");
+        let edited = scene.edited(&before, spec).await;
+        says(&edited, ready, part);
+        assert!(edited.status().provisioned(), "never taken back");
+        let mended = scene.edited(&edited, NETWORK).await;
+        assert_eq!(mended.says(READY), "True/Ready");
+    }
+}
+
+#[tokio::test]
+async fn a_target_group_that_appears_makes_the_cluster_ready() {
+    use capa_cloud::targets::{Group, TargetKind};
+
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    let spec = format!("{NETWORK}, controlPlaneTargets: [{{targetGroupARN: '{arn}'}}]");
+    let scene = Scene::new();
+    let missing = scene.pass(&aws_cluster(&spec)).await;
+    assert_eq!(missing.says(READY), "False/NotFound");
+    scene
+        .aws
+        .group(&Group::TargetGroup(arn.to_owned()), TargetKind::Instance);
+    let found = scene.after(&missing, Duration::from_secs(5)).await;
+    assert_eq!(found.says(READY), "True/Ready");
+    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn the_message_of_ready_names_the_worst_other_condition() {
+    let scene = Scene::new();
+    let whole = format!("{NETWORK}, {ENDPOINT}");
+    let fine = scene.pass(&aws_cluster(&whole)).await;
+    assert_eq!((fine.says(READY).as_str(), fine.message(READY)), ("True/Ready", ""));
+    let waiting = scene.pass(&aws_cluster(NETWORK)).await;
+    says(
+        &waiting,
+        "True/Ready",
+        "ControlPlaneEndpointReady is False (WaitingForEndpoint): neither",
+    );
+    let ineffective = format!("{NETWORK}, preflight: {{cni: Cilium}}");
+    let ineffective = scene.pass(&aws_cluster(&ineffective)).await;
+    says(
+        &ineffective,
+        "True/Ready",
+        "PreflightPassed is False (UnsupportedField): the spec sets",
+    );
+    let ignored = scene
+        .pass(&aws_cluster(&format!("{NETWORK}, bastion: {{enabled: true}}")))
+        .await;
+    says(
+        &ignored,
+        "True/Ready",
+        "; of managed clusters only, ignored here: bastion",
+    );
+
+    scene
+        .aws
+        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene
+        .edited(&fine, &format!("{whole}, additionalTags: {{team: a}}"))
+        .await;
+    says(
+        &throttled,
+        "True/Ready",
+        "NetworkReady is False (Throttled): the declared network could not be looked up",
+    );
+    scene
+        .aws
+        .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
+    let refused = scene.after(&fine, HOUR).await;
+    says(
+        &refused,
+        "True/Ready",
+        "IdentityReady is False (CredentialsFailed): AWS refuses the credentials",
+    );
+    let mended = scene.after(&refused, HOUR).await;
+    assert_eq!((mended.says(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
+}

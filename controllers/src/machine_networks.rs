@@ -1,0 +1,124 @@
+//! The parts of a network that the machines of a cluster name in their own specs. Pure.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use capa_api::cluster::AWSCluster;
+use capa_api::common::ResourceReference;
+use capa_api::conditions::{ConditionStatus, ConditionType, find};
+use capa_api::machine::template::AWSMachineTemplate;
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::meta;
+use capa_api::network::NetworkSecurityGroups;
+
+/// The parts of a network that at least one machine, or template of machines, of a cluster names in its own spec.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MachineNetworks {
+    /// A machine names a subnet.
+    pub subnet: bool,
+    /// A machine names a security group.
+    pub security_group: bool,
+}
+
+impl MachineNetworks {
+    /// The parts that at least one of the specs names.
+    pub fn of<'a>(specs: impl IntoIterator<Item = &'a AWSMachineSpec>) -> Self {
+        specs.into_iter().fold(Self::default(), |named, spec| Self {
+            subnet: named.subnet || names_subnet(spec),
+            security_group: named.security_group || names_security_group(spec),
+        })
+    }
+}
+
+fn names_subnet(spec: &AWSMachineSpec) -> bool {
+    spec.subnet.as_ref().is_some_and(names_something)
+}
+
+fn names_security_group(spec: &AWSMachineSpec) -> bool {
+    let overrides = NetworkSecurityGroups::from_overrides(&spec.security_group_overrides);
+    let mut additional = spec.additional_security_groups.iter();
+    !overrides.all.is_empty() || !overrides.control_plane.is_empty() || additional.any(names_something)
+}
+
+fn names_something(reference: &ResourceReference) -> bool {
+    reference.id.as_ref().is_some_and(|id| !id.is_empty()) || !reference.filters.is_empty()
+}
+
+/// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`.
+pub fn watched_machine(machine: &AWSMachine) -> Option<u64> {
+    let cluster = meta::cluster_name_label(&machine.metadata);
+    Some(hash(MachineNetworks::of([&machine.spec]), cluster))
+}
+
+/// The same of an AWSMachineTemplate.
+pub fn watched_template(template: &AWSMachineTemplate) -> Option<u64> {
+    let cluster = meta::owner_cluster_name(&template.metadata);
+    Some(hash(MachineNetworks::of([&template.spec.template.spec]), cluster))
+}
+
+fn hash(named: MachineNetworks, cluster: Option<&str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (named, cluster).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether a network that a machine names can make the AWSCluster `Ready`.
+pub fn may_wait_for_machines(cluster: &AWSCluster) -> bool {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
+    let ready = conditions.and_then(|conditions| find(conditions, ConditionType::Ready));
+    ready.is_some_and(|ready| ready.status == ConditionStatus::False.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::read;
+
+    fn named(spec: &str) -> (bool, bool) {
+        let spec = read(&format!("{{instanceType: t3.large, {spec}}}"));
+        let named = MachineNetworks::of([&spec]);
+        (named.subnet, named.security_group)
+    }
+
+    #[test]
+    fn a_spec_names_subnet_and_groups_by_id_or_by_filters() {
+        let filter = "filters: [{name: 'tag:a', values: [b]}]";
+        let table = [
+            (String::new(), (false, false)),
+            ("subnet: {id: subnet-0000000a}".to_owned(), (true, false)),
+            (format!("subnet: {{{filter}}}"), (true, false)),
+            ("subnet: {id: ''}".to_owned(), (false, false)),
+            (
+                "additionalSecurityGroups: [{id: sg-0000000a}]".to_owned(),
+                (false, true),
+            ),
+            (format!("additionalSecurityGroups: [{{{filter}}}]"), (false, true)),
+            ("additionalSecurityGroups: [{}]".to_owned(), (false, false)),
+            ("securityGroupOverrides: {node: sg-0000000a}".to_owned(), (false, true)),
+            (
+                "securityGroupOverrides: {controlplane: sg-0000000a}".to_owned(),
+                (false, true),
+            ),
+            (
+                "securityGroupOverrides: {bastion: sg-0000000a, node: ''}".to_owned(),
+                (false, false),
+            ),
+        ];
+        for (spec, expected) in table {
+            assert_eq!(named(&spec), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_machines_of_a_cluster_name_parts_together() {
+        let specs: [AWSMachineSpec; 2] = [
+            read("{instanceType: a.b, subnet: {id: subnet-0000000a}}"),
+            read("{instanceType: a.b, additionalSecurityGroups: [{id: sg-0000000a}]}"),
+        ];
+        let both = MachineNetworks {
+            subnet: true,
+            security_group: true,
+        };
+        assert_eq!(MachineNetworks::of(&specs), both);
+        assert_eq!(MachineNetworks::of([]), MachineNetworks::default());
+    }
+}
