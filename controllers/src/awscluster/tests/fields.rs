@@ -92,8 +92,8 @@ async fn the_endpoint_needs_host_and_port() {
         (
             "controlPlaneEndpoint.port",
             "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
-            "/conditions/ControlPlaneEndpointReady/is",
-            json!("True/Ready"),
+            "/status/controlPlaneEndpoint",
+            json!({"host": "api.example.org", "port": 6443}),
         ),
     ])
     .await;

@@ -212,6 +212,7 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     assert_eq!(without.says(endpoint), "False/WaitingForEndpoint");
     assert_eq!(without.says(ConditionType::Ready), "True/Ready");
     assert!(without.status().provisioned());
+    assert_eq!(without.status().control_plane_endpoint, None);
 
     let own = format!("{NETWORK}, controlPlaneEndpoint: {{host: api, port: 6443}}");
     assert_eq!(scene.pass(&aws_cluster(&own)).await.says(endpoint), "True/Ready");
@@ -220,6 +221,8 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     scene.kubernetes.put_cluster(of_the_cluster);
     let adopted = scene.pass(&without.cluster).await;
     assert_eq!(adopted.says(endpoint), "True/Ready");
+    let published = adopted.status().control_plane_endpoint.clone().unwrap();
+    assert_eq!((published.host.as_str(), published.port), ("api", 6443));
     assert_eq!(
         adopted.cluster.spec, without.cluster.spec,
         "nothing is written to the spec"
