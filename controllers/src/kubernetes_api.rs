@@ -211,6 +211,14 @@ pub trait MachineKubernetes: NetworkKubernetes {
     ) -> Result<AWSMachine, KubernetesError>;
 }
 
+/// Further reads of the reconcilers of identities.
+pub trait IdentityKubernetes: Kubernetes {
+    /// The AWSClusters that use the identity.
+    fn clusters_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSCluster>>;
+    /// The AWSMachines that use the identity by their own spec or by the record of their launch.
+    fn machines_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSMachine>>;
+}
+
 /// Further writes of the cluster reconciler.
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {

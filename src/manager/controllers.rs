@@ -1,5 +1,6 @@
 //! The caches, the controllers, and the watches that trigger each controller.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
@@ -33,6 +34,7 @@ use kube::{Api, Resource, ResourceExt};
 use super::Flags;
 use super::controller_identity;
 use super::flags;
+use super::identity_controllers;
 use super::identity_secrets;
 use super::orphans::{self, OrphanCounts};
 
@@ -87,6 +89,7 @@ impl Wiring {
         let clusters = self.cluster_controller(&kubernetes);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
+        identity_controllers::start(&self, &kubernetes, tasks);
         let scan = orphans::scan_periodically(
             self.clouds.clone(),
             kubernetes,
@@ -228,7 +231,7 @@ impl Wiring {
 
     /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
     /// soon.
-    fn source_backoff(&self) -> BackoffSettings {
+    pub(super) fn source_backoff(&self) -> BackoffSettings {
         BackoffSettings {
             cap: self.flags.timing().source_retry_cap,
             ..BackoffSettings::default()
@@ -274,16 +277,19 @@ fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     condition.is_some_and(|condition| condition.status == "False")
 }
 
-fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
+pub(super) fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
     objects
         .iter()
         .map(|object| ObjectRef::from_obj(object.as_ref()))
         .collect()
 }
 
-/// Every change of an identity triggers: identities have no status.
-fn version<K: Resource>(object: &K) -> Option<u64> {
-    object.meta().resource_version.as_deref()?.parse().ok()
+/// Hash of the version of an identity's spec. A change of its status triggers nothing.
+pub(super) fn version<K: Resource>(object: &K) -> Option<u64> {
+    let generation = object.meta().generation?;
+    let mut hasher = DefaultHasher::new();
+    (&object.meta().uid, generation).hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {

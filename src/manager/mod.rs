@@ -3,6 +3,7 @@
 mod controller_identity;
 mod controllers;
 mod flags;
+mod identity_controllers;
 mod identity_secrets;
 mod orphans;
 

@@ -39,12 +39,13 @@ const CONTROL_PLANE: (&str, &str) = (
 type Rule = (&'static str, &'static str, &'static str, &'static str);
 
 /// The manager's permissions in every namespace.
-const EVERYWHERE: [Rule; 12] = [
+const EVERYWHERE: [Rule; 13] = [
     (OUR_GROUP, "awsclusters awsmachines", "", "get list watch patch"),
     (OUR_GROUP, "awsmachinetemplates", "", "get list watch"),
     (
         OUR_GROUP,
-        "awsclusters/status awsmachines/status awsmachinetemplates/status",
+        "awsclusters/status awsmachines/status awsmachinetemplates/status awsclustercontrolleridentities/status \
+         awsclusterroleidentities/status awsclusterstaticidentities/status",
         "",
         "update",
     ),
@@ -59,6 +60,13 @@ const EVERYWHERE: [Rule; 12] = [
     ("", "secrets", "", "get"),
     ("", "namespaces", "", "get list watch"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "", "get"),
+    (
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicies",
+        "capa-rs-cluster-transitions capa-rs-create-only capa-rs-identity-immutable capa-rs-machine-immutable \
+         capa-rs-template-immutable capa-rs-unsupported-fields",
+        "get",
+    ),
     ("authentication.k8s.io", "tokenreviews", "", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "", "create"),
     ("events.k8s.io", "events", "", "create patch"),
