@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::crd::{crds, manifest};
+use capa_api::crd::{crds, definition_hash, manifest};
+use capa_api::meta;
 use serde_json::{Map, Value, json};
 
 const CLUSTER: &str = "AWSCluster";
@@ -356,6 +357,26 @@ fn descriptions_say_everything_once() {
         assert_eq!(sentences.len(), count, "{path}: {text}");
         let without_effect = text.matches("no effect").count() + text.matches("without effect").count();
         assert!(without_effect <= 1, "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_definition_is_marked_with_its_own_hash() {
+    let hash = |crd: &Value| crd["metadata"]["annotations"][meta::DEFINITION_ANNOTATION].clone();
+    let crds = manifests();
+    let hashes: BTreeSet<String> = crds.values().map(|crd| hash(crd).to_string()).collect();
+    assert_eq!(hashes.len(), crds.len());
+    for (kind, crd) in &crds {
+        let mut unmarked = crd.clone();
+        let marks = unmarked["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations")
+            .unwrap();
+        assert_eq!(marks.as_object().unwrap().len(), 1, "{kind}");
+        assert_eq!(hash(crd), definition_hash(&unmarked.to_string()), "{kind}");
+        unmarked["spec"]["scope"] = "Elsewhere".into();
+        assert_ne!(hash(crd), definition_hash(&unmarked.to_string()), "{kind}");
     }
 }
 

@@ -251,6 +251,11 @@ impl FakeServer {
         self.state.lock().unwrap().store(&format!("{LEASES}/{name}"), lease);
     }
 
+    /// Stores an object at a path.
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        self.state.lock().unwrap().store(path, object);
+    }
+
     /// Changes a stored object without validation by its schema.
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock().unwrap();
