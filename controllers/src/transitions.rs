@@ -4,23 +4,6 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Reasons of normal stages of an object's life, which need no warning.
-const EXPECTED: [Reason; 13] = [
-    Reason::WaitingForOwnerCluster,
-    Reason::WaitingForClusterInfrastructure,
-    Reason::WaitingForBootstrapData,
-    Reason::WaitingForEndpoint,
-    Reason::WaitingForRunning,
-    Reason::Registering,
-    Reason::Deregistering,
-    Reason::Draining,
-    Reason::Launching,
-    Reason::Pending,
-    Reason::Terminating,
-    Reason::Paused,
-    Reason::NotPaused,
-];
-
 /// A warning for every condition that has become False since `before`, or False for another reason. There is no warning
 /// for `Ready` if another condition has the same reason.
 pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDraft> {
@@ -33,7 +16,7 @@ pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDr
         .iter()
         .filter(|condition| condition.status == "False")
         .filter(|condition| condition.type_ != ready || !repeats(&condition.reason))
-        .filter(|condition| !EXPECTED.iter().any(|reason| reason.as_str() == condition.reason))
+        .filter(|condition| !condition.reason.parse().is_ok_and(Reason::is_expected))
         .filter(|condition| {
             before
                 .iter()

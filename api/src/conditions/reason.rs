@@ -108,4 +108,24 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// Whether a condition with this reason shows a normal stage of an object's life, which needs no warning.
+    pub const fn is_expected(self) -> bool {
+        matches!(
+            self,
+            Self::WaitingForOwnerCluster
+                | Self::WaitingForClusterInfrastructure
+                | Self::WaitingForBootstrapData
+                | Self::WaitingForEndpoint
+                | Self::WaitingForRunning
+                | Self::Registering
+                | Self::Deregistering
+                | Self::Draining
+                | Self::Launching
+                | Self::Pending
+                | Self::Terminating
+                | Self::Paused
+                | Self::NotPaused
+        )
+    }
 }

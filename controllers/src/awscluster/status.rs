@@ -90,14 +90,11 @@ pub(super) fn unmanaged(
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
     let provisioned = before.provisioned() || may_provision(facts, network_failing_for, timing);
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
-    let updates = [
-        not_paused(&cluster.metadata),
-        with_ignored_fields(ready(facts, &identity, &resolution, provisioned), &cluster.spec, &found),
-        identity,
-        resolution.condition,
-        endpoint(cluster, owner),
-    ];
-    let updates = updates.into_iter().chain(unsupported_fields(&found));
+    let ready = ready(facts, &identity, &resolution, provisioned);
+    let others = [identity, resolution.condition, endpoint(cluster, owner)].into_iter();
+    let others: Vec<ConditionUpdate> = others.chain(unsupported_fields(&found)).collect();
+    let ready = with_attention(with_ignored_fields(ready, &cluster.spec, &found), &others);
+    let updates = [not_paused(&cluster.metadata), ready].into_iter().chain(others);
     let status = AWSClusterStatus {
         ready: Some(provisioned),
         initialization: provisioned.then_some(Initialization {
@@ -165,6 +162,22 @@ fn ready(facts: &Facts, identity: &ConditionUpdate, resolution: &Resolution, pro
         Some(cause) => ConditionType::Ready.is_false(cause.reason, cause.message.clone()),
         None => ConditionType::Ready.is_true(Reason::Ready),
     }
+}
+
+/// `Ready` that is True has the reason of the first other condition that needs attention, and names that condition. A
+/// condition that shows a normal stage of the AWSCluster's life needs no attention.
+fn with_attention(ready: ConditionUpdate, others: &[ConditionUpdate]) -> ConditionUpdate {
+    let attention = others
+        .iter()
+        .find(|other| other.status != ConditionStatus::True && !other.reason.is_expected());
+    let Some(attention) = attention.filter(|_| ready.status == ConditionStatus::True) else {
+        return ready;
+    };
+    let parts = [attention.in_words(), ready.message];
+    let message = parts.into_iter().filter(|part| !part.is_empty());
+    ConditionType::Ready
+        .is_true(attention.reason)
+        .with_message(message.collect::<Vec<_>>().join("; "))
 }
 
 /// The endpoint comes from the Cluster or the spec. A control plane provider may set it late.

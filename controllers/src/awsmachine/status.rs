@@ -64,15 +64,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &scope.machine.spec);
     let names = unsupported::names(found.iter().filter(|found| found.field.when == When::Set));
     let without_effect = (!names.is_empty()).then(|| format!("without effect yet: {names}"));
-    let trouble = attention.map(|update| {
-        let ConditionUpdate {
-            condition,
-            status,
-            reason,
-            message,
-        } = update;
-        format!("{condition} is {status} ({reason}): {message}")
-    });
+    let trouble = attention.map(ConditionUpdate::in_words);
     let message: Vec<String> = trouble.into_iter().chain(without_effect).collect();
     ConditionType::Ready.is_true(reason).with_message(message.join("; "))
 }

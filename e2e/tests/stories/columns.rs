@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::api::kubectl;
 use super::machines::{INLINE, machine};
@@ -31,6 +31,17 @@ fn kubectl_get_shows_reasons_messages_and_endpoints() -> anyhow::Result<()> {
         s.patch(CORE, "Cluster", "dev", endpoint).await?;
         let cells = [" dev ", " True ", " Ready ", &s.network.vpc_id, " api.dev.example "];
         s.shows(&["awsclusters"], "dev", &cells).await?;
+        let subnets = s.network.private_subnet_ids();
+        let mut subnets: Vec<Value> = subnets.iter().map(|id| json!({"id": id})).collect();
+        subnets.push(json!({"id": "subnet-00000000000000bad"}));
+        s.change("dev", json!({"spec": {"network": {"subnets": subnets}}}))
+            .await?;
+        let cells = [
+            " True ",
+            " NotFound ",
+            "NetworkReady is False (NotFound): subnet subnet-00000000000000bad",
+        ];
+        s.shows(&["awsclusters", "--output=wide"], "dev", &cells).await?;
 
         // The bootstrap Secret is missing.
         s.apply(&machine("waits", "dev", INLINE)).await?;

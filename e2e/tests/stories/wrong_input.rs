@@ -96,12 +96,8 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
             for part in &wrong.says {
                 assert!(message.contains(part.as_str()), "{part} is not in: {message}");
             }
-            let (ready, reason) = if wrong.usable {
-                ("True", "Ready")
-            } else {
-                ("False", wrong.reason)
-            };
-            s.says("dev", "Ready", ready, reason).await?;
+            let ready = if wrong.usable { "True" } else { "False" };
+            s.says("dev", "Ready", ready, wrong.reason).await?;
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["initialization"]["provisioned"], true, "never taken back");
             let published = status["network"].to_string();
@@ -208,7 +204,7 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         ] {
             assert_eq!(status.pointer(field), known.pointer(field), "{field}");
         }
-        s.says("dev", "Ready", "True", "Ready").await?;
+        s.says("dev", "Ready", "True", "Unauthorized").await?;
 
         s.aws().restore(key);
         for condition in ["IdentityReady", "NetworkReady"] {
@@ -230,7 +226,7 @@ fn a_lookup_that_fails_holds_provisioned_back_only_for_a_while() -> anyhow::Resu
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["initialization"], Value::Null, "held back at first");
         s.infrastructure_provisioned("dev").await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
+        s.says("dev", "Ready", "True", "CredentialsFailed").await?;
         s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");

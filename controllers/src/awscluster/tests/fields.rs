@@ -260,7 +260,7 @@ async fn a_field_without_effect_is_named_and_holds_nothing_back() {
         );
         let message = pass.message(ConditionType::PreflightPassed);
         assert!(message.contains(field), "{field}: {message}");
-        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
         assert!(pass.status().provisioned());
     }
     let without = pass(&format!("{NETWORK}, preflight: {{mode: Report, cni: None}}")).await;

@@ -82,9 +82,9 @@ async fn after_a_restart_only_the_credentials_are_asked_about() {
 
 #[tokio::test]
 async fn unchecked_credentials_keep_the_looked_up_network() {
-    for error in [
-        unanswered("GetCallerIdentity"),
-        refused("GetCallerIdentity", "ExpiredToken"),
+    for (error, ready) in [
+        (unanswered("GetCallerIdentity"), "True/Ready"),
+        (refused("GetCallerIdentity", "ExpiredToken"), "True/CredentialsFailed"),
     ] {
         let before = Scene::new().pass(&aws_cluster(NETWORK)).await;
         let restarted = Scene::new();
@@ -93,7 +93,7 @@ async fn unchecked_credentials_keep_the_looked_up_network() {
         assert_eq!(published(&after), published(&before));
         assert_eq!(after.zones(), before.zones());
         assert_eq!(after.says(NETWORK_READY), "True/Ready");
-        assert_eq!(after.says(READY), "True/Ready");
+        assert_eq!(after.says(READY), ready);
     }
 }
 
@@ -173,7 +173,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             pass.status().provisioned(),
             "{spec}: rules and wrong parts hold nothing back"
         );
-        assert_eq!(pass.says(READY), "True/Ready", "{spec}");
+        assert_eq!(pass.says(READY), condition.replace("False", "True"), "{spec}");
         assert_eq!(delay(&pass), 5, "{spec}");
         assert_eq!(pass.events.len(), 1, "{spec}");
     }
@@ -236,7 +236,7 @@ async fn ready_falls_only_when_no_subnet_is_left() {
             &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]"),
         )
         .await;
-    assert_eq!(one_lost.says(READY), "True/Ready");
+    assert_eq!(one_lost.says(READY), "True/NotFound");
     let all_lost = scene
         .edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]"))
         .await;
@@ -259,7 +259,7 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
         .await;
     assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
     assert_eq!(throttled.zones(), ["eu-west-1a", "eu-west-1b"], "what was known stays");
-    assert_eq!(throttled.says(READY), "True/Ready");
+    assert_eq!(throttled.says(READY), "True/Throttled");
     assert!(throttled.status().provisioned());
     let recovered = scene.after(&throttled, Duration::from_secs(5)).await;
     assert_eq!(recovered.says(NETWORK_READY), "True/Ready");
@@ -312,7 +312,7 @@ async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
         pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
     }
     assert_eq!(waited, Timing::default().resolve_grace.as_secs());
-    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.says(READY), "True/Unauthorized");
     assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
     assert_eq!(pass.zones(), ["eu-west-1a"], "the zones that the spec gives");
 }
