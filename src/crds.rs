@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use capa_api::{crd, unsupported};
+use anyhow::{Context, Result, ensure};
+use capa_api::{crd, meta, unsupported};
 use clap::Args;
 
 /// Flags of `capa-rs crds`.
@@ -14,13 +14,16 @@ pub(crate) struct Flags {
     /// Write one file for each kind into this folder instead of printing.
     #[arg(long, value_name = "FOLDER")]
     output_dir: Option<PathBuf>,
-    /// Write the admission policy about fields without effect into this folder.
+    /// Write the admission policy about fields without effect into this folder, and the hash of each policy into its
+    /// annotation.
     #[arg(long, value_name = "FOLDER")]
     policy_dir: Option<PathBuf>,
 }
 
 /// File of the policy about fields without effect.
 const POLICY_FILE: &str = "unsupported_fields.yaml";
+/// The file of the folder that is no policy.
+const KUSTOMIZATION: &str = "kustomization.yaml";
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
     let mut stdout = io::stdout().lock();
@@ -36,18 +39,52 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
         }
     }
     match &flags.policy_dir {
-        Some(folder) => write_file(&folder.join(POLICY_FILE), &policy()?),
+        Some(folder) => write_policies(folder),
         None => Ok(()),
     }
+}
+
+/// Writes the generated policy, and marks all policies of the folder with their hashes.
+fn write_policies(folder: &Path) -> Result<()> {
+    write_file(&folder.join(POLICY_FILE), &policy()?)?;
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))? {
+        let file = entry?.path();
+        let text = fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
+        if file.file_name().is_some_and(|name| name != KUSTOMIZATION) {
+            let marked = marked(&text).with_context(|| format!("failed to mark {}", file.display()))?;
+            write_file(&file, &marked)?;
+        }
+    }
+    Ok(())
 }
 
 /// The policy about fields without effect and its binding, in the form of their file.
 pub(crate) fn policy() -> Result<String> {
     let policy = serde_saphyr::to_string(&unsupported::policy())?;
     let binding = serde_saphyr::to_string(&unsupported::binding())?;
-    Ok(format!(
+    marked(&format!(
         "# Written by `make generate` from the table of fields without effect.\n{policy}---\n{binding}"
     ))
+}
+
+/// The text of a policy whose annotation has the hash of the text without a hash.
+fn marked(text: &str) -> Result<String> {
+    let unmarked = with_hash(text, "");
+    let key = meta::DEFINITION_ANNOTATION;
+    ensure!(
+        unmarked.matches(key).count() == 1,
+        "the policy needs the annotation {key} once"
+    );
+    Ok(with_hash(&unmarked, &crd::definition_hash(&unmarked)))
+}
+
+fn with_hash(text: &str, hash: &str) -> String {
+    let key = meta::DEFINITION_ANNOTATION;
+    let lines = text.lines().map(|line| match line.split_once(key) {
+        Some((indent, _)) => format!("{indent}{key}: \"{hash}\"\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 fn write_file(file: &Path, text: &str) -> Result<()> {
@@ -66,5 +103,29 @@ mod tests {
             written == generated,
             "config/policy/{POLICY_FILE} is not up to date: run `make generate`"
         );
+    }
+
+    #[test]
+    fn policies_are_marked_with_their_hashes() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config/policy"));
+        for file in fs::read_dir(folder).unwrap() {
+            let file = file.unwrap().path();
+            if file.ends_with(KUSTOMIZATION) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let name = file.display();
+            assert!(
+                marked(&text).unwrap() == text,
+                "{name} is not up to date: run `make generate`"
+            );
+            let changed = text.replace("Deny", "Warn");
+            assert_ne!(marked(&changed).unwrap(), changed, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_without_the_annotation_is_refused() {
+        assert!(marked("metadata:\n  name: a\n").is_err());
     }
 }

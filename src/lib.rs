@@ -5,6 +5,7 @@ mod iam;
 mod manager;
 mod markdown;
 mod unsupported_fields;
+mod version;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,7 @@ impl Cli {
         install_cryptography();
         match self.command {
             Command::Manager(flags) => manager::run(*flags, Some(controller_key), stop).await,
-            Command::Crds(_) | Command::Iam(_) | Command::UnsupportedFields(_) => {
+            Command::Crds(_) | Command::Iam(_) | Command::UnsupportedFields(_) | Command::Version => {
                 bail!("not the manager's command line")
             }
         }
@@ -47,6 +48,8 @@ enum Command {
     Iam(iam::Flags),
     /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
+    /// Print the version of this program, and what it works with.
+    Version,
 }
 
 /// Runs a subcommand to its end.
@@ -57,6 +60,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Crds(flags) => crds::run(&flags),
         Command::Iam(flags) => iam::run(&flags),
         Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
+        Command::Version => version::run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

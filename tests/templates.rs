@@ -47,3 +47,30 @@ fn cluster_templates_equal_what_their_parts_render() {
         );
     }
 }
+
+/// A template without its comment, and how many subnets it names.
+fn objects_and_subnets(template: &str) -> (Vec<&str>, usize) {
+    let objects = template.lines().filter(|line| !line.starts_with('#'));
+    let (subnets, others): (Vec<&str>, Vec<&str>) = objects.partition(|line| line.contains("${AWS_SUBNET_ID_"));
+    (others, subnets.len())
+}
+
+#[test]
+fn each_flavor_is_there_for_one_two_and_three_subnets() {
+    let templates = cluster_templates(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("templates"));
+    let flavors: Vec<&str> = templates
+        .keys()
+        .filter_map(|name| name.strip_prefix("cluster-template-")?.strip_suffix(".yaml"))
+        .filter(|flavor| !flavor.contains("subnet"))
+        .collect();
+    assert_eq!(flavors.len(), 5, "{flavors:?}");
+    for flavor in flavors {
+        let template =
+            |suffix: &str| objects_and_subnets(&templates[&format!("cluster-template-{flavor}{suffix}.yaml")]);
+        let (objects, subnets) = template("");
+        assert_eq!(subnets, 3, "{flavor}");
+        for (suffix, fewer) in [("-two-subnets", 2), ("-one-subnet", 1)] {
+            assert_eq!(template(suffix), (objects.clone(), fewer), "{flavor}{suffix}");
+        }
+    }
+}

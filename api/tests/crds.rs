@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::crd::{crds, manifest};
+use capa_api::crd::{crds, definition_hash, manifest};
+use capa_api::meta;
 use serde_json::{Map, Value, json};
 
 const CLUSTER: &str = "AWSCluster";
@@ -136,8 +137,9 @@ fn status_is_a_subresource_wherever_there_is_one() {
         let subresource = crd["spec"]["versions"][0]["subresources"].get("status").is_some();
         assert_eq!(at(&crd, "status").is_some(), subresource, "{kind}");
     }
-    for kind in [CLUSTER, MACHINE, "AWSMachineTemplate"] {
-        assert!(at(&manifests()[kind], "status").is_some(), "{kind}");
+    for kind in manifests().keys() {
+        let has_status = kind != "AWSClusterTemplate";
+        assert_eq!(at(&manifests()[kind], "status").is_some(), has_status, "{kind}");
     }
 }
 
@@ -258,24 +260,124 @@ fn bounds_are_whole_numbers() {
     }
 }
 
+/// The columns of a kind, as `kubectl get` and `kubectl get -o wide` order them.
+fn columns(crd: &Value) -> Vec<Value> {
+    let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array();
+    columns.cloned().unwrap_or_default()
+}
+
 #[test]
-fn machines_and_clusters_are_listed_in_these_columns() {
-    let columns = |kind: &str| {
-        let crds = manifests();
-        let columns = crds[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
-            .as_array()
-            .unwrap()
-            .clone();
-        columns
-            .iter()
-            .map(|column| column["name"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+fn every_kind_is_listed_in_these_columns() {
+    let wanted = [
+        ("AWSCluster", "Cluster Ready Reason VPC Endpoint Age", "Message"),
+        ("AWSClusterControllerIdentity", "Ready Reason Age", "Message"),
+        ("AWSClusterRoleIdentity", "Role Ready Reason Age", "Message"),
+        ("AWSClusterStaticIdentity", "Secret Ready Reason Age", "Message"),
+        ("AWSClusterTemplate", "Age", ""),
+        (
+            "AWSMachine",
+            "Cluster Ready Reason Instance Type Zone Age",
+            "Machine Message",
+        ),
+        ("AWSMachineTemplate", "Cluster Type Ready Reason Age", "Message"),
+    ];
+    let crds = manifests();
+    for (kind, always, wide) in wanted {
+        let columns = columns(&crds[kind]);
+        let named = |is_wide: bool| {
+            let of_view = columns.iter().filter(|column| (column["priority"] == 1) == is_wide);
+            let names: Vec<&str> = of_view.map(|column| column["name"].as_str().unwrap()).collect();
+            names.join(" ")
+        };
+        assert_eq!((named(false).as_str(), named(true).as_str()), (always, wide), "{kind}");
+    }
+}
+
+#[test]
+fn every_column_shows_a_field_of_the_schema() {
+    for (kind, crd) in manifests() {
+        for column in columns(&crd) {
+            let path = column["jsonPath"].as_str().unwrap();
+            let name = path.rsplit(['.', ']']).next().unwrap();
+            let mut found = path.starts_with(".metadata.");
+            fields("", root(&crd), &mut |_, field, _, _| found |= field == name);
+            assert!(found, "{kind}: {path}");
+            let of_condition = path.contains("status.conditions[?");
+            assert_eq!(
+                of_condition,
+                ["Ready", "Reason", "Message"].contains(&column["name"].as_str().unwrap()),
+                "{kind}: {path}"
+            );
+        }
+    }
+}
+
+/// The text that `kubectl explain` shows of each kind and field, by kind and path.
+fn descriptions() -> BTreeMap<String, String> {
+    let mut descriptions = BTreeMap::new();
+    for (kind, crd) in manifests() {
+        let mut add = |path: &str, field: &Value| {
+            let text = field["description"].as_str().unwrap_or_default();
+            descriptions.insert(format!("{kind}{path}"), text.to_owned());
+        };
+        add("", root(&crd));
+        fields("", root(&crd), &mut |path, _, _, field| add(path, field));
+    }
+    descriptions
+}
+
+#[test]
+fn descriptions_have_no_rust_names() {
+    // `2600:1f14:e00::/56` is an address.
+    let is_rust = |word: &str| {
+        let words = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+        let snake = words.contains('_') && words.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+        snake
+            || words.contains("effective_")
+            || words
+                .split("::")
+                .skip(1)
+                .any(|rest| rest.starts_with(char::is_alphabetic))
     };
-    assert_eq!(
-        columns(MACHINE),
-        ["Cluster", "Machine", "Ready", "Instance", "Type", "Zone", "Age"]
-    );
-    assert_eq!(columns(CLUSTER), ["Cluster", "Ready", "VPC", "Endpoint", "Age"]);
+    for (path, text) in descriptions() {
+        let rust: Vec<&str> = text.split_whitespace().filter(|word| is_rust(word)).collect();
+        assert!(rust.is_empty(), "{path}: {rust:?}");
+    }
+}
+
+#[test]
+fn descriptions_say_everything_once() {
+    for (path, text) in descriptions() {
+        let text = text.to_lowercase();
+        let sentences = text.split(". ").map(|sentence| sentence.trim_end_matches('.'));
+        let mut sentences: Vec<&str> = sentences.collect();
+        let count = sentences.len();
+        sentences.sort_unstable();
+        sentences.dedup();
+        assert_eq!(sentences.len(), count, "{path}: {text}");
+        let without_effect = text.matches("no effect").count() + text.matches("without effect").count();
+        assert!(without_effect <= 1, "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_definition_is_marked_with_its_own_hash() {
+    let hash = |crd: &Value| crd["metadata"]["annotations"][meta::DEFINITION_ANNOTATION].clone();
+    let crds = manifests();
+    let hashes: BTreeSet<String> = crds.values().map(|crd| hash(crd).to_string()).collect();
+    assert_eq!(hashes.len(), crds.len());
+    for (kind, crd) in &crds {
+        let mut unmarked = crd.clone();
+        let marks = unmarked["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations")
+            .unwrap();
+        assert_eq!(marks.as_object().unwrap().len(), 1, "{kind}");
+        assert_eq!(hash(crd), definition_hash(&unmarked.to_string()), "{kind}");
+        unmarked["spec"]["scope"] = "Elsewhere".into();
+        assert_ne!(hash(crd), definition_hash(&unmarked.to_string()), "{kind}");
+    }
 }
 
 #[test]

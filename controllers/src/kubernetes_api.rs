@@ -213,6 +213,14 @@ pub trait MachineKubernetes: NetworkKubernetes {
     ) -> Result<AWSMachine, KubernetesError>;
 }
 
+/// Further reads of the reconcilers of identities.
+pub trait IdentityKubernetes: Kubernetes {
+    /// The AWSClusters that name the identity, which is not only the source of the role that they name.
+    fn clusters_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSCluster>>;
+    /// The AWSMachines that name the identity in their own spec or in the record of their launch.
+    fn machines_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSMachine>>;
+}
+
 /// Further reads and writes of the cluster reconciler.
 #[async_trait]
 pub trait ClusterKubernetes: Kubernetes {

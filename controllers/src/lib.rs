@@ -3,6 +3,7 @@
 //! This crate does not depend on the AWS SDK: reconcilers use AWS through the traits of `capa_cloud`.
 
 pub mod awscluster;
+pub mod awsclusteridentity;
 pub mod awsmachine;
 pub mod awsmachinetemplate;
 mod call_inputs;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::conditions::{ConditionStatus, ConditionType, Reason};
+use capa_api::identity::IdentityStatus;
 use capa_api::machine::AWSMachineStatus;
 use capa_api::machine::template::AWSMachineTemplateStatus;
 use capa_runtime::cache::ObjectCache;
@@ -48,6 +49,12 @@ impl HasConditions for AWSMachineTemplateStatus {
     }
 }
 
+impl HasConditions for IdentityStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+}
+
 /// Registers the metric. The counts follow the watches of the caches, so that a scrape costs no walk over the objects.
 /// The number of series depends on the types and reasons in the code, and not on the objects.
 pub fn count_objects(caches: &Caches, registry: &mut Registry) {
@@ -55,6 +62,9 @@ pub fn count_objects(caches: &Caches, registry: &mut Registry) {
         KindCounts::of(&caches.aws_clusters),
         KindCounts::of(&caches.aws_machines),
         KindCounts::of(&caches.aws_machine_templates),
+        KindCounts::of(&caches.controller_identities),
+        KindCounts::of(&caches.role_identities),
+        KindCounts::of(&caches.static_identities),
     ]);
     registry.register_collector(Box::new(counts));
 }

@@ -193,6 +193,11 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// The program of managers: `CAPA_RS_BINARY`, or the binary that cargo built beside the running program.
+    pub fn program() -> anyhow::Result<PathBuf> {
+        programs::manager()
+    }
+
     /// The manager's metrics.
     pub async fn metrics(&self) -> anyhow::Result<Metrics> {
         Ok(Metrics::parse(&self.scrape().await?))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the cluster templates, one file for each flavor, from the objects in templates/parts:
+# Writes the cluster templates, three files for each flavor, from the objects in templates/parts:
 # `hack/release/templates.sh <folder>`. `make generate` writes them into templates/, and a test holds them equal.
 set -euo pipefail
 export LC_ALL=C
@@ -15,22 +15,28 @@ comment() { # comment <first prefix> <other prefix>: the text of standard input,
   fold -s -w 116 | sed "1s/^/$1/; 2,\$s/^/$2/; s/ *\$//"
 }
 
-flavor() { # flavor <name> <description> <part…>
-  local name="$1" description="$2" separator="" file files
-  files=("${@:3}")
-  files=("${files[@]/#/$parts/}")
-  files=("${files[@]/%/.yaml}")
+flavor() { # flavor <name> <description> <part…>: with three, two and one subnets
+  with_subnets "$1" "$2" none "${@:3}"
+  with_subnets "$1-two-subnets" "$2 With two subnets in place of three." C "${@:3}"
+  with_subnets "$1-one-subnet" "$2 With one subnet in place of three." '[BC]' "${@:3}"
+}
+
+with_subnets() { # with_subnets <name> <description> <letters of subnets to leave out> <part…>
+  local name="$1" description="$2" separator="" objects file
+  objects="$(mktemp)"
+  for file in "${@:4}"; do
+    printf '%s' "$separator"
+    grep -v "[$]{AWS_SUBNET_ID_$3}" "$parts/$file.yaml"
+    separator=$'---\n'
+  done >"$objects"
   {
     comment '# ' '# ' <<<"$description"
-    comment '# ' '#   ' <<<"Required variables: $(variables '[$][{][A-Z0-9_]+[}]' "${files[@]}")"
-    comment '# ' '#   ' <<<"Variables with a default: $(variables '[$][{][A-Z0-9_]+:=' "${files[@]}")"
+    comment '# ' '#   ' <<<"Required variables: $(variables '[$][{][A-Z0-9_]+[}]' "$objects")"
+    comment '# ' '#   ' <<<"Variables with a default: $(variables '[$][{][A-Z0-9_]+:=' "$objects")"
     echo "# docs/templates.md explains the variables. Generated from templates/parts by \`make generate\`."
-    for file in "${files[@]}"; do
-      printf '%s' "$separator"
-      cat "$file"
-      separator=$'---\n'
-    done
+    cat "$objects"
   } >"$folder/cluster-template-$name.yaml"
+  rm "$objects"
 }
 
 flavor unmanaged "A kubeadm cluster on infrastructure that you bring: three subnets, best in three zones, and a target \

@@ -3,7 +3,8 @@
 //!
 //! No module of this crate depends on AWS. A manager consists of these parts:
 //!
-//! 1. [`version::ensure_supported`], [`logging::init`], [`shutdown::on_signals`];
+//! 1. [`version::ensure_supported`], [`definitions::ensure_of_this_release`], [`logging::init`],
+//!    [`shutdown::on_signals`];
 //! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run
 //!    on standbys too);
 //! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind, and
@@ -17,6 +18,7 @@ pub mod cache;
 mod changes;
 mod condition_log;
 pub mod controller;
+pub mod definitions;
 pub mod diagnostics;
 pub mod errors;
 pub mod events;

@@ -306,7 +306,7 @@ impl FakeServer {
         self.state.lock().unwrap().store(&format!("{LEASES}/{name}"), lease);
     }
 
-    /// Stores an object of any kind.
+    /// Stores an object of any kind at a path.
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.state.lock().unwrap().store(path, object);
     }

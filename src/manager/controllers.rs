@@ -11,9 +11,10 @@ use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
+use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
-use capa_controllers::identity::users::{identity_reference, watched_identity};
+use capa_controllers::identity::users::watched_identity;
 use capa_controllers::kubernetes::{
     Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
 };
@@ -37,11 +38,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 
 use super::Flags;
 use super::controller_identity;
 use super::flags;
+use super::identity_controllers;
 use super::identity_deletions;
 use super::identity_secrets::IdentitySecrets;
 use super::orphans::{self, OrphanCounts};
@@ -98,6 +100,7 @@ impl Wiring {
         let clusters = self.cluster_controller(&kubernetes, changed_secrets);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
+        identity_controllers::start(&self, &kubernetes, tasks);
         let scan = orphans::scan_periodically(
             self.clouds.clone(),
             kubernetes,
@@ -143,7 +146,7 @@ impl Wiring {
         changed_secrets
     }
 
-    fn warn_of_deletions<K: CachedKind>(
+    fn warn_of_deletions<K: IdentityObject>(
         &self,
         identities: &ObjectCache<K>,
         kubernetes: &KubernetesClient,
@@ -245,9 +248,21 @@ impl Wiring {
             .watches(&caches.machines, awsmachine::watched_machine, aws_machine_of)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
             .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
-            .watches(&caches.controller_identities, version, self.machines_without_identity())
-            .watches(&caches.role_identities, version, self.machines_without_identity())
-            .watches(&caches.static_identities, version, self.machines_without_identity())
+            .watches(
+                &caches.controller_identities,
+                watched_identity,
+                self.machines_without_identity(),
+            )
+            .watches(
+                &caches.role_identities,
+                watched_identity,
+                self.machines_without_identity(),
+            )
+            .watches(
+                &caches.static_identities,
+                watched_identity,
+                self.machines_without_identity(),
+            )
             .watches(&caches.namespaces, predicates::labels, self.machines_without_identity())
             .reconcile_on(seen)
             .reconcile_on(read)
@@ -295,7 +310,7 @@ impl Wiring {
 
     /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
     /// soon.
-    fn source_backoff(&self) -> BackoffSettings {
+    pub(super) fn source_backoff(&self) -> BackoffSettings {
         BackoffSettings {
             cap: self.flags.timing().source_retry_cap,
             ..BackoffSettings::default()
@@ -361,14 +376,11 @@ fn readers<K: CachedKind>(
 
 /// The AWSClusters that use an identity which has changed or is gone: their conditions must say so before a machine is
 /// launched or deleted.
-fn clusters_with<K: CachedKind>(
+fn clusters_with<K: IdentityObject>(
     kubernetes: &KubernetesClient,
 ) -> impl Fn(&K) -> Vec<ObjectRef<AWSCluster>> + Send + use<K> {
     let kubernetes = kubernetes.clone();
-    move |identity| {
-        let reference = identity_reference(identity);
-        reference.map_or_else(Vec::new, |reference| kubernetes.clusters_with_identity(&reference))
-    }
+    move |identity| kubernetes.clusters_with_identity(&identity_reference(identity))
 }
 
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
@@ -376,16 +388,11 @@ fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     condition.is_some_and(|condition| condition.status == "False")
 }
 
-fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
+pub(super) fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
     objects
         .iter()
         .map(|object| ObjectRef::from_obj(object.as_ref()))
         .collect()
-}
-
-/// Every change of an identity triggers: identities have no status.
-fn version<K: Resource>(object: &K) -> Option<u64> {
-    object.meta().resource_version.as_deref()?.parse().ok()
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {

@@ -2,16 +2,16 @@
 
 use std::convert::Infallible;
 
-use capa_controllers::identity::users::{deleted_while_in_use, identity_reference, watched_identity};
+use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
+use capa_controllers::identity::users::{deleted_while_in_use, watched_identity};
 use capa_controllers::kubernetes::KubernetesClient;
 use capa_runtime::Runtime;
 use capa_runtime::cache::{Change, ObjectCache};
-use capa_runtime::kinds::CachedKind;
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 /// Publishes a warning for each identity of a kind that is deleted while a Cluster uses it, until `stop`.
-pub(super) async fn warn<K: CachedKind>(
+pub(super) async fn warn<K: IdentityObject>(
     runtime: Runtime,
     kubernetes: KubernetesClient,
     identities: ObjectCache<K>,
@@ -25,9 +25,7 @@ pub(super) async fn warn<K: CachedKind>(
             let Change::Deleted(identity) = change else {
                 continue;
             };
-            let Some(reference) = identity_reference(identity.as_ref()) else {
-                continue;
-            };
+            let reference = identity_reference(identity.as_ref());
             let gone = format!("{}/{}", reference.kind, reference.name);
             let warning = deleted_while_in_use(&gone, &kubernetes.users_of_identity(&reference));
             runtime

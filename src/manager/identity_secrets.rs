@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use capa_api::forms::is_dns_subdomain;
 use capa_api::identity::AWSClusterStaticIdentity;
-use capa_controllers::identity::users::{deleted_while_in_use, identity_reference};
+use capa_controllers::awsclusteridentity::identity_reference;
+use capa_controllers::identity::users::deleted_while_in_use;
 use capa_controllers::kubernetes::KubernetesClient;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
@@ -78,9 +79,10 @@ impl IdentitySecrets {
     async fn tell(&self, identity: &AWSClusterStaticIdentity, gone: bool) {
         // The receiver is gone when the controllers stop.
         let _ = self.changed.unbounded_send(identity.clone());
-        let Some(reference) = identity_reference(identity).filter(|_| gone) else {
+        if !gone {
             return;
-        };
+        }
+        let reference = identity_reference(identity);
         let secret = format!("its Secret {}/{}", self.namespace, identity.spec.secret_ref);
         let warning = deleted_while_in_use(&secret, &self.kubernetes.users_of_identity(&reference));
         self.runtime

@@ -3,7 +3,9 @@
 mod build_info;
 mod controller_identity;
 mod controllers;
+mod definitions;
 mod flags;
+mod identity_controllers;
 mod identity_deletions;
 mod identity_secrets;
 mod orphans;
@@ -15,6 +17,7 @@ use anyhow::{Context, Result};
 use capa_aws::{AccessKey, SessionPool};
 use capa_controllers::{awsmachine, object_counts};
 use capa_runtime::Runtime;
+use capa_runtime::definitions::ensure_of_this_release;
 use capa_runtime::diagnostics::{Protection, Tls};
 use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::logging::LogTargets;
@@ -36,6 +39,8 @@ const LOG_TARGETS: LogTargets = LogTargets {
 };
 /// The address that turns a server off, as in controller-runtime.
 const NO_ADDRESS: &str = "0";
+/// How long the installation of the definitions of this release may take beside the start of its manager.
+const INSTALLATION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long controllers may take to finish their reconciles once the process is asked to end.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
 /// How long the whole process may take to end, its controllers included.
@@ -60,6 +65,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let client = client(&flags).await?;
     let server = version::ensure_supported(&client).await?;
     info!(%server, version = build_info::VERSION, "connected to the management cluster");
+    ensure_of_this_release(&client, &definitions::of_this_release()?, INSTALLATION_PATIENCE).await?;
     let mut registry = Registry::default();
     build_info::register(&mut registry);
     process_metrics::register(&mut registry);

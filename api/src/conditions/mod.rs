@@ -82,6 +82,17 @@ impl ConditionUpdate {
         }
     }
 
+    /// The type, status, reason and message in one text, in which another condition names this one.
+    pub fn in_words(&self) -> String {
+        let Self {
+            condition,
+            status,
+            reason,
+            message,
+        } = self;
+        format!("{condition} is {status} ({reason}): {message}")
+    }
+
     fn into_condition(self, previous: Option<&Condition>, generation: Option<i64>, now: Timestamp) -> Condition {
         let status: &'static str = self.status.into();
         let last_transition_time = previous

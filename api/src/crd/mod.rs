@@ -8,6 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::cluster::AWSCluster;
 use crate::cluster::template::AWSClusterTemplate;
@@ -44,7 +45,8 @@ pub enum CrdError {
     },
 }
 
-/// The definitions of all kinds, always in the same order, with the labels that Cluster API and clusterctl look for.
+/// The definitions of all kinds, always in the same order, with the labels that Cluster API and clusterctl look for and
+/// with [`meta::DEFINITION_ANNOTATION`].
 pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let network = (meta::MACHINE_NETWORK_LABEL, meta::MACHINE_NETWORK_CONTRACT);
     let hierarchy = (meta::MOVE_HIERARCHY_LABEL, "");
@@ -67,6 +69,13 @@ pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
     })?;
     structural::whole_numbers(&mut value);
     Ok(value)
+}
+
+/// The value of [`meta::DEFINITION_ANNOTATION`] for a CRD or policy with this text.
+pub fn definition_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let first = digest.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    format!("{first:016x}")
 }
 
 fn crd<K>(labels: &[(&str, &str)]) -> Result<CustomResourceDefinition, CrdError>
@@ -102,5 +111,8 @@ where
         strategy: "None".to_owned(),
         webhook: None,
     });
+    let hash = definition_hash(&manifest(&crd)?.to_string());
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(meta::DEFINITION_ANNOTATION.to_owned(), hash);
     Ok(crd)
 }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::IdentityReference;
-use crate::selector;
+use crate::{conditions, lenient, selector};
 
 /// Validity of the credentials of an assumed role in seconds if `durationSeconds` is absent.
 pub const DEFAULT_ROLE_DURATION_SECONDS: i32 = 900;
@@ -59,6 +59,17 @@ pub fn namespace_allowed(
     allowed.is_some_and(|allowed| allowed.allows(namespace, namespace_labels))
 }
 
+/// Observed state of an identity. Only the provider writes the status, and each write replaces the whole status.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityStatus {
+    /// Conditions of the identity. `Ready`: the identity has all its objects, and no cluster or machine reports that AWS
+    /// refuses its credentials.
+    #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions::schema")]
+    pub conditions: Vec<Condition>,
+}
+
 /// The manager's own AWS credentials.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema, CustomResource)]
 #[kube(
@@ -68,9 +79,21 @@ pub fn namespace_allowed(
     plural = "awsclustercontrolleridentities",
     shortname = "awsci",
     category = "cluster-api",
+    status = "IdentityStatus",
     derive = "PartialEq",
     doc = "Permission for namespaces to use the manager's own AWS credentials. The only valid name is `default`. An \
-           AWSCluster or AWSMachine without an identity in its spec uses this identity."
+           AWSCluster or AWSMachine without an identity in its spec uses this identity.",
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
+        "description": "Whether the identity is complete, and AWS refuses it to nobody"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        "description": "Reason of the condition Ready"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the identity was created"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message",
+        "description": "Message of the condition Ready"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterControllerIdentitySpec {
@@ -91,9 +114,23 @@ pub struct AWSClusterControllerIdentitySpec {
     plural = "awsclusterroleidentities",
     shortname = "awsri",
     category = "cluster-api",
+    status = "IdentityStatus",
     derive = "PartialEq",
     doc = "An IAM role for clusters and machines of the allowed namespaces. The manager assumes the role through \
-           STS with the credentials of another identity."
+           STS with the credentials of another identity.",
+    printcolumn = r#"{"name": "Role", "type": "string", "jsonPath": ".spec.roleARN",
+        "description": "ARN of the role"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
+        "description": "Whether the identity is complete, and AWS refuses it to nobody"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        "description": "Reason of the condition Ready"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the identity was created"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message",
+        "description": "Message of the condition Ready"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterRoleIdentitySpec {
@@ -155,9 +192,23 @@ impl AWSClusterRoleIdentitySpec {
     plural = "awsclusterstaticidentities",
     shortname = "awssi",
     category = "cluster-api",
+    status = "IdentityStatus",
     derive = "PartialEq",
     doc = "A long-lived AWS access key for clusters and machines of the allowed namespaces. Prefer an \
-           AWSClusterRoleIdentity."
+           AWSClusterRoleIdentity.",
+    printcolumn = r#"{"name": "Secret", "type": "string", "jsonPath": ".spec.secretRef",
+        "description": "Secret with the access key, in the manager's namespace"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
+        "description": "Whether the identity is complete, and AWS refuses it to nobody"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        "description": "Reason of the condition Ready"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+        "description": "Time since the identity was created"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message",
+        "description": "Message of the condition Ready"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterStaticIdentitySpec {

@@ -49,7 +49,11 @@ pub fn policy() -> ValidatingAdmissionPolicy {
         ..ValidatingAdmissionPolicySpec::default()
     };
     ValidatingAdmissionPolicy {
-        metadata: metadata(),
+        metadata: ObjectMeta {
+            // `capa-rs crds` writes the hash of the file.
+            annotations: Some([(meta::DEFINITION_ANNOTATION.to_owned(), String::new())].into()),
+            ..metadata()
+        },
         spec: Some(spec),
         ..ValidatingAdmissionPolicy::default()
     }

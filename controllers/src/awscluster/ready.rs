@@ -2,8 +2,8 @@
 //!
 //! `Ready` becomes True once AWS has answered a lookup, and machines of both roles can be launched. MachineHealthCheck
 //! remediates no machine of a cluster while `Ready` is not True. So `Ready` falls only if no machine at all can be
-//! launched any more, and a remediation would delete a machine without a successor. Any other problem is in the message
-//! of `Ready`.
+//! launched any more, and a remediation would delete a machine without a successor. Any other problem is in the reason
+//! and the message of `Ready`.
 
 use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 
@@ -38,10 +38,11 @@ impl ReadyInputs<'_> {
         }
         let ignored = (!self.ignored.is_empty())
             .then(|| format!("of managed clusters only, ignored here: {}", self.ignored.join(", ")));
-        let parts: Vec<String> = self.worst().into_iter().chain(ignored).collect();
-        ConditionType::Ready
-            .is_true(Reason::Ready)
-            .with_message(parts.join("; "))
+        let worst = self.worst();
+        let reason = worst.map_or(Reason::Ready, |worst| worst.reason);
+        let worst = worst.map(ConditionUpdate::in_words);
+        let parts: Vec<String> = worst.into_iter().chain(ignored).collect();
+        ConditionType::Ready.is_true(reason).with_message(parts.join("; "))
     }
 
     /// Why `Ready` is False; `None` if `Ready` is True.
@@ -96,17 +97,11 @@ impl ReadyInputs<'_> {
         }
     }
 
-    /// The most important condition that is not True. One that waits for somebody is the least important.
-    fn worst(&self) -> Option<String> {
-        let bad = self.others.iter().filter(|other| other.status != ConditionStatus::True);
-        let worst = bad.min_by_key(|other| other.reason.is_expected())?;
-        let ConditionUpdate {
-            condition,
-            status,
-            reason,
-            message,
-        } = worst;
-        Some(format!("{condition} is {status} ({reason}): {message}"))
+    /// The most important condition that is not True. One that shows a normal stage of the AWSCluster's life, for
+    /// example the wait for an endpoint, needs no attention.
+    fn worst(&self) -> Option<&ConditionUpdate> {
+        let mut others = self.others.iter().copied();
+        others.find(|other| other.status != ConditionStatus::True && !other.reason.is_expected())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::cluster::security_group::SecurityGroupRole;
-use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::status::{AWSClusterStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
@@ -112,6 +112,7 @@ pub(super) fn unmanaged(
         initialization: provisioned.then_some(Initialization {
             provisioned: Some(true),
         }),
+        control_plane_endpoint: published_endpoint(cluster, owner),
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
@@ -213,6 +214,18 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
         ),
     };
     ConditionType::ControlPlaneEndpointReady.is_false(reason, message)
+}
+
+/// The address of the Kubernetes API from the spec, or else from the Cluster.
+fn published_endpoint(cluster: &AWSCluster, owner: &Cluster) -> Option<PublishedEndpoint> {
+    let of_owner = owner.spec.control_plane_endpoint.as_ref();
+    let of_owner = of_owner.filter(|endpoint| endpoint.is_set());
+    let of_owner = of_owner.map(|endpoint| (endpoint.host.as_str(), endpoint.port));
+    let (host, port) = cluster.spec.endpoint().or(of_owner)?;
+    Some(PublishedEndpoint {
+        host: host.to_owned(),
+        port,
+    })
 }
 
 /// Names the fields of the spec that have no effect yet and that do not stop the AWSCluster.

@@ -45,7 +45,8 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
 }
 
 /// `Ready` is True if the machine is provisioned and all conditions of the summary are True. Otherwise `Ready` repeats
-/// the first condition that is not True. The message of a True condition names the fields without effect in the spec.
+/// the first condition that is not True. `Ready` that is True has the reason of the first other condition that needs
+/// attention, and names that condition and the fields without effect in the spec.
 fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let culprit = updates
         .iter()
@@ -57,12 +58,25 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     if !scope.status.provisioned() {
         return ConditionType::Ready.is_false(Reason::Launching, "the instance does not run yet");
     }
-    let ready = ConditionType::Ready.is_true(Reason::Ready);
+    let attention = attention(updates);
+    let reason = attention.map_or(Reason::Ready, |update| update.reason);
     let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &scope.machine.spec);
-    match unsupported::names(found.iter().filter(|found| found.field.when == When::Set)) {
-        names if names.is_empty() => ready,
-        names => ready.with_message(format!("without effect yet: {names}")),
-    }
+    let names = unsupported::names(found.iter().filter(|found| found.field.when == When::Set));
+    let without_effect = (!names.is_empty()).then(|| format!("without effect yet: {names}"));
+    let trouble = attention.map(ConditionUpdate::in_words);
+    let message: Vec<String> = trouble.into_iter().chain(without_effect).collect();
+    ConditionType::Ready.is_true(reason).with_message(message.join("; "))
+}
+
+/// The first condition that is not True and that `Ready` does not depend on. `Paused` is no trouble.
+fn attention(updates: &[ConditionUpdate]) -> Option<&ConditionUpdate> {
+    let informs = |condition: ConditionType| {
+        !condition.counts_for_ready() && !matches!(condition, ConditionType::Ready | ConditionType::Paused)
+    };
+    let not_true = updates
+        .iter()
+        .filter(|update| informs(update.condition) && update.status != ConditionStatus::True);
+    not_true.min_by_key(|update| update.condition)
 }
 
 /// The update that does not change a condition. `None` for a condition of another controller.

@@ -60,27 +60,41 @@ pub async fn resolve(
     kubernetes: &dyn Kubernetes,
     request: &IdentityRequest<'_>,
 ) -> Result<ResolvedIdentity, IdentityError> {
-    let chain = chain_of(kubernetes, request)?;
+    let labels = kubernetes.namespace_labels(request.namespace);
+    let chain = chain_of(kubernetes, request.reference, |reference, identity, is_source| {
+        if namespace_allowed(identity.allowed_namespaces(), request.namespace, &labels) {
+            return Ok(());
+        }
+        let reason = if is_source {
+            Reason::SourceNotAllowed
+        } else {
+            Reason::NotAllowed
+        };
+        Err(IdentityProblem::new(
+            reason,
+            format!(
+                "{}/{} does not allow namespace {}: add it to spec.allowedNamespaces there",
+                reference.kind, reference.name, request.namespace
+            ),
+        ))
+    })?;
     let mut key = String::from(request.identity_namespace);
     for identity in &chain {
+        // The generation, because the resource version also changes with the status of the identity.
         let metadata = identity.metadata();
-        push_version(&mut key, metadata.uid.as_deref(), metadata.resource_version.as_deref());
+        let generation = metadata.generation.map(|generation| generation.to_string());
+        push_version(&mut key, metadata.uid.as_deref(), generation.as_deref());
     }
     let mut hops = chain.into_iter().rev();
     let mut source = match hops.next() {
         Some(Identity::Static(identity)) => {
-            let name = &identity.spec.secret_ref;
-            let secret = kubernetes.secret(request.identity_namespace, name).await;
-            let unread = |error| secret_unread(&identity, request.identity_namespace, &error);
-            let Some(secret) = secret.map_err(unread)? else {
-                return Err(secret_not_found(&identity, request.identity_namespace).into());
-            };
+            let (secret, source) = access_key(kubernetes, &identity, request.identity_namespace).await?;
             push_version(
                 &mut key,
                 secret.metadata.uid.as_deref(),
                 secret.metadata.resource_version.as_deref(),
             );
-            credentials(&identity, request.identity_namespace, &secret)?
+            source
         }
         _ => CredentialSource::Controller,
     };
@@ -107,11 +121,37 @@ pub async fn resolve(
     })
 }
 
-/// The identities from the referenced identity to the identity without a source. Each of them must allow the namespace.
-fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Result<Vec<Identity>, IdentityProblem> {
-    let labels = kubernetes.namespace_labels(request.namespace);
+/// The objects of a complete identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completeness {
+    /// Whether the credentials come from a Secret. Secrets are not watched.
+    pub has_secret: bool,
+}
+
+/// Confirms that an identity has all its objects: the identities of its chain, and the Secret at the end of the chain
+/// with its keys. Makes no AWS call. Which namespaces may use the identity depends on its user and is left out.
+pub async fn completeness(
+    kubernetes: &dyn Kubernetes,
+    reference: &IdentityReference,
+    identity_namespace: &str,
+) -> Result<Completeness, IdentityError> {
+    let chain = chain_of(kubernetes, reference, |_, _, _| Ok(()))?;
+    let Some(Identity::Static(identity)) = chain.last() else {
+        return Ok(Completeness { has_secret: false });
+    };
+    access_key(kubernetes, identity, identity_namespace).await?;
+    Ok(Completeness { has_secret: true })
+}
+
+/// The identities from the referenced identity to the identity without a source. `admit` may refuse each of them; its
+/// last argument says whether the identity is a source of another one.
+fn chain_of(
+    kubernetes: &dyn Kubernetes,
+    first: &IdentityReference,
+    admit: impl Fn(&IdentityReference, &Identity, bool) -> Result<(), IdentityProblem>,
+) -> Result<Vec<Identity>, IdentityProblem> {
     let mut chain = Vec::new();
-    let mut next = Some(request.reference.clone());
+    let mut next = Some(first.clone());
     while let Some(reference) = next {
         let described = format!("{}/{}", reference.kind, reference.name);
         if chain.len() == MAX_HOPS {
@@ -120,7 +160,7 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
                 format!(
                     "the chain of sourceIdentityRef that starts at {}/{} is longer than {MAX_HOPS} or has a cycle: \
                      shorten it",
-                    request.reference.kind, request.reference.name
+                    first.kind, first.name
                 ),
             ));
         }
@@ -130,20 +170,7 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
                 format!("{described} does not exist: create it, or name another in identityRef"),
             ));
         };
-        if !namespace_allowed(identity.allowed_namespaces(), request.namespace, &labels) {
-            let reason = if chain.is_empty() {
-                Reason::NotAllowed
-            } else {
-                Reason::SourceNotAllowed
-            };
-            return Err(IdentityProblem::new(
-                reason,
-                format!(
-                    "{described} does not allow namespace {}: add it to spec.allowedNamespaces there",
-                    request.namespace
-                ),
-            ));
-        }
+        admit(&reference, &identity, !chain.is_empty())?;
         next = match &identity {
             Identity::Role(role) => Some(role.spec.effective_source()),
             Identity::Controller(_) | Identity::Static(_) => None,
@@ -151,6 +178,21 @@ fn chain_of(kubernetes: &dyn Kubernetes, request: &IdentityRequest<'_>) -> Resul
         chain.push(identity);
     }
     Ok(chain)
+}
+
+/// The Secret of a static identity, and the access key in it.
+async fn access_key(
+    kubernetes: &dyn Kubernetes,
+    identity: &AWSClusterStaticIdentity,
+    namespace: &str,
+) -> Result<(Secret, CredentialSource), IdentityError> {
+    let secret = kubernetes.secret(namespace, &identity.spec.secret_ref).await;
+    let secret = secret.map_err(|error| secret_unread(identity, namespace, &error))?;
+    let Some(secret) = secret else {
+        return Err(secret_not_found(identity, namespace).into());
+    };
+    let source = credentials(identity, namespace, &secret)?;
+    Ok((secret, source))
 }
 
 /// The group of the objects whose passes call AWS with an identity in a region, for `Reconciler::groups`.

@@ -137,6 +137,7 @@ async fn only_changes_of_chain_or_secret_change_the_identity_key() {
     );
     let reference = "{kind: AWSClusterRoleIdentity, name: team}";
     let mut keys = vec![resolved(&kubernetes, reference).await.unwrap().key];
+    kubernetes.touch_role("team");
     assert_eq!(resolved(&kubernetes, reference).await.unwrap().key, keys[0]);
     kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     keys.push(resolved(&kubernetes, reference).await.unwrap().key);

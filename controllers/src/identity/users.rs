@@ -8,8 +8,8 @@ use capa_api::common::IdentityReference;
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_runtime::reconcile::EventDraft;
+use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::{Resource, ResourceExt};
 
 use super::MAX_HOPS;
 use crate::kubernetes_api::Identity;
@@ -17,16 +17,8 @@ use crate::kubernetes_api::Identity;
 /// The most Clusters that an event names.
 const NAMED_CLUSTERS: usize = 10;
 
-/// A reference to an identity object; `None` for an object of another kind.
-pub fn identity_reference<K: Resource<DynamicType = ()>>(identity: &K) -> Option<IdentityReference> {
-    Some(IdentityReference {
-        kind: K::kind(&()).parse().ok()?,
-        name: identity.name_any(),
-    })
-}
-
-/// Hash of the fields of an identity whose change triggers reconciles of the AWSClusters that use it. The hash excludes
-/// the status, which no cluster depends on.
+/// Hash of the fields of an identity whose change triggers reconciles of the objects that use it. The hash excludes the
+/// status, on which none of them depends.
 pub fn watched_identity<K: Resource>(identity: &K) -> Option<u64> {
     let metadata = identity.meta();
     let mut hasher = DefaultHasher::new();
@@ -38,7 +30,7 @@ pub fn watched_identity<K: Resource>(identity: &K) -> Option<u64> {
 
 /// Whether a reference leads to an identity: the reference names the identity, or a role whose credentials come from
 /// it. `find` gives the identities that exist.
-fn leads_to(
+pub fn leads_to(
     reference: &IdentityReference,
     identity: &IdentityReference,
     find: &impl Fn(&IdentityReference) -> Option<Identity>,
@@ -66,9 +58,7 @@ pub(crate) fn machine_uses(
     identity: &IdentityReference,
     find: &impl Fn(&IdentityReference) -> Option<Identity>,
 ) -> bool {
-    let network = machine.status.as_ref().and_then(|status| status.network.as_ref());
-    let recorded = network.and_then(|network| network.identity_ref.as_ref());
-    let reference = recorded.or(machine.spec.identity_ref.as_ref());
+    let reference = machine.identity_ref();
     reference.is_some_and(|reference| leads_to(reference, identity, find))
 }
 
@@ -101,6 +91,7 @@ mod tests {
     use std::sync::Arc;
 
     use capa_api::identity::{AWSClusterRoleIdentity, AWSClusterStaticIdentity};
+    use kube::ResourceExt;
 
     use super::*;
     use crate::testing::read;
@@ -132,7 +123,7 @@ mod tests {
             role("b", &reference("a")),
         ];
         let mut roles = roles.into_iter();
-        let found = roles.find(|role| identity_reference(role).as_ref() == Some(wanted));
+        let found = roles.find(|role| reference(&role.name_any()) == *wanted);
         found.map(|role| Identity::Role(Arc::new(role)))
     }
 

@@ -36,8 +36,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
-    NetworkKubernetes, NetworkReader,
+    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Infrastructure, Kubernetes, KubernetesError,
+    MachineKubernetes, NetworkKubernetes, NetworkReader,
 };
 use crate::machine_networks::MachineNetworks;
 pub use infrastructure::InfrastructureReader;
@@ -364,6 +364,18 @@ impl MachineKubernetes for KubernetesClient {
                 "the object is gone",
             )
         })
+    }
+}
+
+impl IdentityKubernetes for KubernetesClient {
+    fn clusters_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSCluster>> {
+        let uses = |cluster: &AWSCluster| cluster.spec.effective_identity_ref() == *reference;
+        self.caches.aws_clusters.store().state_filter(uses)
+    }
+
+    fn machines_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSMachine>> {
+        let uses = |machine: &AWSMachine| machine.identity_ref() == Some(reference);
+        self.caches.aws_machines.store().state_filter(uses)
     }
 }
 

@@ -22,8 +22,8 @@ use serde_json::Value;
 use super::{Journal, read};
 use crate::awsmachine::claimed_instances;
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
-    NetworkKubernetes, NetworkReader,
+    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Infrastructure, Kubernetes, KubernetesError,
+    MachineKubernetes, NetworkKubernetes, NetworkReader,
 };
 use crate::machine_networks::MachineNetworks;
 
@@ -44,6 +44,7 @@ struct State {
     clusters: BTreeMap<(String, String), Arc<Cluster>>,
     machines: BTreeMap<(String, String), Arc<Machine>>,
     aws_machines: BTreeMap<(String, String), Arc<AWSMachine>>,
+    aws_clusters: Vec<Arc<AWSCluster>>,
     identities: BTreeMap<IdentityReference, Identity>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
@@ -104,6 +105,11 @@ impl FakeKubernetes {
         self.stored(machine)
     }
 
+    /// Adds an AWSCluster.
+    pub(crate) fn put_aws_cluster(&self, cluster: AWSCluster) {
+        self.state().aws_clusters.push(Arc::new(cluster));
+    }
+
     /// The current AWSMachine; `None` after the last finalizer of a deleted AWSMachine was removed.
     pub(crate) fn aws_machine(&self, namespace: &str, name: &str) -> Option<AWSMachine> {
         let state = self.state();
@@ -111,12 +117,12 @@ impl FakeKubernetes {
         Some(machine.as_ref().clone())
     }
 
-    /// Creates or replaces an identity. Its UID is its name, and its resource version increases.
+    /// Creates or replaces an identity. Its UID is its name, and its generation and resource version increase.
     pub(crate) fn identity_object(&self, kind: &str, name: &str, spec: &str) {
         let version = self.next_version();
         let yaml = format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: {kind}, \
-             metadata: {{name: {name}, uid: {name}, resourceVersion: '{version}'}}, spec: {{{spec}}}}}"
+             metadata: {{name: {name}, uid: {name}, generation: {version}, resourceVersion: '{version}'}}, spec: {{{spec}}}}}"
         );
         let kind: IdentityKind = kind.parse().unwrap();
         let identity = match kind {
@@ -128,6 +134,16 @@ impl FakeKubernetes {
         self.state()
             .identities
             .insert(IdentityReference { kind, name }, identity);
+    }
+
+    /// Increases the resource version of a role, as a write of its status does.
+    pub(crate) fn touch_role(&self, name: &str) {
+        let version = self.next_version().to_string();
+        let kind = IdentityKind::AWSClusterRoleIdentity;
+        let name = name.to_owned();
+        if let Some(Identity::Role(role)) = self.state().identities.get_mut(&IdentityReference { kind, name }) {
+            Arc::make_mut(role).metadata.resource_version = Some(version);
+        }
     }
 
     pub(crate) fn remove_identity(&self, reference: &IdentityReference) {
@@ -323,6 +339,18 @@ impl Kubernetes for FakeKubernetes {
                 })
             }
         }
+    }
+}
+
+impl IdentityKubernetes for FakeKubernetes {
+    fn clusters_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSCluster>> {
+        let uses = |cluster: &&Arc<AWSCluster>| cluster.spec.effective_identity_ref() == *reference;
+        self.state().aws_clusters.iter().filter(uses).cloned().collect()
+    }
+
+    fn machines_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSMachine>> {
+        let uses = |machine: &&Arc<AWSMachine>| machine.identity_ref() == Some(reference);
+        self.state().aws_machines.values().filter(uses).cloned().collect()
     }
 }
 

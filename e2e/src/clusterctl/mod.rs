@@ -50,6 +50,11 @@ impl Clusterctl {
         self
     }
 
+    /// The file of its configuration, for `--config`.
+    pub fn configuration(&self) -> &Path {
+        &self.configuration
+    }
+
     /// Runs clusterctl with these arguments and returns its output; an error contains the error output.
     pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let what = format!("clusterctl {}", arguments.join(" "));

@@ -344,13 +344,20 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
             api.create(&PostParams::default(), &object).await?;
         }
         for (kind, columns) in [
-            ("awsmachines", "NAME CLUSTER MACHINE READY INSTANCE TYPE ZONE AGE"),
-            ("awsclusters", "NAME CLUSTER READY VPC ENDPOINT AGE"),
+            ("awsmachines", "NAME CLUSTER READY REASON INSTANCE TYPE ZONE AGE"),
+            ("awsclusters", "NAME CLUSTER READY REASON VPC ENDPOINT AGE"),
         ] {
             let table = kubectl(environment, &["get", kind])?;
             let header = table.lines().next().unwrap_or_default();
             assert_eq!(header.split_whitespace().collect::<Vec<_>>().join(" "), columns);
         }
+        let wide = kubectl(environment, &["get", "awsmachines", "--output=wide"])?;
+        assert!(
+            wide.lines()
+                .next()
+                .is_some_and(|header| header.contains("MACHINE   MESSAGE")),
+            "{wide}"
+        );
         assert!(kubectl(environment, &["get", "cluster-api"])?.contains("awsmachine.infrastructure"));
         Ok(())
     })
@@ -418,7 +425,7 @@ fn tags(count: usize, length: usize) -> Value {
 }
 
 /// The output of kubectl in the test's namespace.
-fn kubectl(environment: &TestEnvironment, arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn kubectl(environment: &TestEnvironment, arguments: &[&str]) -> anyhow::Result<String> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/kubectl");
     let cache = tempfile::tempdir()?;
     let output = Command::new(program)

@@ -133,6 +133,43 @@ fn the_example_with_effective_fields_only_is_run() -> anyhow::Result<()> {
     })
 }
 
+#[test]
+fn every_file_of_the_examples_folder_is_accepted_as_it_is() -> anyhow::Result<()> {
+    Story::new("examples-folder").run(async |environment| {
+        let world = environment.world();
+        world.install_provider().await?;
+        // The webhooks of the kubeadm providers look at their kinds.
+        world.start_kubeadm().await?;
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+        let mut accepted = 0;
+        for file in std::fs::read_dir(folder)? {
+            let path = file?.path();
+            if path.extension().is_none_or(|extension| extension != "yaml") {
+                continue;
+            }
+            for object in objects::parse(&std::fs::read_to_string(&path)?)? {
+                apply_strictly(environment, &object)
+                    .await
+                    .with_context(|| format!("{}: {}", path.display(), object.name_any()))?;
+                accepted += 1;
+            }
+        }
+        ensure!(accepted > 20, "only {accepted} objects were applied");
+        Ok(())
+    })
+}
+
+/// Applies an object in a dry run, in which schemas, policies and webhooks judge it, and unknown fields are refused.
+async fn apply_strictly(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
+    let types = object.types.clone().context("a kind")?;
+    let namespace = object.metadata.namespace.as_deref();
+    let namespace = namespace.unwrap_or_else(|| environment.namespace());
+    let api = objects::api_of(&environment.client(), &types, namespace).await?;
+    let strict = PatchParams::apply("a-user").validation_strict().dry_run().force();
+    api.patch(&object.name_any(), &strict, &Patch::Apply(object)).await?;
+    Ok(())
+}
+
 /// The unmanaged example as a user applies it.
 fn example() -> anyhow::Result<DynamicObject> {
     let mut example = objects::parse(UNMANAGED)?.pop().context("one object")?;

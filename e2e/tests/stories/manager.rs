@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use capa_api::meta::DEFINITION_ANNOTATION;
 use capa_e2e::{Manager, Story, eventually};
-use serde_json::Value;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
 
 use super::scenario::tell;
 
@@ -81,6 +83,39 @@ fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
             assert!(told.count() <= 1, "{flag}: {error}");
         }
         Ok(())
+    })
+}
+
+#[test]
+fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
+    tell(Story::new("definitions").in_its_own_world(&[]), async |s| {
+        s.environment.world().install_provider().await?;
+        for (api_version, kind, name) in [
+            (
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                "awsmachines.infrastructure.cluster.x-k8s.io",
+            ),
+            (
+                "admissionregistration.k8s.io/v1",
+                "ValidatingAdmissionPolicy",
+                "capa-rs-machine-immutable",
+            ),
+        ] {
+            let mark = |hash: &str| json!({"metadata": {"annotations": {DEFINITION_ANNOTATION: hash}}});
+            let installed = s.get(api_version, kind, name).await?;
+            let ours = installed.annotations().get(DEFINITION_ANNOTATION).cloned();
+            s.patch(api_version, kind, name, mark("another")).await?;
+            let ended = s.new_manager().start().await.err().context("the manager has started")?;
+            let error = format!("{ended:#}");
+            ensure!(
+                error.contains("exit status") && error.contains(&format!("{kind} {name}")),
+                "{error}"
+            );
+            s.patch(api_version, kind, name, mark(&ours.context("no annotation")?))
+                .await?;
+        }
+        s.start_manager().await.map(drop)
     })
 }
 

@@ -9,6 +9,7 @@ mod cluster_modes;
 mod clusterctl;
 mod clusterless;
 mod clusters;
+mod columns;
 mod components;
 mod contract;
 mod contract_page;

@@ -44,7 +44,8 @@ const EVERYWHERE: [Rule; 13] = [
     (OUR_GROUP, "awsmachinetemplates", "", "get list watch"),
     (
         OUR_GROUP,
-        "awsclusters/status awsmachines/status awsmachinetemplates/status",
+        "awsclusters/status awsmachines/status awsmachinetemplates/status awsclustercontrolleridentities/status \
+         awsclusterroleidentities/status awsclusterstaticidentities/status",
         "",
         "update",
     ),

@@ -28,13 +28,13 @@ pub struct Bastion {
     pub disable_ingress_rules: bool,
 
     /// Ranges from which SSH (TCP 22) is admitted, e.g. `198.51.100.0/24`. Default: all addresses, `0.0.0.0/0` and
-    /// `::/0`, unless `disableIngressRules` is true (`effective_allowed_cidr_blocks`); set narrower ranges.
+    /// `::/0`, unless `disableIngressRules` is true; set narrower ranges.
     #[serde(rename = "allowedCIDRBlocks", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub allowed_cidr_blocks: Vec<String>,
 
     /// EC2 instance type of the bastion, e.g. `t3.small`. The provider reads the field when it creates the instance.
-    /// Default: `t3.micro`, in us-east-1 `t2.micro` (`effective_instance_type`).
+    /// Default: `t3.micro`, in us-east-1 `t2.micro`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
 

@@ -140,8 +140,7 @@ pub struct LoadBalancerSpec {
 
     /// Protocol of the health check of API servers: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` request
     /// `/readyz`, `SSL` makes a TLS handshake (`classic` only). With `TCP` an API server that accepts connections and
-    /// answers no request counts as healthy. Default: `TCP` (`effective_health_check_protocol`). Mutable for `classic`
-    /// only.
+    /// answers no request counts as healthy. Default: `TCP`. Mutable for `classic` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
@@ -172,7 +171,7 @@ pub struct LoadBalancerSpec {
     #[schemars(length(max = 100))]
     pub ingress_rules: Vec<IngressRule>,
 
-    /// Accepted for compatibility, without effect: the provider never rewrites the hosts file of control plane nodes.
+    /// Accepted for compatibility: the provider never rewrites the hosts file of control plane nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disable_hosts_rewrite: bool,
 
@@ -189,7 +188,7 @@ pub struct LoadBalancerSpec {
 
     /// Check of the load balancer's DNS name. `Enabled`: the cluster waits until the manager can resolve the DNS name.
     /// `None`: the cluster does not wait; use this value if the manager has no resolver for AWS's DNS names. Default:
-    /// `Enabled` (`effective_dns_resolution_check`).
+    /// `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_resolution_check: Option<DnsResolutionCheck>,
 }
@@ -250,25 +249,23 @@ impl HealthCheckTiming {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
-    /// Seconds between two checks of one API server, 5 to 300. Default: 5 (`effective_health_check_timing`).
+    /// Seconds between two checks of one API server, 5 to 300. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 5, max = 300))]
     pub interval_seconds: Option<i64>,
 
     /// Seconds after which the check of an API server without an answer counts as failed, 2 to 120 and less than the
-    /// interval. Default: 4 (`effective_health_check_timing`).
+    /// interval. Default: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 120))]
     pub timeout_seconds: Option<i64>,
 
-    /// Consecutive successful checks after which an API server gets connections, 2 to 10. Default: 2
-    /// (`effective_health_check_timing`).
+    /// Consecutive successful checks after which an API server gets connections, 2 to 10. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub threshold_count: Option<i64>,
 
-    /// Consecutive failed checks after which an API server gets no more connections, 2 to 10. Default: 6
-    /// (`effective_health_check_timing`).
+    /// Consecutive failed checks after which an API server gets no more connections, 2 to 10. Default: 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 10))]
     pub unhealthy_threshold_count: Option<i64>,
@@ -332,12 +329,12 @@ impl Listener {
 #[serde(rename_all = "camelCase")]
 pub struct ListenerHealthCheck {
     /// Protocol of the health check. `TCP` opens a connection; `HTTP` and `HTTPS` request `path` and expect a status of
-    /// 2xx or 3xx. Default: `TCP` (`effective_health_check_protocol`).
+    /// 2xx or 3xx. Default: `TCP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ListenerHealthCheckProtocol>,
 
     /// Port to check, as a string, e.g. `"10256"`, or `traffic-port` for the port of the target. Default: the
-    /// listener's port (`effective_health_check_port`).
+    /// listener's port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 

@@ -48,12 +48,18 @@ use subnet::SubnetSpec;
     printcolumn = r#"{"name": "Ready", "type": "string",
         "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
         "description": "Whether machines can be launched in the infrastructure"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        "description": "Reason of the condition that needs attention most; Ready if none does"}"#,
     printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".status.network.vpc.id",
         "description": "VPC that machines are launched in"}"#,
-    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".spec.controlPlaneEndpoint.host",
-        "description": "Address of the Kubernetes API"}"#,
+    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".*.controlPlaneEndpoint.host",
+        "description": "Address of the Kubernetes API, from the spec or from the Cluster"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
-        "description": "Time since creation"}"#
+        "description": "Time since creation"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message",
+        "description": "Message of the condition that needs attention most"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -70,7 +76,7 @@ pub struct AWSClusterSpec {
     pub region: Option<String>,
 
     /// AWS partition of the region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`. Default: the partition that the name of
-    /// the region implies (`effective_partition`).
+    /// the region implies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 
@@ -83,7 +89,7 @@ pub struct AWSClusterSpec {
 
     /// Identity whose AWS credentials are used for this cluster and for its machines that name none. Its
     /// `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`, the manager's
-    /// own credentials (`effective_identity_ref`). The field can be changed, but not removed once set.
+    /// own credentials. The field can be changed, but not removed once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
 
@@ -109,8 +115,7 @@ pub struct AWSClusterSpec {
     pub preflight: Option<PreflightSpec>,
 
     /// Load balancer of the Kubernetes API. In managed mode the provider creates it; absent: an internet-facing load
-    /// balancer of type `classic` (`effective_control_plane_load_balancer`). In unmanaged mode the provider looks up
-    /// your load balancer by its name.
+    /// balancer of type `classic`. In unmanaged mode the provider looks up your load balancer by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
@@ -135,23 +140,21 @@ pub struct AWSClusterSpec {
 
     /// Template of the name of the image to look up for machines with neither an image id nor a format in their spec.
     /// `{{.BaseOS}}` and `{{.K8sVersion}}` (without its `v`) are replaced; `*` and `?` are wildcards, e.g.
-    /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`
-    /// (`effective_image_lookup` of AWSMachine).
+    /// `acme-{{.BaseOS}}-{{.K8sVersion}}-*`. Default: `capa-ami-{{.BaseOS}}-?{{.K8sVersion}}-*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_format: Option<String>,
 
     /// AWS account that owns the image to look up, e.g. `123456789012`; images of other accounts are ignored. Default:
-    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for evaluation
-    /// (`effective_image_lookup` of AWSMachine).
+    /// `819546954734`, the account of the images that Cluster API's AWS community publishes for evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_org: Option<String>,
 
     /// Operating system in the name of the image to look up, e.g. `ubuntu-22.04` or `flatcar-stable`. Default:
-    /// `ubuntu-24.04` (`effective_image_lookup` of AWSMachine).
+    /// `ubuntu-24.04`.
     #[serde(rename = "imageLookupBaseOS", default, skip_serializing_if = "Option::is_none")]
     pub image_lookup_base_os: Option<String>,
 
-    /// SSH jump host in a public subnet of a managed cluster. Absent: no bastion. No effect in unmanaged mode.
+    /// SSH jump host in a public subnet of a managed cluster. Absent: no bastion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bastion: Option<Bastion>,
 

@@ -33,9 +33,8 @@ pub struct NetworkSpec {
     )]
     pub subnets: Vec<SubnetSpec>,
 
-    /// Security group rules that the pod network needs in a managed cluster. Absent: the rules for Calico
-    /// (`effective_cni_ingress_rules`). `{}` means no rules. No effect in unmanaged mode, in which `preflight.cni`
-    /// selects the rules to check.
+    /// Security group rules that the pod network needs in a managed cluster. Absent: the rules for Calico. `{}` means
+    /// no rules. In unmanaged mode, `preflight.cni` selects the rules to check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cni: Option<CniSpec>,
 
@@ -48,20 +47,19 @@ pub struct NetworkSpec {
     pub security_group_overrides: BTreeMap<String, String>,
 
     /// Ingress rules to add to the security group of the control plane of a managed cluster, e.g. for a metrics
-    /// scraper. No effect on a security group that you bring.
+    /// scraper. A security group that you bring keeps its rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub additional_control_plane_ingress_rules: Vec<IngressRule>,
 
-    /// Ingress rules to add to the security group of all nodes of a managed cluster, e.g. for a host agent. No effect
-    /// on a security group that you bring.
+    /// Ingress rules to add to the security group of all nodes of a managed cluster, e.g. for a host agent. A security
+    /// group that you bring keeps its rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub additional_node_ingress_rules: Vec<IngressRule>,
 
     /// IPv4 and IPv6 ranges that are allowed to reach the NodePort range (TCP 30000 to 32767) of a managed cluster,
-    /// e.g. `10.0.0.0/8`. Default: all addresses, `0.0.0.0/0`, with IPv6 also `::/0`
-    /// (`effective_node_port_cidr_blocks`).
+    /// e.g. `10.0.0.0/8`. Default: all addresses, `0.0.0.0/0`, with IPv6 also `::/0`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 60), inner(length(max = 43)))]
     pub node_port_ingress_rule_cidr_blocks: Vec<String>,

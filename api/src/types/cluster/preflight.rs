@@ -37,8 +37,7 @@ pub enum PodNetwork {
 pub struct PreflightSpec {
     /// Mode of the checks. `Report`: the provider checks the infrastructure in AWS and reports findings in conditions;
     /// findings block nothing. `Require`: blocking findings keep the cluster from being provisioned. `Disabled`: the
-    /// provider makes no AWS call for this cluster; set `availabilityZone` of every subnet. Default: `Report`
-    /// (`effective_preflight_mode`).
+    /// provider makes no AWS call for this cluster; set `availabilityZone` of every subnet. Default: `Report`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PreflightMode>,
 

@@ -27,6 +27,14 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<Initialization>,
+    /// Address of the Kubernetes API: that of the spec, or else that of the Cluster. Absent while neither has both host
+    /// and port.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub control_plane_endpoint: Option<PublishedEndpoint>,
     /// Zones over which machines can be spread. Each entry says whether control plane machines may use the zone.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
@@ -76,6 +84,18 @@ impl AWSClusterStatus {
     pub fn provisioned(&self) -> bool {
         self.initialization.as_ref().and_then(|reached| reached.provisioned) == Some(true)
     }
+}
+
+/// Address of a Kubernetes API that the provider publishes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublishedEndpoint {
+    /// Host name or IP address of the Kubernetes API.
+    #[schemars(length(min = 1, max = 512))]
+    pub host: String,
+    /// TCP port of the Kubernetes API.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
 }
 
 /// A zone in which machines can be placed.

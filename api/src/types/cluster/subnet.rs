@@ -17,19 +17,19 @@ pub struct SubnetSpec {
     /// becomes the Name tag of the subnet and must not begin with `subnet-`. The id is unique within the list.
     pub id: String,
 
-    /// AWS id of the subnet that `id` names, as another controller recorded it. Default: `id`, if `id` is an AWS id
-    /// (`effective_resource_id`). The provider reads the field and never writes it.
+    /// AWS id of the subnet that `id` names, as another controller recorded it. Default: `id`, if `id` is an AWS id.
+    /// The provider reads the field and never writes it.
     #[serde(rename = "resourceID", default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
 
     /// IPv4 range of a subnet to create, inside a range of the VPC, e.g. `10.0.64.0/18`. An existing subnet keeps its
-    /// range. No effect in unmanaged mode.
+    /// range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 18))]
     pub cidr_block: Option<String>,
 
     /// IPv6 range of a subnet to create, a /64 inside the range of the VPC, e.g. `2001:db8:1234:1a00::/64`. Absent with
-    /// `isIpv6: true`: the next free range. No effect in unmanaged mode.
+    /// `isIpv6: true`: the next free range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 43))]
     pub ipv6_cidr_block: Option<String>,
@@ -77,7 +77,7 @@ pub struct SubnetSpec {
     pub zone_type: Option<ZoneType>,
 
     /// Parent zone of an edge zone, e.g. `us-east-1a` for `us-east-1-nyc-1a`. Private edge subnets use the NAT gateway
-    /// of the parent zone. No effect for ordinary zones and in unmanaged mode.
+    /// of the parent zone. Ordinary zones have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_zone_name: Option<String>,
 }

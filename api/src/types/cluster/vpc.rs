@@ -45,14 +45,13 @@ pub struct VpcSpec {
     pub id: Option<String>,
 
     /// Primary IPv4 range of a VPC to create, /16 to /28, e.g. `10.20.0.0/16`. The range must not overlap with networks
-    /// with which the VPC will be peered. Excludes `ipamPool`. Default: `10.0.0.0/16` (`effective_cidr_block`). No
-    /// effect on an existing VPC.
+    /// with which the VPC will be peered. Excludes `ipamPool`. Default: `10.0.0.0/16`. An existing VPC keeps its range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 18))]
     pub cidr_block: Option<String>,
 
     /// Further IPv4 ranges of a managed VPC, e.g. `100.64.0.0/16` for pods. The provider adds the ranges of the list to
-    /// the VPC, and removes ranges only when the cluster is deleted. No effect in unmanaged mode.
+    /// the VPC, and removes ranges only when the cluster is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secondary_cidr_blocks: Vec<SecondaryCidrBlock>,
 
@@ -100,8 +99,8 @@ pub struct VpcSpec {
     pub availability_zone_selection: AvailabilityZoneSelection,
 
     /// Whether the provider removes all rules from the security group `default` of the managed VPC, so that an instance
-    /// in this group has no network access. Security benchmarks require this. Default: false. No effect on a VPC that
-    /// you bring.
+    /// in this group has no network access. Security benchmarks require this. Default: false. A VPC that you bring
+    /// keeps its rules.
     #[serde(
         rename = "emptyRoutesDefaultVPCSecurityGroup",
         default,
@@ -164,8 +163,7 @@ pub struct IpamPool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// Prefix length of the range to request from the pool. Default: 16 for IPv4 (`effective_ipv4_netmask_length`), 56
-    /// for IPv6 (`effective_ipv6_netmask_length`).
+    /// Prefix length of the range to request from the pool. Default: 16 for IPv4, 56 for IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netmask_length: Option<i64>,
 }

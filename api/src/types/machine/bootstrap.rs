@@ -57,7 +57,7 @@ pub enum SecretsBackend {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ignition {
-    /// Ignition version of the configuration in user data. Absent: `2.3` (`effective_version`).
+    /// Ignition version of the configuration in user data. Absent: `2.3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<IgnitionVersion>,
     /// Storage of the bootstrap data. `ClusterObjectStore`: the cluster's S3 bucket, to which the user data refers.

@@ -33,12 +33,12 @@ use crate::common::{
     printcolumn = r#"{"name": "Cluster", "type": "string",
         "jsonPath": ".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",
         "description": "Cluster that the machine belongs to"}"#,
-    printcolumn = r#"{"name": "Machine", "type": "string",
-        "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Machine\")].name",
-        "description": "Machine that owns this AWSMachine"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string",
         "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status",
         "description": "Whether the instance runs and matches the spec"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        "description": "Reason of the condition that needs attention most; Ready if none does"}"#,
     // `..` finds the id in `spec` or in `status.launch`. A column has only one path, and `status.launch` has the id
     // before `spec` does.
     printcolumn = r#"{"name": "Instance", "type": "string", "jsonPath": "..instanceID",
@@ -48,7 +48,13 @@ use crate::common::{
     printcolumn = r#"{"name": "Zone", "type": "string", "jsonPath": ".status.failureDomain",
         "description": "Zone that the instance runs in"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
-        "description": "Time since the AWSMachine was created"}"#
+        "description": "Time since the AWSMachine was created"}"#,
+    printcolumn = r#"{"name": "Machine", "type": "string", "priority": 1,
+        "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Machine\")].name",
+        "description": "Machine that owns this AWSMachine"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message",
+        "description": "Message of the condition that needs attention most"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -235,4 +241,14 @@ pub struct AWSMachineSpec {
     /// Features of the processor. Absent: the defaults of the instance type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_options: Option<CpuOptions>,
+}
+
+impl AWSMachine {
+    /// The identity with which the machine was launched, or else the one in its spec. `None`: the identity comes from
+    /// the network of the machine.
+    pub fn identity_ref(&self) -> Option<&IdentityReference> {
+        let launched = self.status.as_ref().and_then(|status| status.network.as_ref());
+        let of_launch = launched.and_then(|network| network.identity_ref.as_ref());
+        of_launch.or(self.spec.identity_ref.as_ref())
+    }
 }

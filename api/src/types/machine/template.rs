@@ -25,10 +25,22 @@ use crate::{conditions, lenient};
     status = "AWSMachineTemplateStatus",
     derive = "PartialEq",
     doc = "A template from which Cluster API creates AWSMachines. To change machines, refer to a new template.",
+    printcolumn = r#"{"name": "Cluster", "type": "string",
+        "jsonPath": ".metadata.ownerReferences[?(@.kind==\"Cluster\")].name",
+        "description": "Cluster that owns the template"}"#,
     printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.template.spec.instanceType",
         "description": "EC2 instance type of the machines"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"CapacityReady\")].status",
+        "description": "Whether the instance type and the image were found, so that the capacity of a node is known"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"CapacityReady\")].reason",
+        "description": "Reason of the condition CapacityReady"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
-        "description": "Time since the template was created"}"#
+        "description": "Time since the template was created"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"CapacityReady\")].message",
+        "description": "Message of the condition CapacityReady"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateSpec {

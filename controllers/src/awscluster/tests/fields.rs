@@ -95,8 +95,8 @@ async fn the_endpoint_needs_host_and_port() {
         (
             "controlPlaneEndpoint.port",
             "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
-            "/conditions/ControlPlaneEndpointReady/is",
-            json!("True/Ready"),
+            "/status/controlPlaneEndpoint",
+            json!({"host": "api.example.org", "port": 6443}),
         ),
     ])
     .await;
@@ -279,7 +279,7 @@ async fn a_field_without_effect_is_named_and_holds_nothing_back() {
         );
         let message = pass.message(ConditionType::PreflightPassed);
         assert!(message.contains(field), "{field}: {message}");
-        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
         assert!(pass.status().provisioned());
     }
     let without = pass(&format!("{NETWORK}, preflight: {{mode: Report, cni: None}}")).await;

@@ -239,6 +239,6 @@ async fn an_unread_secret_is_named_and_keeps_a_cluster_ready() {
     refuse();
     let again = scene.after(&read, Duration::from_secs(600)).await;
     assert_eq!(again.says(IDENTITY_READY), "False/Failed");
-    assert_eq!(again.says(READY), "True/Ready", "the failure may be temporary");
+    assert_eq!(again.says(READY), "True/Failed", "the failure may be temporary");
     assert_eq!(again.status().network, read.status().network);
 }

@@ -88,9 +88,9 @@ async fn after_a_restart_only_the_credentials_are_asked_about() {
 
 #[tokio::test]
 async fn unchecked_credentials_keep_the_looked_up_network() {
-    for error in [
-        unanswered("GetCallerIdentity"),
-        refused("GetCallerIdentity", "ExpiredToken"),
+    for (error, ready) in [
+        (unanswered("GetCallerIdentity"), "True/Ready"),
+        (refused("GetCallerIdentity", "ExpiredToken"), "True/CredentialsFailed"),
     ] {
         let before = Scene::new().pass(&aws_cluster(NETWORK)).await;
         let restarted = Scene::new();
@@ -99,7 +99,7 @@ async fn unchecked_credentials_keep_the_looked_up_network() {
         assert_eq!(published(&after), published(&before));
         assert_eq!(after.zones(), before.zones());
         assert_eq!(after.says(NETWORK_READY), "True/Ready");
-        assert_eq!(after.says(READY), "True/Ready");
+        assert_eq!(after.says(READY), ready);
     }
 }
 
@@ -121,14 +121,14 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             "False/NotFound",
             "subnet subnet-0000000f does not exist in eu-west-1 of account 111122223333",
             &["subnet-0000000a"][..],
-            "True/Ready",
+            "True/NotFound",
         ),
         (
             "subnets: [{id: private-a}, {id: subnet-0000000a}]",
             "False/InvalidSpec",
             "private-a is no subnet id",
             &["subnet-0000000a"],
-            "True/Ready",
+            "True/InvalidSpec",
         ),
         (
             "vpc: {id: vpc-0000000f}",
@@ -142,21 +142,21 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             "False/Conflict",
             "subnet subnet-0000000c lies in vpc-00000002",
             &["subnet-0000000a"],
-            "True/Ready",
+            "True/Conflict",
         ),
         (
             "subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1b}]",
             "False/Conflict",
             "subnet subnet-0000000a lies in zone eu-west-1a",
             &["subnet-0000000a"],
-            "True/Ready",
+            "True/Conflict",
         ),
         (
             "subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
             "False/Conflict",
             "several VPCs (vpc-00000001, vpc-00000002)",
             &["subnet-0000000a", "subnet-0000000c"],
-            "True/Ready",
+            "True/Conflict",
         ),
         (
             "subnets: [{id: subnet-0000000a}], securityGroupOverrides: {node: sg-0000000f}",
@@ -251,7 +251,7 @@ async fn ready_falls_only_when_no_subnet_is_left() {
             &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]"),
         )
         .await;
-    assert_eq!(one_lost.says(READY), "True/Ready");
+    assert_eq!(one_lost.says(READY), "True/NotFound");
     let all_lost = scene
         .edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]"))
         .await;
@@ -274,7 +274,7 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
         .await;
     assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
     assert_eq!(throttled.zones(), ["eu-west-1a", "eu-west-1b"], "what was known stays");
-    assert_eq!(throttled.says(READY), "True/Ready");
+    assert_eq!(throttled.says(READY), "True/Throttled");
     assert!(throttled.status().provisioned());
     let recovered = scene.after(&throttled, Duration::from_secs(5)).await;
     assert_eq!(recovered.says(NETWORK_READY), "True/Ready");

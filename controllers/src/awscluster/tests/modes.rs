@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{LOOKUP, NETWORK, Scene, aws_cluster, owner};
+use crate::testing::fields::laid_over;
 
 #[tokio::test]
 async fn a_cluster_without_owner_waits_and_makes_no_aws_call() {
@@ -218,6 +219,7 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     assert_eq!(without.says(endpoint), "False/WaitingForEndpoint");
     assert_eq!(without.says(ConditionType::Ready), "True/Ready");
     assert!(without.status().provisioned());
+    assert_eq!(without.status().control_plane_endpoint, None);
 
     let own = format!("{NETWORK}, controlPlaneEndpoint: {{host: api, port: 6443}}");
     assert_eq!(scene.pass(&aws_cluster(&own)).await.says(endpoint), "True/Ready");
@@ -226,8 +228,51 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     scene.kubernetes.put_cluster(of_the_cluster);
     let adopted = scene.pass(&without.cluster).await;
     assert_eq!(adopted.says(endpoint), "True/Ready");
+    let published = adopted.status().control_plane_endpoint.clone().unwrap();
+    assert_eq!((published.host.as_str(), published.port), ("api", 6443));
     assert_eq!(
         adopted.cluster.spec, without.cluster.spec,
         "nothing is written to the spec"
     );
+}
+
+#[tokio::test]
+async fn ready_that_is_true_names_the_condition_in_trouble() {
+    let scene = Scene::new();
+    let waiting = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(
+        waiting.says(ConditionType::ControlPlaneEndpointReady),
+        "False/WaitingForEndpoint"
+    );
+    let ready = (
+        waiting.says(ConditionType::Ready),
+        waiting.message(ConditionType::Ready),
+    );
+    assert_eq!(ready, ("True/Ready".to_owned(), ""), "waiting is no trouble");
+
+    let unsupported = format!("{NETWORK}, imageLookupFormat: acme-*");
+    let pass = scene.edited(&waiting, &unsupported).await;
+    assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
+    let message = pass.message(ConditionType::Ready).to_owned();
+    let named = "PreflightPassed is False (UnsupportedField): ";
+    assert_eq!(
+        message,
+        format!("{named}{}", pass.message(ConditionType::PreflightPassed))
+    );
+
+    let both = laid_over(
+        &unsupported,
+        "network: {subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]}",
+    );
+    let ignored = laid_over(&both, "bastion: {enabled: true}");
+    for (spec, end) in [
+        (both, ""),
+        (ignored, "; of managed clusters only, ignored here: bastion"),
+    ] {
+        let pass = scene.edited(&waiting, &spec).await;
+        assert_eq!(pass.says(ConditionType::Ready), "True/NotFound");
+        let message = pass.message(ConditionType::Ready);
+        let named = "NetworkReady is False (NotFound): subnet subnet-0000000f does not exist";
+        assert!(message.starts_with(named) && message.ends_with(end), "{message}");
+    }
 }

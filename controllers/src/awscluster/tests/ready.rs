@@ -242,7 +242,7 @@ async fn ready_stays_true_while_some_machines_can_be_launched() {
         let edited = scene.edited(&before, &spec).await;
         let later = scene.after(&edited, HOUR).await;
         for pass in [&edited, &later] {
-            says(pass, "True/Ready", part);
+            says(pass, "True/NotFound", part);
         }
     }
 }
@@ -301,26 +301,12 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
     let whole = format!("{NETWORK}, {ENDPOINT}");
     let fine = scene.pass(&aws_cluster(&whole)).await;
     assert_eq!((fine.says(READY).as_str(), fine.message(READY)), ("True/Ready", ""));
-    let waiting = scene.pass(&aws_cluster(NETWORK)).await;
+    let half = NETWORK.to_owned() + ", controlPlaneEndpoint: {host: api}";
+    let half = scene.pass(&aws_cluster(&half)).await;
     says(
-        &waiting,
-        "True/Ready",
-        "ControlPlaneEndpointReady is False (WaitingForEndpoint): neither",
-    );
-    let ineffective = format!("{NETWORK}, preflight: {{cni: Cilium}}");
-    let ineffective = scene.pass(&aws_cluster(&ineffective)).await;
-    says(
-        &ineffective,
-        "True/Ready",
-        "PreflightPassed is False (UnsupportedField): the spec sets",
-    );
-    let ignored = scene
-        .pass(&aws_cluster(&format!("{NETWORK}, bastion: {{enabled: true}}")))
-        .await;
-    says(
-        &ignored,
-        "True/Ready",
-        "; of managed clusters only, ignored here: bastion",
+        &half,
+        "True/MissingField",
+        "ControlPlaneEndpointReady is False (MissingField): spec.controlPlaneEndpoint has the host api and no port",
     );
 
     scene
@@ -331,7 +317,7 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
         .await;
     says(
         &throttled,
-        "True/Ready",
+        "True/Throttled",
         "NetworkReady is False (Throttled): the declared network could not be looked up",
     );
     scene
@@ -340,7 +326,7 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
     let refused = scene.after(&fine, HOUR).await;
     says(
         &refused,
-        "True/Ready",
+        "True/CredentialsFailed",
         "IdentityReady is False (CredentialsFailed): AWS refuses the credentials",
     );
     let mended = scene.after(&refused, HOUR).await;

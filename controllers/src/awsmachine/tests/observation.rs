@@ -329,7 +329,14 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
     scene.kubernetes.publish_network("dev", &moved);
     let drifted = scene.pass().await;
     assert_eq!(drifted.says(ConditionType::NetworkUpToDate), "False/Drifted");
-    assert_eq!(drifted.says(READY), "True/Ready");
+    assert_eq!(drifted.says(READY), "True/Drifted");
+    let told = drifted.message(READY);
+    let drift = drifted.message(ConditionType::NetworkUpToDate);
+    assert_eq!(
+        told,
+        format!("NetworkUpToDate is False (Drifted): {drift}"),
+        "kubectl get shows the drift"
+    );
     assert_eq!(drifted.calls, ["write_status"]);
 }
 
@@ -346,7 +353,7 @@ async fn changed_additional_security_groups_are_only_reported() {
     assert_eq!(changed.says(ConditionType::NetworkUpToDate), "False/Drifted");
     let said = changed.message(ConditionType::NetworkUpToDate);
     assert!(said.contains("sg-0000000d") && said.contains("sg-0000000e"), "{said}");
-    assert_eq!(changed.says(READY), "True/Ready");
+    assert_eq!(changed.says(READY), "True/Drifted");
     assert_eq!(changed.calls, ["write_status"]);
 }
 
@@ -374,8 +381,8 @@ async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
     let old = scene.after(minute).await;
     assert_eq!(
         says(&old),
-        ["False/Unauthorized", fine[0], fine[1]],
-        "nothing is known to be wrong"
+        ["False/Unauthorized", fine[0], "True/Unauthorized"],
+        "nothing is known to be wrong with the instance"
     );
     assert_eq!(old.reasons_of_events(), ["Unauthorized"]);
     assert_eq!(scene.after(minute).await.calls, [""; 0]);
@@ -401,7 +408,7 @@ async fn an_instance_whose_listings_wait_is_said_to_be_old() {
     assert_eq!(old.says(ConditionType::InstanceUpToDate), "False/Throttled");
     let told = old.message(ConditionType::InstanceUpToDate);
     assert!(told.contains("wait for their turns"), "{told}");
-    assert_eq!(old.says(READY), "True/Ready");
+    assert_eq!(old.says(READY), "True/Throttled");
 }
 
 #[tokio::test]

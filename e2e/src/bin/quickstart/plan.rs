@@ -66,10 +66,15 @@ pub(crate) fn with_variables(
         variables.push((format!("AWS_SUBNET_ID_{letter}"), subnet));
     }
     let mut clusterctl = clusterctl.clone();
+    let mut exports = String::new();
     for (name, value) in variables {
-        screen.show(&format!("$ export {name}={value}"))?;
+        let export = format!("export {name}={value}");
+        screen.show(&format!("$ {export}"))?;
+        exports.push_str(&export);
+        exports.push('\n');
         clusterctl = clusterctl.variable(&name, value);
     }
+    keep("variables.sh", &exports)?;
     Ok(clusterctl)
 }
 

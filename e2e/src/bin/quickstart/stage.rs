@@ -18,7 +18,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS, plan, report,
+    CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS,
+    keep::Kept,
+    plan, report,
     screen::{self, Screen},
     watch::{CORE, Seen, Watch},
 };
@@ -221,38 +223,20 @@ impl<'a> Stage<'a> {
         )?;
         screen.section("It keeps running")?;
         let account = self.environment.aws();
-        let key = account.user_key();
-        screen.show(&format!(
-            "Look around, in this folder:
-  export KUBECONFIG={}
-  {kubectl} get cluster,awscluster,machinedeployment,machine,awsmachine
-  {kubectl} describe awsmachine
-  {kubectl} scale machinedeployment {DEPLOYMENT} --replicas=5
-  {kubectl} explain awscluster.spec
-
-The cluster itself:
-  HTTPS_PROXY={} {kubectl} --kubeconfig .quickstart/demo.kubeconfig get nodes
-
-AWS, if you have its command line:
-  export AWS_ENDPOINT_URL={} AWS_REGION={REGION}
-  export AWS_ACCESS_KEY_ID={} AWS_SECRET_ACCESS_KEY={}
-  aws ec2 describe-instances
-
-Logs:
-  {}
-
-The manager watches the namespace {namespace} alone. Stop everything:
-  touch {}
-",
-            kubeconfig.display(),
-            world.endpoint_proxy(),
-            account.url(),
-            key.access_key_id,
-            key.secret_access_key,
-            folder.join(namespace).join("manager-1.log").display(),
-            stop.display(),
-            kubectl = report::KUBECTL,
-        ))?;
+        let kept = Kept {
+            folder,
+            kubeconfig,
+            clusterctl: self.management.clusterctl().configuration(),
+            endpoints: world.endpoint_proxy(),
+            namespace,
+            manager: Manager::program()?,
+            aws: account.url(),
+            key: account.user_key(),
+            manager_key: account.key(),
+            stop: &stop,
+            deployment: DEPLOYMENT,
+        };
+        screen.show(&kept.directions())?;
         detached.settle(&folder.join("quickstart.log"))?;
         detached.until_stopped(&stop).await?;
         self.environment.finish().await?;
