@@ -115,14 +115,14 @@ fn policies_are_in_force_and_exempt_deletions_and_arrivals() {
         }
         assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
-        let named = |wanted: &str| conditions.iter().find(|condition| condition["name"] == wanted);
-        let not_deleted = named("not-being-deleted").unwrap();
+        let find = |wanted: &str| conditions.iter().find(|condition| condition["name"] == wanted);
+        let not_deleted = find("not-being-deleted").unwrap();
         assert_eq!(
             not_deleted["expression"], "!has(object.metadata.deletionTimestamp)",
             "{name}"
         );
         let operations = policy["spec"]["matchConstraints"]["resourceRules"][0]["operations"].to_string();
-        let arrived = named("not-moved-or-restored").map(|condition| condition["expression"].clone());
+        let arrived = find("not-moved-or-restored").map(|condition| condition["expression"].clone());
         assert_eq!(arrived.is_some(), operations.contains("CREATE"), "{name}");
         arrivals.extend(arrived.map(|expression| expression.to_string()));
         assert!(
