@@ -19,7 +19,8 @@ pub(super) enum Worth {
     /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a restored
     /// one: what keeps AWS from being asked may pass, and there is time to mend it.
     ProofLater,
-    /// It stands in for no lookup, and needs none but one: an earlier pass of the deletion has found instances.
+    /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
+    /// none is enough.
     WithLookup,
     /// Nothing: something shows that there was an instance.
     Nothing,
@@ -37,7 +38,7 @@ pub(super) fn worth(
     if status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
         return Worth::Nothing;
     }
-    if status.is_some_and(has_ended_instances) {
+    if status.is_some_and(tells_of_ended_instance) {
         return Worth::WithLookup;
     }
     let metadata = &machine.metadata;
@@ -60,8 +61,8 @@ fn tells_of_instance(status: &AWSMachineStatus) -> bool {
         || status.instance_state.is_some()
 }
 
-/// Whether a deletion has terminated an instance, or has deregistered one from a target.
-fn has_ended_instances(status: &AWSMachineStatus) -> bool {
+/// Whether an instance of the machine was terminated, or has been in a target.
+fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
     !status.submitted_terminations.is_empty() || !status.targets.is_empty()
 }
 

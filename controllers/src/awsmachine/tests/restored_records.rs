@@ -44,7 +44,12 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
         "{}",
         pass.message(INSTANCE_READY)
     );
-    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    let minutes = Timing::default().launch_lookup_age.as_secs() / 60;
+    for _ in 0..minutes {
+        let pass = scene.after(Duration::from_secs(60)).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    }
+    let pass = scene.after(Duration::from_secs(60)).await;
     assert_released(&scene, &pass);
 }
 
@@ -206,14 +211,76 @@ async fn the_instance_of_a_forgotten_attempt_is_terminated() {
     let scene = restored_before_the_second_launch().await;
     scene.delete();
     scene.pass().await;
-    let pass = scene.after(Timing::default().visibility_age).await;
+    let found = scene.after(Timing::default().visibility_age).await;
+    assert_eq!(found.launch().instance_id(), Some(SECOND));
+    assert_eq!(found.says(INSTANCE_READY), "False/Terminating");
+    scene.pass().await;
+    let pass = scene.pass().await;
     assert!(terminated(&pass), "{:?}", pass.calls);
     scene.aws.remove_instance(SECOND);
-    // The informer follows one instance at a time.
-    let looked = scene.after(Timing::default().listing_interval).await;
-    assert_eq!(looked.says(INSTANCE_READY), "False/Terminating");
-    let pass = scene.after(Timing::default().listing_interval).await;
+    let mut pass = scene.after(Timing::default().listing_interval).await;
+    for _ in 0..5 {
+        if pass.machine.is_some() {
+            pass = scene.after(Timing::default().visibility_age).await;
+        }
+    }
     assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn a_refusal_to_terminate_a_later_instance_is_told_and_backs_off() {
+    let scene = restored_before_the_second_launch().await;
+    scene.delete();
+    for _ in 0..50 {
+        let error = refused("TerminateInstances", "OperationNotPermitted");
+        scene.aws.fail_next("TerminateInstances", error);
+    }
+    let mut calls = Vec::new();
+    let mut pass = scene.pass().await;
+    for _ in 0..120 {
+        pass = scene.after(Duration::from_secs(10)).await;
+        calls.append(&mut pass.calls);
+    }
+    assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec");
+    let tries = calls.iter().filter(|call| *call == "TerminateInstances").count();
+    assert!((1..=12).contains(&tries), "{tries} terminations in 20 minutes");
+}
+
+#[tokio::test]
+async fn a_failed_lookup_of_later_instances_holds_a_deletion_up() {
+    let scene = restored_before_the_second_launch().await;
+    scene.delete();
+    scene.pass().await;
+    let error = refused("DescribeInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("DescribeInstances", error);
+    let pass = scene.after(Timing::default().visibility_age).await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = pass.message(INSTANCE_READY);
+    assert!(said.contains("leaves such an instance running"), "{said}");
+}
+
+/// A machine whose only instance died in `pending` and is forgotten by EC2.
+async fn forgotten() -> Scene {
+    let scene = Scene::new();
+    scene.pass().await;
+    let (code, message) = ("Client.VolumeLimitExceeded", "as EC2 puts it");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
+    scene.pass().await;
+    scene.aws.remove_instance(FIRST);
+    scene.aws.restart();
+    scene
+}
+
+#[tokio::test]
+async fn a_later_instance_is_looked_for_once() {
+    let scene = forgotten().await;
+    let mut lookups = 0;
+    for _ in 0..10 {
+        let pass = scene.after(Timing::default().visibility_age).await;
+        lookups += pass.calls.iter().filter(|call| *call == "DescribeInstances").count();
+    }
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(lookups, 1);
 }
 
 #[tokio::test]
