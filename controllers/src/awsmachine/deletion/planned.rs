@@ -9,6 +9,7 @@ use capa_api::conditions::{ConditionStatus, ConditionType, find};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 
+use crate::awsmachine::ownership::AdoptionWish;
 use crate::awsmachine::time::remaining;
 
 /// What such a record is worth.
@@ -26,7 +27,7 @@ pub(super) enum Worth {
     Nothing,
 }
 
-/// The worth of the record of a machine with that owner. `tried_for` is how long this process has tried to look the
+/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to look the
 /// instance up in vain; the record of an old machine is believed after `long_enough`.
 pub(super) fn worth(
     machine: &AWSMachine,
@@ -35,7 +36,8 @@ pub(super) fn worth(
     long_enough: Duration,
 ) -> Worth {
     let status = machine.status.as_ref();
-    if status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
+    let is_annotated = owner.is_some() && matches!(AdoptionWish::of(machine), AdoptionWish::Instance(_));
+    if is_annotated || status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
         return Worth::Nothing;
     }
     if status.is_some_and(tells_of_ended_instance) {
@@ -75,6 +77,8 @@ fn has_instance(owner: &Machine) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use capa_api::meta::ADOPT_INSTANCE_ANNOTATION;
+
     use super::*;
     use crate::testing::read;
 
@@ -143,6 +147,13 @@ mod tests {
                 Worth::Nothing,
                 "{status}"
             );
+        }
+        let mut annotated = deleted("09:59:00", "");
+        let annotations = annotated.metadata.annotations.get_or_insert_default();
+        annotations.insert(ADOPT_INSTANCE_ANNOTATION.to_owned(), "i-0000000a".to_owned());
+        for (owner, expected) in [(Some(owner("", "")), Worth::Nothing), (None, Worth::Proof)] {
+            let found = worth(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
+            assert_eq!(found, expected, "annotation, owner {owner:?}");
         }
         let machine = deleted("09:59:00", "");
         for owner in [

@@ -18,7 +18,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::later;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{Ownership, Proof as Proved, Reason as NotOurs};
+use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -202,7 +202,7 @@ fn known_instance(
     location: &InstanceLocation,
 ) -> Result<InstanceToEnd, Blocked> {
     if observation == Observation::Absent && !absence::account_is_recorded(scope) {
-        let message = absence::unproven(&id, location);
+        let message = absence::unproven(scope, &id, location);
         let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         return Err(Blocked::new(blocked, Next::Retry));
     }
@@ -314,6 +314,7 @@ async fn find_by_tags(
     if ours.is_empty() {
         if !is_proven {
             await_absence(scope, open_token, context)?;
+            confirm_absence_of_annotated(scope, &ended, location)?;
         }
         return Ok((vec![], left_alone));
     }
@@ -346,6 +347,26 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
     let message = attempt::unconfirmed(scope);
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Err(Blocked::new(update, Next::Requeue(next)))
+}
+
+/// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an
+/// AWSMachine that has lost its status, and with it the account. Without a verified owner the annotation proves nothing.
+/// `ended` are the instances that show in this account.
+fn confirm_absence_of_annotated(
+    scope: &MachineScope,
+    ended: &[Instance],
+    location: &InstanceLocation,
+) -> Result<(), Blocked> {
+    let AdoptionWish::Instance(id) = AdoptionWish::of(&scope.machine) else {
+        return Ok(());
+    };
+    let proves_nothing = scope.owners.machine.is_err() || absence::account_is_recorded(scope);
+    if proves_nothing || ended.iter().any(|instance| instance.id == id) {
+        return Ok(());
+    }
+    let message = absence::unproven(scope, id, location);
+    let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    Err(Blocked::new(blocked, Next::Retry))
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.

@@ -257,7 +257,7 @@ async fn absent(
     if !absence::account_is_recorded(scope) {
         // Nothing is registered for an instance that may not be there, and nothing is known of its targets.
         location.cloud.forget_targets(&scope.key());
-        let message = absence::unproven(&id, location);
+        let message = absence::unproven(scope, &id, location);
         let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
         return Err(Blocked::new(unknown, Next::Retry).into());
     }

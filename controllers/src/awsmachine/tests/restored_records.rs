@@ -48,6 +48,11 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
     for _ in 0..minutes {
         let pass = scene.after(Duration::from_secs(60)).await;
         assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_ne!(
+            pass.next,
+            Next::AwaitChange,
+            "the minutes count only while the lookup is tried"
+        );
     }
     let pass = scene.after(Duration::from_secs(60)).await;
     assert_released(&scene, &pass);
@@ -158,6 +163,57 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
         annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
     });
     assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn an_annotated_instance_may_live_in_another_account() {
+    let scene = Scene::new();
+    let launched = scene.pass().await;
+    assert!(
+        launched.calls.contains(&"allow_move".to_owned()),
+        "{:?}",
+        launched.calls
+    );
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let blocked = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = blocked.message(INSTANCE_READY).to_owned();
+    assert!(said.contains("999999999999") && said.contains(FIRST), "{said}");
+    let uid = blocked.machine().metadata.uid.clone().unwrap();
+    let way_out = format!("annotation {}: {uid}-0", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), format!("{uid}-0"));
+    });
+    assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn an_annotation_without_a_verified_owner_holds_no_deletion_up() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.edit(|machine| machine.metadata.owner_references = None);
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    scene.pass().await;
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
+}
+
+#[tokio::test]
+async fn an_annotated_instance_that_has_ended_releases_its_machine() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.delete();
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
 }
 
 #[tokio::test]
