@@ -46,6 +46,9 @@ struct Book {
     /// Instances whose addresses a status has shown, with the number of the last such version. An ended instance shows
     /// none.
     addresses_shown: BTreeMap<String, u64>,
+    /// Machines that a backup brought back from before the finalizer, and that no manager has come to yet. A deletion
+    /// ends them at once.
+    unheld: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
     backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
@@ -81,6 +84,11 @@ impl Invariants {
     pub(crate) fn loses_status(&mut self, of: ManagementCluster, name: &str) {
         let book = self.book_mut(of);
         book.addresses_lost.insert(machine_key(name), book.versions);
+    }
+
+    /// A backup has brought a machine back from before a manager added the finalizer.
+    pub(crate) fn restores_unheld(&mut self, of: ManagementCluster, name: &str) {
+        self.book_mut(of).unheld.insert(machine_key(name));
     }
 
     /// The user gives up what a machine may have.
@@ -146,6 +154,9 @@ impl Invariants {
         let instance = recorded.and_then(|id| outside.aws.instance(id));
         let lives = instance.is_some_and(|instance| instance.is_live(now));
         book.versions += 1;
+        if !machine.finalizers().is_empty() {
+            book.unheld.remove(&key);
+        }
         if let Some(instance) = instance.filter(|_| lives && !addresses.unwrap_or_default().is_empty()) {
             book.addresses_shown.insert(instance.id.clone(), book.versions);
         }
@@ -197,7 +208,7 @@ impl Invariants {
         if book.objects_move || book.unknown.contains(&name) {
             return;
         }
-        if book.backup_is_restored {
+        if book.backup_is_restored || book.unheld.remove(&name) {
             book.unknown.insert(name);
             return;
         }

@@ -52,6 +52,7 @@ impl AccountCache {
 
     /// Records the answer, at `now`, to a call that began at `asked`.
     pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
+        self.tell(asked, answer);
         let before = self
             .last
             .as_ref()
@@ -69,11 +70,6 @@ impl AccountCache {
             }
             Err(_) => (now + self.retry, before),
         };
-        match answer {
-            Ok(account) => self.told = Some((asked.replacements, account.clone())),
-            Err(error) if error.class.is_permanent() => self.told = None,
-            Err(_) => {}
-        }
         self.last = Some(Last {
             asked,
             answered: now,
@@ -81,6 +77,17 @@ impl AccountCache {
             until,
             refusals,
         });
+    }
+
+    fn tell(&mut self, asked: Moment, answer: &Result<String, CloudError>) {
+        match answer {
+            Ok(account) => self.told = Some((asked.replacements, account.clone())),
+            Err(error) if error.class.is_permanent() => {
+                self.told
+                    .take_if(|(replacements, _)| *replacements == asked.replacements);
+            }
+            Err(_) => {}
+        }
     }
 
     /// The account that AWS last told for the present credentials, whatever its age. `None` if AWS has refused the

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use capa_api::machine::LaunchRecord;
-use capa_api::meta;
 
 use super::context::MachineContext;
+use super::deletion::abandon;
 use super::locate::InstanceLocation;
 use super::scope::MachineScope;
 use super::time::age;
@@ -17,14 +17,13 @@ pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
 }
 
 /// The message about an instance that AWS does not show and whose account was never recorded.
-pub(super) fn unproven(id: &str, location: &InstanceLocation) -> String {
+pub(super) fn unproven(scope: &MachineScope, id: &str, location: &InstanceLocation) -> String {
     format!(
-        "instance {id}, which the spec names, does not show in {} of account {}, and whether it lives there was never \
-         recorded: correct identity or region if it does not; if it is gone, annotation {}: {id} lets a deletion end \
-         without it",
+        "instance {id}, which this AWSMachine names, does not show in {} of account {}, and whether it lives there was \
+         never recorded: correct identity or region if it does not; if it is gone, {} lets a deletion end without it",
         location.region,
         location.account_id,
-        meta::ABANDON_INSTANCE_ANNOTATION
+        abandon::described(&scope.machine)
     )
 }
 

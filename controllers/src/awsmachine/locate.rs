@@ -201,8 +201,7 @@ fn cluster_name(scope: &MachineScope) -> String {
 }
 
 /// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account that AWS
-/// told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer: it would
-/// launch or terminate.
+/// told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer.
 async fn account_id(
     scope: &MachineScope,
     cloud: &dyn MachineCloud,
@@ -210,11 +209,9 @@ async fn account_id(
     region: &str,
 ) -> Result<String, Blocked> {
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
-    let may_be_old = scope.has_run() && !is_deleted;
     cloud.account_id().await.or_else(|error| {
-        let last = cloud
-            .last_account_id()
-            .filter(|_| may_be_old && !error.class.is_permanent());
+        let may_be_old = scope.has_run() && !is_deleted && !error.class.is_permanent();
+        let last = may_be_old.then(|| cloud.last_account_id()).flatten();
         last.ok_or_else(|| not_identified(identity, region, &error))
     })
 }

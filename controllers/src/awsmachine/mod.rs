@@ -11,6 +11,7 @@ mod controller;
 mod deletion;
 mod freshness;
 mod instance;
+mod later;
 mod launch;
 mod locate;
 mod lookup;

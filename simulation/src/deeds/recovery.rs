@@ -7,7 +7,9 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
-use capa_api::meta::{ABANDON_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, has_annotation};
+use capa_api::meta::{
+    ABANDON_INSTANCE_ANNOTATION, ADOPT_INSTANCE_ANNOTATION, BLOCK_MOVE_ANNOTATION, annotation, has_annotation,
+};
 use kube::ResourceExt;
 
 use super::annotate;
@@ -46,14 +48,14 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             }
             recorded(&status)
         } else if says(ConditionType::InstanceReady, Reason::DeletionBlocked) {
-            let named = machine.spec.instance_id.clone();
-            named.filter(|id| {
-                !simulation
-                    .outside
-                    .aws
-                    .instance(id)
-                    .is_some_and(|instance| instance.is_live(now))
-            })
+            let is_gone = |id: &&str| {
+                let instance = simulation.outside.aws.instance(id);
+                !instance.is_some_and(|instance| instance.is_live(now))
+            };
+            let named = machine.spec.instance_id.as_deref().filter(is_gone);
+            let annotated = annotation(&machine.metadata, ADOPT_INSTANCE_ANNOTATION).filter(is_gone);
+            let of_search = annotated.map(|_| format!("{}-0", machine.uid().unwrap_or_default()));
+            named.map(str::to_owned).or(of_search)
         } else {
             None
         };
@@ -157,6 +159,10 @@ pub(super) fn restore(simulation: &mut Simulation, of: ManagementCluster) {
     }
     simulation.outside.server_mut(of).restore(&snapshot);
     simulation.settle(Duration::ZERO);
+    let machines = snapshot.aws_machines.iter();
+    for (name, _) in machines.filter(|(_, machine)| machine.finalizers().is_empty()) {
+        simulation.invariants.restores_unheld(of, name);
+    }
     simulation.invariants.restores_backup(of, false);
     simulation.stop(of, Duration::from_secs(20));
 }

@@ -22,18 +22,13 @@ fn elastic_load_balancing_has_its_own_rates() {
 }
 
 #[test]
-fn a_promised_turn_comes_at_its_nanosecond() {
-    let nanosecond = Duration::from_nanos(1);
-    for refill in 1..=20 {
-        let now = Duration::from_secs(7);
-        let mut bucket = TokenBucket::new(Rate { burst: 5, refill }, Share::WHOLE, now);
-        bucket.charge(bucket.capacity(), now);
+fn a_promised_turn_is_rounded_up_to_a_nanosecond() {
+    let now = Duration::from_secs(7);
+    for (refill, nanoseconds) in [(1, 1_000_000_000), (2, 500_000_000), (3, 333_333_334), (7, 142_857_143)] {
+        let mut bucket = TokenBucket::new(Rate { burst: 1, refill }, Share::WHOLE, now);
+        bucket.charge(1, now);
         let wait = bucket.wait_for(1, now);
-        assert_eq!(
-            bucket.wait_for(1, now + wait.saturating_sub(nanosecond)),
-            nanosecond,
-            "{refill} a second"
-        );
+        assert_eq!(wait, Duration::from_nanos(nanoseconds), "{refill} a second");
         assert_eq!(bucket.wait_for(1, now + wait), Duration::ZERO, "{refill} a second");
     }
 }

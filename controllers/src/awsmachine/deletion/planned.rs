@@ -9,6 +9,7 @@ use capa_api::conditions::{ConditionStatus, ConditionType, find};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 
+use crate::awsmachine::ownership::AdoptionWish;
 use crate::awsmachine::time::remaining;
 
 /// What such a record is worth.
@@ -19,13 +20,14 @@ pub(super) enum Worth {
     /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a restored
     /// one: what keeps AWS from being asked may pass, and there is time to mend it.
     ProofLater,
-    /// It stands in for no lookup, and needs none but one: an earlier pass of the deletion has found instances.
+    /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
+    /// none is enough.
     WithLookup,
     /// Nothing: something shows that there was an instance.
     Nothing,
 }
 
-/// The worth of the record of a machine with that owner. `tried_for` is how long this process has tried to look the
+/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to look the
 /// instance up in vain; the record of an old machine is believed after `long_enough`.
 pub(super) fn worth(
     machine: &AWSMachine,
@@ -34,10 +36,11 @@ pub(super) fn worth(
     long_enough: Duration,
 ) -> Worth {
     let status = machine.status.as_ref();
-    if status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
+    let is_annotated = owner.is_some() && matches!(AdoptionWish::of(machine), AdoptionWish::Instance(_));
+    if is_annotated || status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
         return Worth::Nothing;
     }
-    if status.is_some_and(has_ended_instances) {
+    if status.is_some_and(tells_of_ended_instance) {
         return Worth::WithLookup;
     }
     let metadata = &machine.metadata;
@@ -60,8 +63,8 @@ fn tells_of_instance(status: &AWSMachineStatus) -> bool {
         || status.instance_state.is_some()
 }
 
-/// Whether a deletion has terminated an instance, or has deregistered one from a target.
-fn has_ended_instances(status: &AWSMachineStatus) -> bool {
+/// Whether an instance of the machine was terminated, or has been in a target.
+fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
     !status.submitted_terminations.is_empty() || !status.targets.is_empty()
 }
 
@@ -74,6 +77,8 @@ fn has_instance(owner: &Machine) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use capa_api::meta::ADOPT_INSTANCE_ANNOTATION;
+
     use super::*;
     use crate::testing::read;
 
@@ -142,6 +147,13 @@ mod tests {
                 Worth::Nothing,
                 "{status}"
             );
+        }
+        let mut annotated = deleted("09:59:00", "");
+        let annotations = annotated.metadata.annotations.get_or_insert_default();
+        annotations.insert(ADOPT_INSTANCE_ANNOTATION.to_owned(), "i-0000000a".to_owned());
+        for (owner, expected) in [(Some(owner("", "")), Worth::Nothing), (None, Worth::Proof)] {
+            let found = worth(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
+            assert_eq!(found, expected, "annotation, owner {owner:?}");
         }
         let machine = deleted("09:59:00", "");
         for owner in [

@@ -1,6 +1,7 @@
 //! Finds the instances that a deletion has to end, or the proof that there are none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
@@ -14,9 +15,10 @@ use crate::awsmachine::absence;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::later;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{Ownership, Proof as Proved, Reason as NotOurs};
+use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -81,10 +83,8 @@ pub(in crate::awsmachine) async fn find(
         let observation = location.cloud.observe_instance(&scope.key(), &id);
         if is_ours(scope, &observation, &location, context)? {
             let known = known_instance(scope, id, observation, &location)?;
-            if !may_be_followed(scope, &known.observation) {
-                return Ok(Found::instances(location, vec![known]));
-            }
-            return find_later(scope, known, location, context).await;
+            let known = after_later(scope, known, &location, context).await?;
+            return Ok(Found::instances(location, vec![known]));
         }
         let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
         foreign = Some(id).filter(|_| !has_ended);
@@ -103,8 +103,8 @@ enum Proof {
     /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
     /// that says so, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, or was never asked long ago, or the recorded instance is gone and never ran: nothing
-    /// else was launched unless an older state of the AWSMachine was restored.
+    /// EC2 has refused the attempt, or was never asked long ago: nothing was launched unless an older state of the
+    /// AWSMachine was restored.
     Record,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
@@ -133,7 +133,7 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 /// The worth of the launch record of a machine whose launch EC2 was never asked for.
 fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
     let owner = scope.owners.machine.as_deref().ok();
-    let tried_for = context.memory.tried_in_vain(scope.uid(), context.kubernetes.uptime());
+    let tried_for = context.memory.tried_in_vain(scope.uid());
     planned::worth(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
 }
 
@@ -202,7 +202,7 @@ fn known_instance(
     location: &InstanceLocation,
 ) -> Result<InstanceToEnd, Blocked> {
     if observation == Observation::Absent && !absence::account_is_recorded(scope) {
-        let message = absence::unproven(&id, location);
+        let message = absence::unproven(scope, &id, location);
         let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         return Err(Blocked::new(blocked, Next::Retry));
     }
@@ -225,20 +225,43 @@ fn may_be_followed(scope: &MachineScope, observation: &Observation) -> bool {
     is_gone && !scope.has_run()
 }
 
-/// The known instance, which is gone, and those of later attempts.
-async fn find_later(
+/// The known instance, once no later attempt has left another one: an instance of a later attempt is recorded, and the
+/// next pass ends it.
+async fn after_later(
     scope: &mut MachineScope,
     known: InstanceToEnd,
-    location: InstanceLocation,
+    location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<Found, FlowError> {
-    let (mut instances, _) = find_by_tags(scope, Proof::Record, None, &location, context).await?;
-    instances.retain(|later| later.id != known.id);
-    for later in &mut instances {
-        later.is_alone = false;
+) -> Result<InstanceToEnd, FlowError> {
+    let InstanceToEnd { id, observation, .. } = &known;
+    if !may_be_followed(scope, observation) {
+        return Ok(known);
     }
-    instances.push(known);
-    Ok(Found::instances(location, instances))
+    match later::adopt_later(scope, location, context).await {
+        Ok(None) => {}
+        Ok(Some(later)) => {
+            let message = format!(
+                "instance {id}, which the launch record named, is gone, and instance {later} of a later attempt is \
+                 there: it is terminated"
+            );
+            let found = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
+            return Err(Blocked::new(found, Next::Requeue(Duration::ZERO)).into());
+        }
+        Err(FlowError::Blocked(mut blocked)) => {
+            let message = format!(
+                "instance {id} is gone, and whether a later attempt launched another one is not known: {}; {} lets the \
+                 deletion end, and leaves such an instance running",
+                blocked.condition.message,
+                abandon::described(&scope.machine)
+            );
+            blocked.condition = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+            return Err(blocked.into());
+        }
+        Err(failed) => return Err(failed),
+    }
+    // The lookup may have shown that the instance lives after all.
+    let observation = location.cloud.observe_instance(&scope.key(), id);
+    Ok(InstanceToEnd { observation, ..known })
 }
 
 /// The instances with the machine's tags that are its own, and the ids of those that are left alone. `foreign` is the
@@ -291,6 +314,7 @@ async fn find_by_tags(
     if ours.is_empty() {
         if !is_proven {
             await_absence(scope, open_token, context)?;
+            confirm_absence_of_annotated(scope, &ended, location)?;
         }
         return Ok((vec![], left_alone));
     }
@@ -325,10 +349,32 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
     Err(Blocked::new(update, Next::Requeue(next)))
 }
 
+/// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an
+/// AWSMachine that has lost its status, and with it the account. Without a verified owner the annotation proves nothing.
+/// `ended` are the instances that show in this account.
+fn confirm_absence_of_annotated(
+    scope: &MachineScope,
+    ended: &[Instance],
+    location: &InstanceLocation,
+) -> Result<(), Blocked> {
+    let AdoptionWish::Instance(id) = AdoptionWish::of(&scope.machine) else {
+        return Ok(());
+    };
+    let proves_nothing = scope.owners.machine.is_err() || absence::account_is_recorded(scope);
+    if proves_nothing || ended.iter().any(|instance| instance.id == id) {
+        return Ok(());
+    }
+    let message = absence::unproven(scope, id, location);
+    let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    Err(Blocked::new(blocked, Next::Retry))
+}
+
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
 fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
     if !blocked.is_throttled() {
-        context.memory.could_not_look(scope.uid(), context.kubernetes.uptime());
+        let longest_pause = context.timing.refusal_retry_cap + context.timing.listing_interval;
+        let now = context.kubernetes.uptime();
+        context.memory.could_not_look(scope.uid(), now, longest_pause);
     }
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");

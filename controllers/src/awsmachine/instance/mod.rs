@@ -2,7 +2,6 @@
 
 mod drift;
 mod ending;
-mod later;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -22,12 +21,13 @@ use super::absence;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::freshness;
+use super::later;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
 use super::memory::{CapacityLocation, Pool};
 use super::ownership::Ownership;
 use super::read;
-use super::scope::MachineScope;
+use super::scope::{MachineScope, adoption_event};
 use super::spec;
 
 /// The state of a machine's instance in the instance informer.
@@ -255,7 +255,9 @@ async fn absent(
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
     if !absence::account_is_recorded(scope) {
-        let message = absence::unproven(&id, location);
+        // Nothing is registered for an instance that may not be there, and nothing is known of its targets.
+        location.cloud.forget_targets(&scope.key());
+        let message = absence::unproven(scope, &id, location);
         let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
         return Err(Blocked::new(unknown, Next::Retry).into());
     }
@@ -264,12 +266,45 @@ async fn absent(
         scope.next = Next::Requeue(remaining);
         return Ok(Observed::Nothing);
     }
-    if !scope.has_run() {
-        later::adopt_later(scope, &id, location, context).await?;
+    if !scope.has_run() && context.memory.asks_for_later(scope.uid(), &id) {
+        find_later(scope, &id, location, context).await?;
     }
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
     );
     scope.set_condition(ConditionType::InstanceReady.is_false(Reason::NotFound, message));
     Ok(Observed::Gone(id))
+}
+
+/// Looks for the instance of a later attempt. The lookup is made until it succeeds, once in the life of this process, and
+/// holds nothing up.
+///
+/// # Errors
+/// There is such an instance: the next pass follows it.
+async fn find_later(
+    scope: &mut MachineScope,
+    gone: &str,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    match later::adopt_later(scope, location, context).await {
+        Ok(None) => {
+            context.memory.has_no_later(scope.uid(), gone);
+            Ok(())
+        }
+        Ok(Some(id)) => {
+            scope.events.push(adoption_event(&id));
+            let message = format!(
+                "instance {gone}, which the launch record named, is gone, and instance {id} of a later attempt is there: \
+                 it is followed from now on"
+            );
+            let found = ConditionType::InstanceReady.is_false(Reason::Pending, message);
+            Err(Blocked::new(found, Next::Requeue(Duration::ZERO)).into())
+        }
+        Err(FlowError::Blocked(blocked)) => {
+            scope.next = blocked.next;
+            Ok(())
+        }
+        Err(failed) => Err(failed),
+    }
 }

@@ -37,8 +37,10 @@ pub struct LaunchMemory {
 struct State {
     attempts: Attempts,
     promised: HashMap<String, String>,
-    /// The beginning of the tries in vain to look for the instance of each deleted machine, by UID.
-    tried_since: HashMap<String, Duration>,
+    /// The first and the last of the tries in vain to look for the instance of each deleted machine, by UID.
+    tries: HashMap<String, (Duration, Duration)>,
+    /// The instances that are gone and that no later attempt has followed, by UID of their machine.
+    without_later: HashMap<String, String>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
@@ -75,7 +77,7 @@ impl LaunchMemory {
     pub fn entries(&self) -> usize {
         let state = self.state();
         let machines = state.attempts.entries() + state.promised.len() + state.identity_groups.len();
-        machines + state.tried_since.len() + self.refusals.entries()
+        machines + state.tries.len() + state.without_later.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -143,24 +145,41 @@ impl LaunchMemory {
         state.attempts.forget(uid);
         state.promised.remove(uid);
         state.identity_groups.remove(uid);
-        state.tried_since.remove(uid);
+        state.tries.remove(uid);
+        state.without_later.remove(uid);
         self.refusals.forget(uid);
     }
 
-    /// Records that the instance of a deleted machine could not be looked up.
-    pub(super) fn could_not_look(&self, uid: &str, at: Duration) {
-        self.state().tried_since.entry(uid.to_owned()).or_insert(at);
+    /// Records that the instance of a deleted machine could not be looked up. After a pause of more than `longest_pause`
+    /// the tries begin anew.
+    pub(super) fn could_not_look(&self, uid: &str, at: Duration, longest_pause: Duration) {
+        let mut state = self.state();
+        let (first, last) = state.tries.entry(uid.to_owned()).or_insert((at, at));
+        if at.saturating_sub(*last) > longest_pause {
+            *first = at;
+        }
+        *last = at;
     }
 
     /// Records that the instance of a deleted machine was looked up.
     pub(super) fn looked(&self, uid: &str) {
-        self.state().tried_since.remove(uid);
+        self.state().tries.remove(uid);
     }
 
-    /// How long the instance of a deleted machine could not be looked up.
-    pub(super) fn tried_in_vain(&self, uid: &str, now: Duration) -> Duration {
-        let since = self.state().tried_since.get(uid).copied();
-        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    /// The time from the first to the last of the tries in vain to look up the instance of a deleted machine.
+    pub(super) fn tried_in_vain(&self, uid: &str) -> Duration {
+        let tries = self.state().tries.get(uid).copied();
+        tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
+    }
+
+    /// Whether the instance of a later attempt is to be looked for, after this instance is gone.
+    pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
+        self.state().without_later.get(uid).is_none_or(|known| known != gone)
+    }
+
+    /// Records that no later attempt has followed this instance, which is gone.
+    pub(super) fn has_no_later(&self, uid: &str, gone: &str) {
+        self.state().without_later.insert(uid.to_owned(), gone.to_owned());
     }
 
     /// Records the group of the identity that a machine's pass uses.

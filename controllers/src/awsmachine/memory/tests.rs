@@ -165,14 +165,26 @@ fn permanent_errors_count_until_their_machine_is_forgotten() {
 fn a_lookup_ends_the_time_in_which_none_succeeded() {
     let memory = LaunchMemory::new("one");
     let at = Duration::from_secs;
-    assert_eq!(memory.tried_in_vain("a", at(5)), Duration::ZERO);
-    memory.could_not_look("a", at(10));
-    memory.could_not_look("a", at(20));
-    assert_eq!(memory.tried_in_vain("a", at(30)), at(20));
-    assert_eq!(memory.tried_in_vain("b", at(30)), Duration::ZERO, "another machine");
+    let failed = |uid, seconds| memory.could_not_look(uid, at(seconds), at(60));
+    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO);
+    failed("a", 10);
+    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO, "one failure is no time");
+    failed("a", 70);
+    assert_eq!(memory.tried_in_vain("a"), at(60));
+    assert_eq!(memory.tried_in_vain("b"), Duration::ZERO, "another machine");
     memory.looked("a");
-    assert_eq!(memory.tried_in_vain("a", at(40)), Duration::ZERO);
-    memory.could_not_look("a", at(50));
+    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO);
+    failed("a", 100);
     memory.forget("a");
     assert_eq!(memory.entries(), 0);
+}
+
+#[test]
+fn two_failures_far_apart_are_no_time_of_failures() {
+    let memory = LaunchMemory::new("one");
+    let at = Duration::from_secs;
+    for seconds in [0, 60, 121, 180] {
+        memory.could_not_look("a", at(seconds), at(60));
+    }
+    assert_eq!(memory.tried_in_vain("a"), at(59));
 }

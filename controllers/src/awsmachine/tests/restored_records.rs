@@ -44,7 +44,17 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
         "{}",
         pass.message(INSTANCE_READY)
     );
-    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    let minutes = Timing::default().launch_lookup_age.as_secs() / 60;
+    for _ in 0..minutes {
+        let pass = scene.after(Duration::from_secs(60)).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_ne!(
+            pass.next,
+            Next::AwaitChange,
+            "the minutes count only while the lookup is tried"
+        );
+    }
+    let pass = scene.after(Duration::from_secs(60)).await;
     assert_released(&scene, &pass);
 }
 
@@ -156,6 +166,57 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
 }
 
 #[tokio::test]
+async fn an_annotated_instance_may_live_in_another_account() {
+    let scene = Scene::new();
+    let launched = scene.pass().await;
+    assert!(
+        launched.calls.contains(&"allow_move".to_owned()),
+        "{:?}",
+        launched.calls
+    );
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let blocked = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = blocked.message(INSTANCE_READY).to_owned();
+    assert!(said.contains("999999999999") && said.contains(FIRST), "{said}");
+    let uid = blocked.machine().metadata.uid.clone().unwrap();
+    let way_out = format!("annotation {}: {uid}-0", meta::ABANDON_INSTANCE_ANNOTATION);
+    assert!(said.contains(&way_out), "{said}");
+    scene.edit(|machine| {
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), format!("{uid}-0"));
+    });
+    assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn an_annotation_without_a_verified_owner_holds_no_deletion_up() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.edit(|machine| machine.metadata.owner_references = None);
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    scene.pass().await;
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
+}
+
+#[tokio::test]
+async fn an_annotated_instance_that_has_ended_releases_its_machine() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.delete();
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
+}
+
+#[tokio::test]
 async fn an_instance_that_ended_after_a_restore_leaves_its_targets() {
     let scene = run(scene(&target_group())).await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
@@ -206,14 +267,76 @@ async fn the_instance_of_a_forgotten_attempt_is_terminated() {
     let scene = restored_before_the_second_launch().await;
     scene.delete();
     scene.pass().await;
-    let pass = scene.after(Timing::default().visibility_age).await;
+    let found = scene.after(Timing::default().visibility_age).await;
+    assert_eq!(found.launch().instance_id(), Some(SECOND));
+    assert_eq!(found.says(INSTANCE_READY), "False/Terminating");
+    scene.pass().await;
+    let pass = scene.pass().await;
     assert!(terminated(&pass), "{:?}", pass.calls);
     scene.aws.remove_instance(SECOND);
-    // The informer follows one instance at a time.
-    let looked = scene.after(Timing::default().listing_interval).await;
-    assert_eq!(looked.says(INSTANCE_READY), "False/Terminating");
-    let pass = scene.after(Timing::default().listing_interval).await;
+    let mut pass = scene.after(Timing::default().listing_interval).await;
+    for _ in 0..5 {
+        if pass.machine.is_some() {
+            pass = scene.after(Timing::default().visibility_age).await;
+        }
+    }
     assert_released(&scene, &pass);
+}
+
+#[tokio::test]
+async fn a_refusal_to_terminate_a_later_instance_is_told_and_backs_off() {
+    let scene = restored_before_the_second_launch().await;
+    scene.delete();
+    for _ in 0..50 {
+        let error = refused("TerminateInstances", "OperationNotPermitted");
+        scene.aws.fail_next("TerminateInstances", error);
+    }
+    let mut calls = Vec::new();
+    let mut pass = scene.pass().await;
+    for _ in 0..120 {
+        pass = scene.after(Duration::from_secs(10)).await;
+        calls.append(&mut pass.calls);
+    }
+    assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec");
+    let tries = calls.iter().filter(|call| *call == "TerminateInstances").count();
+    assert!((1..=12).contains(&tries), "{tries} terminations in 20 minutes");
+}
+
+#[tokio::test]
+async fn a_failed_lookup_of_later_instances_holds_a_deletion_up() {
+    let scene = restored_before_the_second_launch().await;
+    scene.delete();
+    scene.pass().await;
+    let error = refused("DescribeInstances", "UnauthorizedOperation");
+    scene.aws.fail_next("DescribeInstances", error);
+    let pass = scene.after(Timing::default().visibility_age).await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    let said = pass.message(INSTANCE_READY);
+    assert!(said.contains("leaves such an instance running"), "{said}");
+}
+
+/// A machine whose only instance died in `pending` and is forgotten by EC2.
+async fn forgotten() -> Scene {
+    let scene = Scene::new();
+    scene.pass().await;
+    let (code, message) = ("Client.VolumeLimitExceeded", "as EC2 puts it");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
+    scene.pass().await;
+    scene.aws.remove_instance(FIRST);
+    scene.aws.restart();
+    scene
+}
+
+#[tokio::test]
+async fn a_later_instance_is_looked_for_once() {
+    let scene = forgotten().await;
+    let mut lookups = 0;
+    for _ in 0..10 {
+        let pass = scene.after(Timing::default().visibility_age).await;
+        lookups += pass.calls.iter().filter(|call| *call == "DescribeInstances").count();
+    }
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(lookups, 1);
 }
 
 #[tokio::test]

@@ -3,49 +3,40 @@
 
 use std::num::NonZeroU32;
 
-use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{LaunchRecord, RecordedRequest};
 use capa_cloud::Instance;
-use capa_runtime::reconcile::Next;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::awsmachine::blocked::{Blocked, FlowError};
-use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::launch::record::LaunchEvent;
-use crate::awsmachine::locate::InstanceLocation;
-use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{Ownership, attempt_number};
-use crate::awsmachine::read;
-use crate::awsmachine::scope::{MachineScope, adoption_event};
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::launch::record::LaunchEvent;
+use super::locate::InstanceLocation;
+use super::lookup;
+use super::ownership::{Ownership, attempt_number};
+use super::read;
+use super::scope::MachineScope;
 
-/// Adopts the living instance of a later attempt than the recorded one. The recorded instance is gone and never ran, so
-/// another attempt may have followed it.
+/// Records the living instance of a later attempt than the recorded one, and returns its id. The recorded instance is
+/// gone and never ran, so another attempt may have followed it. Of several instances that of the earliest attempt is
+/// recorded.
 ///
 /// # Errors
-/// The lookup failed, or a later instance was recorded: the next pass follows it.
+/// The lookup failed.
 pub(super) async fn adopt_later(
     scope: &mut MachineScope,
-    gone: &str,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<(), FlowError> {
+) -> Result<Option<String>, FlowError> {
     let Some((instance, event)) = find_later(scope, location, context).await? else {
-        return Ok(());
+        return Ok(None);
     };
     scope.record_launch(event)?;
-    scope.events.push(adoption_event(&instance.id));
     if let Some(network) = &mut scope.status.network {
         network.availability_zone = Some(instance.availability_zone.clone());
         network.subnet_id.clone_from(&instance.subnet_id);
     }
     context.clouds.forget(&scope.key());
-    let message = format!(
-        "instance {gone}, which the launch record named, is gone, and instance {} of a later attempt is there: it is \
-         followed from now on",
-        instance.id
-    );
-    let found = ConditionType::InstanceReady.is_false(Reason::Pending, message);
-    Err(Blocked::new(found, Next::Requeue(std::time::Duration::ZERO)).into())
+    Ok(Some(instance.id))
 }
 
 async fn find_later(
@@ -63,30 +54,34 @@ async fn find_later(
         let ownership = read::ownership(scope, instance, &location.cluster_tag, context);
         !instance.state.has_ended() && matches!(ownership, Ownership::Ours(_))
     });
-    let mut later = later.filter_map(|instance| Some((adoption(scope, record, &instance, context)?, instance)));
-    Ok(later.next().map(|(event, instance)| (instance, event)))
+    let later = later.filter_map(|instance| {
+        let number = attempt_number(instance.client_token.as_deref()?, scope.uid());
+        let number = number.filter(|number| *number > record.attempt_number())?;
+        let event = adoption(NonZeroU32::new(number)?, record, &instance, context)?;
+        Some((number, instance, event))
+    });
+    let earliest = later.min_by_key(|(number, ..)| *number);
+    Ok(earliest.map(|(_, instance, event)| (instance, event)))
 }
 
 /// The record of an instance that a later attempt launched. No call will be made from it, so what the instance does not
 /// show is taken from the earlier attempt.
 fn adoption(
-    scope: &MachineScope,
+    number: NonZeroU32,
     record: &LaunchRecord,
     instance: &Instance,
     context: &MachineContext,
 ) -> Option<LaunchEvent> {
-    let client_token = instance.client_token.clone()?;
-    let number = attempt_number(&client_token, scope.uid()).filter(|number| *number > record.attempt_number())?;
     let earlier = record.request()?;
     let request = RecordedRequest {
-        client_token,
+        client_token: instance.client_token.clone()?,
         subnet_id: instance.subnet_id.clone().unwrap_or_else(|| earlier.subnet_id.clone()),
         parameters_hash: "recovered".to_owned(),
         requested_at: instance.launch_time.map_or_else(|| earlier.requested_at.clone(), Time),
         ..earlier.clone()
     };
     Some(LaunchEvent::Adopted {
-        number: NonZeroU32::new(number)?,
+        number,
         request,
         holder: context.memory.holder().to_owned(),
         instance_id: instance.id.clone(),
