@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capa_api::machine::LaunchRecord;
+use capa_api::machine::{LaunchRecord, RecordedRequest};
 use capa_cloud::{Instance, Timing};
 
 use super::context::MachineContext;
@@ -33,12 +33,17 @@ pub(super) fn unconfirmed(scope: &MachineScope) -> String {
     format!("{known}: {follows}")
 }
 
-/// The token of an attempt that may have launched.
-pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
+/// The call of an attempt that may have launched.
+pub(super) fn open_request(scope: &MachineScope) -> Option<&RecordedRequest> {
     match &scope.status.launch {
-        Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request.client_token),
+        Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request),
         _ => None,
     }
+}
+
+/// The token of an attempt that may have launched.
+pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
+    open_request(scope).map(|request| request.client_token.as_str())
 }
 
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the

@@ -56,9 +56,10 @@ async fn find_later(
     });
     let later = later.filter_map(|instance| {
         let number = attempt_number(instance.client_token.as_deref()?, scope.uid());
-        let number = number.filter(|number| *number > record.attempt_number())?;
+        let number = number.filter(|number| *number >= record.attempt_number())?;
+        let is_other = record.instance_id() != Some(&instance.id);
         let event = adoption(NonZeroU32::new(number)?, record, &instance, context)?;
-        Some((number, instance, event))
+        is_other.then_some((number, instance, event))
     });
     let earliest = later.min_by_key(|(number, ..)| *number);
     Ok(earliest.map(|(_, instance, event)| (instance, event)))

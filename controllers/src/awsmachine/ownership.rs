@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use capa_api::contract::Machine;
 use capa_api::forms::IdKind;
-use capa_api::machine::{AWSMachine, LaunchRecord};
+use capa_api::machine::{AWSMachine, LaunchRecord, RecordedRequest};
 use capa_api::meta;
 use capa_cloud::Instance;
+use jiff::SignedDuration;
 use kube::Resource as _;
 use thiserror::Error;
 
 use super::machine_tags::MachineTags;
 use super::spec;
+
+/// The most by which the clock that a launch was recorded by may differ from that of EC2.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The ownership of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +176,15 @@ pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
     let number = client_token.strip_prefix(uid).filter(|_| !uid.is_empty())?;
     let number: i32 = number.strip_prefix('-')?.parse().ok()?;
     u32::try_from(number).ok()
+}
+
+/// Whether the call of a launch record launched the instance. A record that follows a restored backup may use the token
+/// of an attempt that the backup has forgotten, also in another zone, where EC2 launches another instance for it. The
+/// instance of the forgotten attempt was launched before the recorded call.
+pub(super) fn launched_by(request: &RecordedRequest, instance: &Instance) -> bool {
+    let earliest = request.requested_at.0 - CLOCK_TOLERANCE;
+    instance.client_token.as_deref() == Some(&request.client_token)
+        && instance.launch_time.is_none_or(|launched| launched >= earliest)
 }
 
 /// The verified owner of an AWSMachine: a Machine that exists, whose UID is in the owner reference, and whose

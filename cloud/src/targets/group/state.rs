@@ -104,9 +104,13 @@ impl GroupState {
             // A process that was suspended, or another process, may have registered the instance since the last read.
             None if self.looked_at < member.since.max(self.late_until) => not_yet(),
             None => RegistrationState::Out,
-            // An instance that is gone has no open connections to wait for.
+            // An instance that is gone has no open connections to wait for, but a registration may still take effect.
             Some(health) if health.state == TargetState::Draining && member.desired == Desired::Forgotten => {
-                RegistrationState::Out
+                if self.looked_at < self.late_until {
+                    not_yet()
+                } else {
+                    RegistrationState::Out
+                }
             }
             Some(health) if health.state == TargetState::Draining => match self.drains(member, timing, now) {
                 None => not_yet(),

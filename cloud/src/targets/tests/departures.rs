@@ -322,6 +322,33 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
 }
 
 #[test]
+fn the_address_of_a_gone_instance_may_be_registered_late() {
+    let mut scene = Scene::with(Timing::default());
+    scene.want("one", Desired::Registered);
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[]);
+    scene.later(SECOND * 100);
+    scene.shows(&[]);
+    scene.window();
+    let register = GroupRequest::Register(vec![target("10.0.0.3")]);
+    scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
+    scene.want("one", Desired::Forgotten);
+    let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
+    scene.window();
+    scene.answer(&deregister, Ok(GroupAnswer::Done));
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 300)));
+    scene.later(SECOND * 20);
+    // The registration has taken effect after the deregistration.
+    scene.shows(&[("10.0.0.3", TargetState::Initial)]);
+    scene.window();
+    scene.answer(&deregister, Ok(GroupAnswer::Done));
+    scene.later(SECOND * 60);
+    scene.shows(&[("10.0.0.3", TargetState::Draining)]);
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
+}
+
+#[test]
 fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     let drains = [("10.0.0.3", TargetState::Draining)];
     // Another client registers the instance while its desired state is registered, and within the first minute of a

@@ -18,7 +18,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::later;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
-use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs};
+use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs, launched_by};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -294,7 +294,8 @@ async fn find_by_tags(
     let (ended, found): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|instance| instance.state == InstanceState::Terminated);
-    let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token == open_token;
+    let open_request = attempt::open_request(scope);
+    let is_of_attempt = |instance: &Instance| open_request.is_some_and(|request| launched_by(request, instance));
     // The end of the attempt's own instance is all there is to wait for.
     let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
     let mut ours = Vec::new();
@@ -350,7 +351,7 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
 }
 
 /// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an
-/// AWSMachine that has lost its status, and with it the account. Without a verified owner the annotation proves nothing.
+/// AWSMachine that has lost its status, and with it the account. Without a verified owner it proves nothing.
 /// `ended` are the instances that show in this account.
 fn confirm_absence_of_annotated(
     scope: &MachineScope,

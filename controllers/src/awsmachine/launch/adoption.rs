@@ -1,8 +1,9 @@
 //! Chooses the instance of a machine among those that a lookup found. Pure.
 
+use capa_api::machine::RecordedRequest;
 use capa_cloud::Instance;
 
-use crate::awsmachine::ownership::{Ownership, Proof, Reason};
+use crate::awsmachine::ownership::{Ownership, Proof, Reason, launched_by};
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub(in crate::awsmachine) enum Adoption {
 /// Chooses among instances that were found by tags or token. An instance that the launch record proves is adopted
 /// without its tags too. That of the open attempt is adopted also after its end, because its end decides about the
 /// machine.
-pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open_token: Option<&str>) -> Adoption {
-    let is_of_attempt = |instance: &Instance| open_token.is_some() && instance.client_token.as_deref() == open_token;
+pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open: Option<&RecordedRequest>) -> Adoption {
+    let is_of_attempt = |instance: &Instance| open.is_some_and(|request| launched_by(request, instance));
     let is_ours = |(_, ownership): &&(Instance, Ownership)| {
         matches!(
             ownership,

@@ -92,8 +92,7 @@ async fn look_up(
         return Err(conflict::unreadable(value).into());
     }
     let (cloud, cluster_tag) = (prepared.location.cloud.as_ref(), prepared.location.cluster_tag.as_str());
-    let open_token = attempt::open_token(scope);
-    let token = open_token.filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+    let token = attempt::open_token(scope).filter(|_| plan.look_up == LookUp::ByTagsAndToken);
     let failed = |error: CloudError| lookup::failed(&error);
     let found = lookup::find(cloud, &scope.tags(cluster_tag), token)
         .await
@@ -105,7 +104,7 @@ async fn look_up(
             (instance, ownership)
         })
         .collect();
-    match (adopt(&judged, open_token), wish) {
+    match (adopt(&judged, attempt::open_request(scope)), wish) {
         (Adoption::One(instance), _) => return Ok(Some(instance)),
         (Adoption::Several(ids), _) => return Err(conflict::several(&ids).into()),
         (Adoption::Foreign(ids), AdoptionWish::Unsaid | AdoptionWish::Instance(_) | AdoptionWish::Unreadable(_)) => {

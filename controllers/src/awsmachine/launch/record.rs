@@ -94,7 +94,8 @@ impl IllegalTransition {
 }
 
 /// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
-/// before it ran, and then also the instance of a later attempt that a lookup found. The number of an attempt is never used again.
+/// before it ran, and then also the instance of a later attempt that a lookup found. The number of an attempt is never
+/// used again.
 pub(in crate::awsmachine) fn transition(
     record: Option<LaunchRecord>,
     event: LaunchEvent,
@@ -143,7 +144,7 @@ pub(in crate::awsmachine) fn transition(
                 holder,
                 instance_id,
             },
-        ) if may_be_adopted(record.as_ref(), number) => {
+        ) if may_be_adopted(record.as_ref(), number, &instance_id) => {
             let has_failed = !has_no_instance(record.as_ref());
             let attempt = LaunchAttempt {
                 number,
@@ -166,9 +167,11 @@ fn has_no_instance(record: Option<&LaunchRecord>) -> bool {
     record.is_none_or(|record| record.instance_id().is_none())
 }
 
-/// Whether the instance of this attempt may be recorded. The instance of an earlier attempt never replaces another one.
-fn may_be_adopted(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
-    has_no_instance(record) || record.is_some_and(|record| record.attempt_number() < number.get())
+/// Whether this instance of this attempt may be recorded. That of an earlier attempt never replaces another one. A number may come twice if a backup was restored from before the attempt.
+fn may_be_adopted(record: Option<&LaunchRecord>, number: NonZeroU32, id: &str) -> bool {
+    let is_other = |record: &LaunchRecord| record.instance_id() != Some(id);
+    let is_later = |record: &LaunchRecord| record.attempt_number() <= number.get() && is_other(record);
+    has_no_instance(record) || record.is_some_and(is_later)
 }
 
 fn may_follow(record: Option<&LaunchRecord>, number: NonZeroU32) -> bool {
@@ -260,14 +263,14 @@ mod tests {
             number: NonZeroU32::new(number).unwrap(),
             request: request(number),
             holder: "two".into(),
-            instance_id: "i-1".into(),
+            instance_id: "i-2".into(),
         }
     }
 
     fn adopted(number: u32, failed_instances: u32) -> LaunchRecord {
         LaunchRecord::Answered {
             attempt: attempt(number, "two", failed_instances),
-            instance_id: "i-1".into(),
+            instance_id: "i-2".into(),
         }
     }
 
@@ -306,6 +309,7 @@ mod tests {
             (Some(refused(2)), adoption(2), adopted(2, 1)),
             (Some(unreadable()), adoption(2), adopted(2, 0)),
             (Some(answered(1)), adoption(2), adopted(2, 2)),
+            (Some(answered(2)), adoption(2), adopted(2, 2)),
         ];
         for (record, event, expected) in table {
             let named = format!("{record:?} after {event:?}");
@@ -336,7 +340,7 @@ mod tests {
                 [false, false, false, false, true, false],
             ),
             (adoption(1), [true, true, true, true, false, true]),
-            (adoption(2), [true, true, true, true, false, true]),
+            (adoption(2), [true, true, true, true, true, true]),
             (adoption(3), [true, true, true, true, true, true]),
         ];
         for (event, legal) in table {
@@ -354,5 +358,13 @@ mod tests {
             refused.to_string(),
             "a launch record that is answered does not allow the event claimed"
         );
+    }
+
+    #[test]
+    fn the_recorded_instance_is_not_adopted_again() {
+        let again = adopted(2, 0);
+        for number in [2, 3] {
+            assert!(transition(Some(again.clone()), adoption(number)).is_err(), "{number}");
+        }
     }
 }

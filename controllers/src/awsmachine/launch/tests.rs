@@ -245,7 +245,7 @@ fn one_living_instance_is_adopted_and_several_are_a_conflict() {
     let gone = seen("i-a", InstanceState::Terminated);
     let stopped = seen("i-c", InstanceState::Stopped);
     let running = seen("i-b", InstanceState::Running);
-    assert_eq!(adopt(&[ours(&gone)], Some("uid-1")), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&gone)], Some(&recorded(1).request)), Adoption::Nothing);
     assert_eq!(
         adopt(&[ours(&gone), ours(&stopped)], None),
         Adoption::One(Box::new(stopped.clone()))
@@ -282,18 +282,34 @@ fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
         let found = of_attempt(state);
         let untagged = [(found.clone(), Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))];
         assert_eq!(
-            adopt(&untagged, Some("uid-1")),
+            adopt(&untagged, Some(&recorded(1).request)),
             Adoption::One(Box::new(found)),
             "{state}"
         );
     }
     let ended = of_attempt(InstanceState::Terminated);
     assert_eq!(
-        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some("uid-1")),
+        adopt(
+            &[foreign(&of_attempt(InstanceState::Running))],
+            Some(&recorded(1).request)
+        ),
         Adoption::Foreign(vec!["i-a".into()]),
         "the ownership decides, and not the token alone"
     );
-    assert_eq!(adopt(&[foreign(&ended)], Some("uid-1")), Adoption::Nothing);
-    assert_eq!(adopt(&[ours(&ended)], Some("uid-2")), Adoption::Nothing);
+    assert_eq!(adopt(&[foreign(&ended)], Some(&recorded(1).request)), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&ended)], Some(&recorded(2).request)), Adoption::Nothing);
     assert_eq!(adopt(&[ours(&ended)], None), Adoption::Nothing);
+}
+
+#[test]
+fn an_ended_instance_from_before_the_call_is_not_adopted() {
+    let launched = |before: u64| Instance {
+        client_token: Some("uid-1".into()),
+        launch_time: Some(recorded(1).request.requested_at.0 - Duration::from_secs(before)),
+        ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
+    };
+    for (before, is_adopted) in [(0, true), (60, true), (61, false)] {
+        let found = adopt(&[ours(&launched(before))], Some(&recorded(1).request));
+        assert_eq!(found != Adoption::Nothing, is_adopted, "{before} s before the call");
+    }
 }

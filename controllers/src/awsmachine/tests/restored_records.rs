@@ -362,3 +362,33 @@ async fn the_instance_of_a_forgotten_attempt_is_adopted() {
     );
     assert_eq!(scene.tokens().len(), 2);
 }
+
+/// EC2 shows only the ended instance of an attempt that a restored backup has forgotten. The token of the open attempt
+/// is the same, and its call went to another zone.
+#[tokio::test]
+async fn the_end_of_a_forgotten_attempt_proves_no_absence() {
+    let scene = Scene::recorded_by_another().await;
+    scene
+        .aws
+        .launched_instance("i-000000000000000f", InstanceState::Terminated, "team-a/m", "uid-m-1");
+    scene.kubernetes.advance(Duration::from_mins(10));
+    scene.edit_attempt(|attempt| attempt.request.requested_at = Time(scene.kubernetes.now()));
+    scene.delete();
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
+}
+
+#[tokio::test]
+async fn another_instance_with_the_recorded_token_is_adopted() {
+    let scene = forgotten().await;
+    let other = "i-000000000000000f";
+    scene
+        .aws
+        .launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
+    for _ in 0..3 {
+        scene.after(Timing::default().visibility_age).await;
+    }
+    let pass = scene.pass().await;
+    assert_eq!(pass.launch().instance_id(), Some(other));
+    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+}
