@@ -46,6 +46,7 @@ mod survival;
 mod targets;
 mod templates;
 mod terminated;
+mod trial;
 mod unmanaged;
 mod waits;
 mod world;

@@ -147,25 +147,38 @@ impl Scenario {
     /// in YAML's flow style.
     pub(crate) async fn static_identity(&self, name: &str, allowed: &str, key: &AccessKey) -> anyhow::Result<()> {
         self.identity_secret(name, key).await?;
+        self.apply(&Self::static_identity_yaml(name, allowed)).await
+    }
+
+    /// A static identity whose Secret has its name.
+    pub(crate) fn static_identity_yaml(name: &str, allowed: &str) -> String {
         let spec = format!("{{secretRef: {name}, allowedNamespaces: {allowed}}}");
-        self.identity("AWSClusterStaticIdentity", name, &spec).await
+        Self::identity_yaml("AWSClusterStaticIdentity", name, &spec)
     }
 
     /// Applies the Secret of a static identity.
     pub(crate) async fn identity_secret(&self, name: &str, key: &AccessKey) -> anyhow::Result<()> {
+        self.apply(&Self::identity_secret_yaml(name, key)).await
+    }
+
+    /// The Secret of a static identity.
+    pub(crate) fn identity_secret_yaml(name: &str, key: &AccessKey) -> String {
         let secret = json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": name, "namespace": IDENTITY_NAMESPACE},
             "stringData": {"AccessKeyID": key.access_key_id, "SecretAccessKey": key.secret_access_key},
         });
-        self.apply(&secret.to_string()).await
+        secret.to_string()
     }
 
     /// Applies an identity; `spec` in YAML's flow style.
     pub(crate) async fn identity(&self, kind: &str, name: &str, spec: &str) -> anyhow::Result<()> {
-        let identity = format!("{{apiVersion: {OURS}, kind: {kind}, metadata: {{name: {name}}}, spec: {spec}}}");
-        self.apply(&identity).await
+        self.apply(&Self::identity_yaml(kind, name, spec)).await
+    }
+
+    fn identity_yaml(kind: &str, name: &str, spec: &str) -> String {
+        format!("{{apiVersion: {OURS}, kind: {kind}, metadata: {{name: {name}}}, spec: {spec}}}")
     }
 
     /// Applies an unmanaged AWSCluster that names an identity, and its Cluster.

@@ -148,7 +148,7 @@ async fn machines_may_replace_what_is_wrong_in_the_cluster() {
     let replaced = scene.pass(&pass.cluster).await;
     says(
         &replaced,
-        "True/Ready",
+        "True/NotFound",
         "NetworkReady is False (NotFound): security group sg-0000000f",
     );
 }
@@ -167,7 +167,7 @@ async fn a_role_without_security_group_makes_ready_false() {
         ),
         (
             "node: sg-0000000a, controlplane: sg-0000000f",
-            "True/Ready",
+            "True/NotFound",
             "sg-0000000f",
         ),
         (
@@ -177,7 +177,7 @@ async fn a_role_without_security_group_makes_ready_false() {
         ),
         (
             "node: sg-0000000a, controlPlane: sg-0000000b",
-            "True/Ready",
+            "True/InvalidSpec",
             "controlPlane is no role",
         ),
         ("controlplane: sg-0000000b", "True/Ready", ""),

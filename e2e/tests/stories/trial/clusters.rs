@@ -1,0 +1,195 @@
+//! Wrong AWSClusters, and wrong identities of AWSClusters.
+
+use capa_e2e::objects;
+use capa_e2e::user::Network;
+use serde_json::{Value, json};
+
+use super::{Mend, NO_GROUP, NO_SUBNET, NO_VPC, Trial, with_cluster};
+use crate::stories::scenario::Scenario;
+
+/// A wrong field of an AWSCluster: the input, the part of the spec that is changed, its value, and what is said.
+type Wrong = (&'static str, &'static str, Value, String);
+
+pub(super) async fn trials(s: &Scenario, elsewhere: &Network) -> anyhow::Result<Vec<Trial>> {
+    let mut trials = Vec::new();
+    for (number, (input, path, value, says)) in wrong_fields(s, elsewhere).into_iter().enumerate() {
+        let name = format!("cluster-{number}");
+        let mut cluster = objects::parse(&s.unmanaged(&name, ""))?.remove(0);
+        set(&mut cluster.data["spec"], path, value);
+        trials.push(Trial {
+            input,
+            wrong: with_cluster(&name, &serde_json::to_string(&cluster)?),
+            looks_at: ("AWSCluster", name.clone()),
+            says,
+            mend: Mend::Apply(with_cluster(&name, &s.unmanaged(&name, ""))),
+            heals: ("AWSCluster", name),
+        });
+    }
+    trials.extend(identities(s).await?);
+    Ok(trials)
+}
+
+/// Sets or, with null, removes a field by its path.
+fn set(spec: &mut Value, path: &str, value: Value) {
+    let mut place = spec;
+    for part in path.split('.') {
+        place = &mut place[part];
+    }
+    *place = value;
+}
+
+fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
+    let own = &s.network.zones[0].private_subnet_id;
+    let foreign = &elsewhere.zones[0].private_subnet_id;
+    let group = &elsewhere.node_security_group_id;
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/nowhere/0123456789abcdef";
+    vec![
+        ("no region", "region", Value::Null, "spec.region".into()),
+        ("a zone as region", "region", json!("eu-west-1a"), "eu-west-1a".into()),
+        ("a region in capitals", "region", json!("EU-WEST-1"), "EU-WEST-1".into()),
+        ("no network", "network", Value::Null, "declares no subnet".into()),
+        (
+            "a subnet that does not exist",
+            "network.subnets",
+            json!([{"id": NO_SUBNET}]),
+            NO_SUBNET.into(),
+        ),
+        (
+            "the name of a subnet as its id",
+            "network.subnets",
+            json!([{"id": "my-subnet"}]),
+            "my-subnet".into(),
+        ),
+        (
+            "a subnet of another VPC",
+            "network.subnets",
+            json!([{"id": own}, {"id": foreign}]),
+            foreign.clone(),
+        ),
+        (
+            "a subnet with another zone",
+            "network.subnets",
+            json!([{"id": own, "availabilityZone": "eu-west-1f"}]),
+            "eu-west-1f".into(),
+        ),
+        (
+            "subnets as a text",
+            "network.subnets",
+            json!("subnet-1"),
+            "subnets".into(),
+        ),
+        (
+            "a VPC that does not exist",
+            "network.vpc.id",
+            json!(NO_VPC),
+            NO_VPC.into(),
+        ),
+        (
+            "a security group that does not exist",
+            "network.securityGroupOverrides.node",
+            json!(NO_GROUP),
+            NO_GROUP.into(),
+        ),
+        (
+            "a security group of another VPC",
+            "network.securityGroupOverrides.node",
+            json!(group),
+            group.clone(),
+        ),
+        (
+            "a role that does not exist",
+            "network.securityGroupOverrides.nodes",
+            json!(s.network.node_security_group_id),
+            "nodes".into(),
+        ),
+        (
+            "a load balancer that does not exist",
+            "controlPlaneLoadBalancer",
+            json!({"name": "nowhere", "loadBalancerType": "nlb"}),
+            "nowhere".into(),
+        ),
+        (
+            "a target group that does not exist",
+            "controlPlaneTargets",
+            json!([{"targetGroupARN": arn}]),
+            "nowhere".into(),
+        ),
+        (
+            "an endpoint without a port",
+            "controlPlaneEndpoint",
+            json!({"host": "10.0.0.9"}),
+            "port".into(),
+        ),
+        (
+            "a tag that AWS reserves",
+            "additionalTags",
+            json!({"aws:team": "a"}),
+            "aws:".into(),
+        ),
+        (
+            "a kind of identity that does not exist",
+            "identityRef",
+            json!({"kind": "AWSClusterUserIdentity", "name": "default"}),
+            "identityRef.kind".into(),
+        ),
+    ]
+}
+
+/// Clusters with an identity of their own, each with another mistake.
+async fn identities(s: &Scenario) -> anyhow::Result<Vec<Trial>> {
+    let name = |suffix: &str| format!("{}-{suffix}", s.namespace());
+    let of = |input, suffix: &str, says: &str, mend: String| {
+        let cluster = format!("cluster-{suffix}");
+        let reference = format!(
+            "  identityRef: {{kind: AWSClusterStaticIdentity, name: {}}}",
+            name(suffix)
+        );
+        Trial {
+            input,
+            wrong: with_cluster(&cluster, &s.unmanaged(&cluster, &reference)),
+            looks_at: ("AWSCluster", cluster.clone()),
+            says: says.to_owned(),
+            mend: Mend::Apply(mend),
+            heals: ("AWSCluster", cluster),
+        }
+    };
+    let key = s.aws().another_key();
+    let revoked = s.aws().another_key();
+    s.aws().revoke(&revoked.access_key_id);
+    for suffix in ["missing", "withheld"] {
+        s.identity_secret(&name(suffix), &key).await?;
+    }
+    s.identity_secret(&name("revoked"), &revoked).await?;
+    let other_namespace = Scenario::static_identity_yaml(&name("withheld"), "{list: [another]}");
+    let right = |suffix: &str| Scenario::static_identity_yaml(&name(suffix), "{}");
+    for identity in [&other_namespace, &right("secretless"), &right("revoked")] {
+        s.apply(identity).await?;
+    }
+    let secret = |suffix: &str| Scenario::identity_secret_yaml(&name(suffix), &key);
+    Ok(vec![
+        of(
+            "an identity that does not exist",
+            "missing",
+            &name("missing"),
+            right("missing"),
+        ),
+        of(
+            "an identity for another namespace",
+            "withheld",
+            "allowedNamespaces",
+            right("withheld"),
+        ),
+        of(
+            "an identity without its Secret",
+            "secretless",
+            "Secret",
+            secret("secretless"),
+        ),
+        of(
+            "a revoked access key",
+            "revoked",
+            "correct the Secret",
+            secret("revoked"),
+        ),
+    ])
+}
