@@ -5,6 +5,7 @@ mod clusters;
 mod machines;
 
 use std::fmt::{self, Display, Formatter};
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -89,8 +90,12 @@ fn all() -> anyhow::Result<()> {
         ensure!(trials.len() >= 40, "there are {} trials", trials.len());
         let rows = stream::iter(trials).map(|trial| s.try_out(trial)).buffered(AT_ONCE);
         let rows: Vec<Row> = rows.try_collect().await?;
-        println!("| tried | seen | seconds until seen | seconds until healed |\n| --- | --- | --- | --- |");
-        rows.iter().for_each(|row| println!("{row}"));
+        let head = "| tried | seen | seconds until seen | seconds until healed |\n| --- | --- | --- | --- |";
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{head}")?;
+        for row in rows {
+            writeln!(stdout, "{row}")?;
+        }
         Ok(())
     })
 }
