@@ -42,8 +42,8 @@ const MODELLED: [(&str, &str); 16] = [
 type Registered = [AtomicBool; 2];
 
 fn answer([in_group, in_classic]: &Registered, call: &Call) -> Answer {
-    let is_classic = !call.field("LoadBalancerName").is_empty();
-    let registered = if is_classic { in_classic } else { in_group };
+    let names_group = call.field("LoadBalancerName").is_empty();
+    let registered = if names_group { in_group } else { in_classic };
     match call.action.as_str() {
         "AssumeRole" => session(call),
         "GetCallerIdentity" => caller_identity(),
@@ -99,7 +99,7 @@ async fn is_counted_with_its_code(service: &str, operation: &'static str) {
 async fn look_up(pool: &SessionPool) {
     let cluster = pool.cluster(&identity("A"), REGION);
     let _ = at_its_turn(async || cluster.load_balancer("api").await).await;
-    let _ = at_its_turn(async || cluster.classic_load_balancer("api").await).await;
+    let _ = at_its_turn(async || cluster.classic_load_balancers(&["api".to_owned()]).await).await;
     let assumed = ResolvedIdentity {
         key: "role".to_owned(),
         source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
