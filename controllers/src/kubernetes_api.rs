@@ -191,9 +191,9 @@ pub trait MachineKubernetes: NetworkKubernetes {
     /// Confirms with the API server, not with a cache, that the object has not changed since it was read. If the object
     /// has changed, the function fails like a refused write.
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError>;
-    /// Adds the annotation that blocks `clusterctl move`. The write is refused if the object has changed since it was
-    /// read.
-    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError>;
+    /// Adds the annotation that blocks `clusterctl move`, with the account of the coming launch as its value. The write
+    /// is refused if the object has changed since it was read.
+    async fn block_move(&self, machine: &AWSMachine, account_id: &str) -> Result<AWSMachine, KubernetesError>;
     /// Removes the annotation that blocks `clusterctl move`, and sets the annotation `adopt-instance` to this instance.
     /// The write is refused if the object has changed since it was read.
     async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError>;

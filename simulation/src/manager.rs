@@ -348,10 +348,11 @@ impl MachineKubernetes for Manager {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
-        self.write("PATCH block-move", machine, |machine: &mut AWSMachine| {
+    async fn block_move(&self, machine: &AWSMachine, account_id: &str) -> Result<AWSMachine, KubernetesError> {
+        let account_id = account_id.to_owned();
+        self.write("PATCH block-move", machine, move |machine: &mut AWSMachine| {
             let annotations = machine.annotations_mut();
-            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), account_id);
         })
         .await
     }

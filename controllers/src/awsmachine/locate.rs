@@ -12,6 +12,7 @@ use capa_cloud::{CloudError, ErrorClass, MachineCloud};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
+use super::account;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::read;
@@ -236,8 +237,7 @@ fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError
 /// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
 /// account.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
-    let network = scope.status.network.as_ref();
-    match network.and_then(|network| network.account_id.as_deref()) {
+    match account::recorded(scope) {
         Some(recorded) if recorded != account_id => {
             let message = format!(
                 "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the \

@@ -4,6 +4,7 @@
 //! This file alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
 
 mod absence;
+mod account;
 mod attempt;
 mod blocked;
 mod context;

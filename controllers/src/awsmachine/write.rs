@@ -3,6 +3,7 @@
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
 
+use super::account;
 use super::blocked::FlowError;
 use super::context::MachineContext;
 use super::launch::record::LaunchEvent;
@@ -32,16 +33,20 @@ pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &Machine
 }
 
 /// Adds the annotation that blocks `clusterctl move`, because the manager of another management cluster would not know
-/// of the coming attempt.
-pub(super) async fn block_move(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
-    if !meta::has_annotation(&scope.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) {
-        scope.machine = context.kubernetes.block_move(&scope.machine).await?;
+/// of the coming attempt. Its value is the account of the attempt, in case the status is lost.
+pub(super) async fn block_move(
+    scope: &mut MachineScope,
+    account_id: &str,
+    context: &MachineContext,
+) -> Result<(), KubernetesError> {
+    if meta::annotation(&scope.machine.metadata, meta::BLOCK_MOVE_ANNOTATION) != Some(account_id) {
+        scope.machine = context.kubernetes.block_move(&scope.machine, account_id).await?;
     }
     Ok(())
 }
 
-/// Removes the annotation if no attempt is open, even if a crash left it behind. The status without an open attempt is
-/// stored first. If the spec does not name the instance yet, the function adds the annotation `adopt-instance`: a move
+/// Removes the annotation if no attempt is open, even if a crash left it behind. It stays if the status was lost, because
+/// an attempt may be open. The status without an open attempt is stored first. If the spec does not name the instance yet, the function adds the annotation `adopt-instance`: a move
 /// loses the status, and the moved AWSMachine has another UID than the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
@@ -49,7 +54,8 @@ pub(super) async fn allow_move(
     context: &MachineContext,
 ) -> Result<AWSMachine, KubernetesError> {
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
-    if !blocked || status.has_open_attempt() {
+    let is_lost = account::of_lost_attempt(&machine, status).is_some();
+    if !blocked || is_lost || status.has_open_attempt() {
         return Ok(machine);
     }
     let stored = machine.status.as_ref();

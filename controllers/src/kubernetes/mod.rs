@@ -320,8 +320,9 @@ impl MachineKubernetes for KubernetesClient {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
-        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: ""})).await
+    async fn block_move(&self, machine: &AWSMachine, account_id: &str) -> Result<AWSMachine, KubernetesError> {
+        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: account_id}))
+            .await
     }
 
     async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {

@@ -448,10 +448,10 @@ impl MachineKubernetes for FakeKubernetes {
         }
     }
 
-    async fn block_move(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
+    async fn block_move(&self, machine: &AWSMachine, account_id: &str) -> Result<AWSMachine, KubernetesError> {
         self.change(machine, "block_move", |machine| {
             let annotations = machine.annotations_mut();
-            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());
+            annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), account_id.to_owned());
         })
     }
 

@@ -35,7 +35,8 @@ mod long_stories {
             .await?;
             let manager = builder.start().await?;
             s.machines_ready(MACHINES).await?;
-            let launches = s.launches();
+            // A host that stands still for a second bunches calls together: AWS may throttle single ones.
+            let launches = s.launches().matching(|call| call.error.is_none());
             assert_eq!(launches.len(), MACHINES, "{launches}");
 
             let scale = json!({"spec": {"replicas": 0}});

@@ -42,11 +42,14 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             });
         }
         let known = if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
-            if status.has_open_attempt() {
+            if status.has_open_attempt() || status.launch.is_none() {
                 // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
                 simulation.invariants.gives_up(of, &machine.name_any());
             }
+            let of_search = || Some(search_token(&machine)).filter(|_| status.launch.is_none());
             recorded(&status)
+                .or_else(|| machine.spec.instance_id.clone())
+                .or_else(of_search)
         } else if says(ConditionType::InstanceReady, Reason::DeletionBlocked) {
             let is_gone = |id: &&str| {
                 let instance = simulation.outside.aws.instance(id);
@@ -54,7 +57,7 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             };
             let named = machine.spec.instance_id.as_deref().filter(is_gone);
             let annotated = annotation(&machine.metadata, ADOPT_INSTANCE_ANNOTATION).filter(is_gone);
-            let of_search = annotated.map(|_| format!("{}-0", machine.uid().unwrap_or_default()));
+            let of_search = annotated.map(|_| search_token(&machine));
             named.map(str::to_owned).or(of_search)
         } else {
             None
@@ -66,6 +69,11 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             });
         }
     }
+}
+
+/// The value of the annotation for a machine of which nothing is known.
+fn search_token(machine: &AWSMachine) -> String {
+    format!("{}-0", machine.uid().unwrap_or_default())
 }
 
 /// The instance or the attempt that a status records.

@@ -62,7 +62,7 @@ pub(super) async fn apply(
         return Err(unconfirmed(scope, request, context).into());
     }
     // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
-    write::block_move(scope, context).await?;
+    write::block_move(scope, &decision.prepared.location.account_id, context).await?;
     write_record(scope, decision, context).await?;
     call(scope, decision, context).await
 }

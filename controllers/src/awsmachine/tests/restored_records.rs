@@ -392,3 +392,44 @@ async fn another_instance_with_the_recorded_token_is_adopted() {
     assert_eq!(pass.launch().instance_id(), Some(other));
     assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
 }
+
+/// A machine whose status is lost while EC2 has not answered to its launch, and whose credentials are replaced by those
+/// of another account.
+async fn unanswered_and_lost() -> Scene {
+    let mut scene = Scene::recorded_by_another().await;
+    let blocked = scene.machine("m").unwrap();
+    let account = meta::annotation(&blocked.metadata, meta::BLOCK_MOVE_ANNOTATION);
+    assert_eq!(account, Some("111122223333"));
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.restart();
+    scene
+}
+
+#[tokio::test]
+async fn a_lost_attempt_in_another_account_is_not_repeated() {
+    let scene = unanswered_and_lost().await;
+    let launches = scene.tokens().len();
+    for _ in 0..3 {
+        let pass = scene.after(Timing::default().launch_lookup_age).await;
+        assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    }
+    assert_eq!(scene.tokens().len(), launches);
+    scene.aws.set_account("111122223333");
+    scene.pass().await;
+    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(scene.tokens().len(), launches + 1, "the absence is proven");
+}
+
+#[tokio::test]
+async fn a_lost_attempt_in_another_account_is_not_released() {
+    let scene = unanswered_and_lost().await;
+    scene.delete();
+    scene.pass().await;
+    let blocked = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    let said = blocked.message(INSTANCE_READY);
+    assert!(said.contains("111122223333") && said.contains("uid-m-0"), "{said}");
+}

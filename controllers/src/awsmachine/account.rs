@@ -1,0 +1,26 @@
+//! The AWS account of a machine's instance, as far as the AWSMachine tells it. Pure.
+
+use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
+use capa_api::meta;
+
+use super::scope::MachineScope;
+
+/// The number of digits of the id of an account
+/// ([reference](https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-identifiers.html)).
+const ACCOUNT_ID_DIGITS: usize = 12;
+
+/// The recorded account: that of the network in use, or else that of an attempt whose status was lost.
+pub(super) fn recorded(scope: &MachineScope) -> Option<&str> {
+    let network = scope.status.network.as_ref();
+    let in_use = network.and_then(|network| network.account_id.as_deref());
+    in_use.or_else(|| of_lost_attempt(&scope.machine, &scope.status))
+}
+
+/// The account of an attempt whose record was lost with the status. The annotation that blocks `clusterctl move` during
+/// an attempt contains it.
+pub(super) fn of_lost_attempt<'a>(machine: &'a AWSMachine, status: &AWSMachineStatus) -> Option<&'a str> {
+    let is_lost = matches!(status.launch, None | Some(LaunchRecord::Unreadable(_)));
+    let value = meta::annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)?;
+    let is_account = value.len() == ACCOUNT_ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
+    (is_lost && is_account).then_some(value)
+}
