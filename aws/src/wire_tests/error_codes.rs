@@ -119,7 +119,8 @@ fn requests(registry: &Registry) -> Vec<String> {
 
 #[tokio::test]
 async fn each_refusal_is_counted_under_its_service_and_code() {
-    let calls = MODELLED.map(|(service, operation)| is_counted_with_its_code(service, operation));
+    // All of them together are too large for the stack of a test.
+    let calls = MODELLED.map(|(service, operation)| Box::pin(is_counted_with_its_code(service, operation)));
     futures::future::join_all(calls).await;
 }
 

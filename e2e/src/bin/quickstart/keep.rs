@@ -173,7 +173,7 @@ mod tests {
     fn the_manager_takes_the_command_line_of_the_directions() {
         let directions = directions().replace("\\\n", " ");
         let line = directions.lines().find(|line| line.contains(" manager --")).unwrap();
-        let (variables, arguments) = line.split_once(" manager ").unwrap();
+        let (variables, arguments) = line.rsplit_once(" manager ").unwrap();
         assert!(variables.contains("AWS_ACCESS_KEY_ID=manager ") && variables.ends_with("capa-rs"));
         let command = ["capa-rs", "manager"].into_iter().chain(arguments.split_whitespace());
         Cli::try_parse_from(command).unwrap();
