@@ -104,6 +104,9 @@ fn the_example_with_effective_fields_only_is_run() -> anyhow::Result<()> {
             remove(&mut cluster.data, &format!("spec.{path}"))?;
         }
         cluster.data["spec"]["identityRef"]["name"] = json!(identity);
+        // The target group of the example is that of another account.
+        let group = s.balancer().await?.target_group_arn;
+        cluster.data["spec"]["controlPlaneTargets"] = json!([{"targetGroupARN": group}]);
         s.owned("prod", &on_network(s, &cluster)?).await?;
         s.infrastructure_provisioned("prod").await?;
         for condition in ["Ready", "IdentityReady", "NetworkReady", "ControlPlaneEndpointReady"] {

@@ -27,10 +27,13 @@ const OBJECTS: [(&str, usize); 7] = [
 
 /// The kinds whose status this provider writes, and the condition that each of their objects gets. Objects of other
 /// kinds are read when an object names them, and are not written to.
-const WITH_STATUS: [(&str, &str); 3] = [
+const WITH_STATUS: [(&str, &str); 6] = [
     ("AWSMachine", "Ready"),
     ("AWSCluster", "Ready"),
     ("AWSMachineTemplate", "CapacityReady"),
+    ("AWSClusterRoleIdentity", "Ready"),
+    ("AWSClusterStaticIdentity", "Ready"),
+    ("AWSClusterControllerIdentity", "Ready"),
 ];
 
 /// The seed. A change of the seed tests other objects.
