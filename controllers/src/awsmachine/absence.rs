@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use capa_api::machine::LaunchRecord;
 
-use super::account;
 use super::context::MachineContext;
 use super::deletion::abandon;
 use super::locate::InstanceLocation;
@@ -12,8 +11,11 @@ use super::scope::MachineScope;
 use super::time::age;
 
 /// Whether the account of the instance is recorded. The location has compared a recorded account with the credentials.
+/// The annotation of an attempt whose status was lost does not count: nothing tells the age of its instance, which may
+/// not show yet.
 pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
-    account::recorded(scope).is_some()
+    let network = scope.status.network.as_ref();
+    network.is_some_and(|network| network.account_id.is_some())
 }
 
 /// The message about an instance that AWS does not show and whose account was never recorded.

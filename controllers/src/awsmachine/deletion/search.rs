@@ -12,6 +12,7 @@ use capa_runtime::reconcile::Next;
 use super::abandon;
 use super::planned::{self, Worth};
 use crate::awsmachine::absence;
+use crate::awsmachine::account;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -361,7 +362,7 @@ fn confirm_absence_of_annotated(
     let AdoptionWish::Instance(id) = AdoptionWish::of(&scope.machine) else {
         return Ok(());
     };
-    let proves_nothing = scope.owners.machine.is_err() || absence::account_is_recorded(scope);
+    let proves_nothing = scope.owners.machine.is_err() || account::recorded(scope).is_some();
     if proves_nothing || ended.iter().any(|instance| instance.id == id) {
         return Ok(());
     }

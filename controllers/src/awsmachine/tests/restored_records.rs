@@ -433,3 +433,19 @@ async fn a_lost_attempt_in_another_account_is_not_released() {
     let said = blocked.message(INSTANCE_READY);
     assert!(said.contains("111122223333") && said.contains("uid-m-0"), "{said}");
 }
+
+#[tokio::test]
+async fn a_young_instance_without_its_status_may_be_hidden() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| {
+        machine.status = None;
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::BLOCK_MOVE_ANNOTATION.into(), "111122223333".into());
+    });
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    for _ in 0..2 {
+        let pass = scene.after(Timing::default().listing_interval).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    }
+}
