@@ -281,7 +281,7 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         ] {
             assert_eq!(status.pointer(field), known.pointer(field), "{field}");
         }
-        s.says("dev", "Ready", "True", "Unauthorized").await?;
+        s.says("dev", "Ready", "True", "CredentialsFailed").await?;
 
         s.aws().restore(key);
         for condition in ["IdentityReady", "NetworkReady"] {
