@@ -59,7 +59,7 @@ fn unfinished(of: ManagementCluster, machine: &AWSMachine, simulation: &Simulati
         }
         // Neither what was launched nor what may have been in another account can be looked up: only given up.
         [] if elsewhere => None,
-        [_] if elsewhere && status.has_open_attempt() => None,
+        [_] if elsewhere && (status.has_open_attempt() || status.launch.is_none()) => None,
         [id] => Some(format!("has {id}, but says {}", said(machine))),
         [] => {
             let ended = simulation.outside.aws.has_launched(of, &key);
