@@ -34,7 +34,7 @@ mod write;
 
 use capa_api::conditions::ConditionType;
 use capa_api::contract::Cluster;
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Outcome, ReconcileError};
@@ -73,6 +73,10 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         return Ok(Outcome::done(machine).with_status(paused));
     }
     let mut scope = MachineScope::new(machine, owners);
+    if scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some() {
+        let search_token = scope::search_token(&scope.machine);
+        context.memory.end_search(scope.uid(), &search_token);
+    }
     let flow = if deleting {
         Box::pin(delete(&mut scope, context)).await
     } else {
