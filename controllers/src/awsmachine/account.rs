@@ -4,6 +4,7 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use capa_api::meta;
 
 use super::scope::MachineScope;
+use super::spec;
 
 /// The number of digits of the id of an account
 /// ([reference](https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-identifiers.html)).
@@ -17,10 +18,15 @@ pub(super) fn recorded(scope: &MachineScope) -> Option<&str> {
 }
 
 /// The account of an attempt whose record was lost with the status. The annotation that blocks `clusterctl move` during
-/// an attempt contains it.
+/// an attempt contains it. `None` if the record or the spec names the instance: then no attempt is open.
 pub(super) fn of_lost_attempt<'a>(machine: &'a AWSMachine, status: &AWSMachineStatus) -> Option<&'a str> {
-    let is_lost = matches!(status.launch, None | Some(LaunchRecord::Unreadable(_)));
+    let is_lost = match &status.launch {
+        None => true,
+        Some(record @ LaunchRecord::Unreadable(_)) => record.instance_id().is_none(),
+        Some(_) => false,
+    };
+    let is_known = spec::claimed_instance_id(&machine.spec).is_some();
     let value = meta::annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)?;
     let is_account = value.len() == ACCOUNT_ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
-    (is_lost && is_account).then_some(value)
+    (is_lost && !is_known && is_account).then_some(value)
 }

@@ -33,7 +33,7 @@ mod time;
 mod write;
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Outcome, ReconcileError};
@@ -74,6 +74,10 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             .because("the AWSMachine or its Cluster is paused"));
     }
     let mut scope = MachineScope::new(machine, owners);
+    if scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some() {
+        let search_token = scope::search_token(&scope.machine);
+        context.memory.end_search(scope.uid(), &search_token);
+    }
     let flow = if deleting {
         Box::pin(delete(&mut scope, context)).await
     } else {

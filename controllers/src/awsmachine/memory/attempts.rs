@@ -77,6 +77,13 @@ impl Attempts {
         });
     }
 
+    pub(super) fn end_search(&mut self, uid: &str, search_token: &str) {
+        let is_search = |attempt: &RememberedAttempt| attempt.client_token == search_token;
+        if self.attempts.get(uid).is_some_and(is_search) {
+            self.attempts.remove(uid);
+        }
+    }
+
     pub(super) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
         let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof {
             since: at,

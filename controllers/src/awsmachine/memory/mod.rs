@@ -122,6 +122,12 @@ impl LaunchMemory {
         self.state().attempts.found_nothing(uid, client_token, at);
     }
 
+    /// Forgets the lookups for a machine without a readable record, once it has one: they prove nothing about the
+    /// recorded instance if the record is lost again.
+    pub(super) fn end_search(&self, uid: &str, search_token: &str) {
+        self.state().attempts.end_search(uid, search_token);
+    }
+
     /// Remembers the answer to the call of an attempt until it is recorded.
     pub(super) fn answered(&self, uid: &str, instance: Instance) {
         self.state().attempts.answered(uid, instance);

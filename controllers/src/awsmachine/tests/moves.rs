@@ -1,11 +1,12 @@
 //! `clusterctl move` waits exactly as long as an attempt to launch is open.
 
+use capa_api::conditions::ConditionType;
 use capa_api::contract::Cluster;
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use kube::ResourceExt;
 
-use super::{CLUSTER, Scene};
+use super::{CLUSTER, NETWORK, Scene};
 use crate::testing::{read, refused, unanswered};
 
 fn is_blocked(machine: &AWSMachine) -> bool {
@@ -62,6 +63,25 @@ async fn a_block_that_a_crash_left_behind_is_lifted() {
     let healed = scene.pass().await;
     assert_eq!(healed.calls, ["allow_move"]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_block_beside_a_known_instance_is_lifted_without_a_record() {
+    let scene = Scene::running().await;
+    let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
+    scene.kubernetes.publish_network("dev", &without_groups);
+    scene.edit(|machine| {
+        machine.status = None;
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::BLOCK_MOVE_ANNOTATION.into(), "111122223333".into());
+    });
+    let mut pass = scene.pass().await;
+    for _ in 0..2 {
+        pass = scene.pass().await;
+    }
+    assert_eq!(pass.status().launch, None, "no group is known");
+    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert!(!is_blocked(pass.machine()));
 }
 
 #[tokio::test]

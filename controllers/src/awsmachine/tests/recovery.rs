@@ -96,3 +96,33 @@ async fn a_foreign_instance_is_neither_recovered_nor_terminated() {
         assert!(!pass.calls.contains(&"TerminateInstances".to_owned()));
     }
 }
+
+#[tokio::test]
+async fn lookups_before_a_record_prove_nothing_once_it_is_lost() {
+    let scene = Scene::new();
+    scene.pass().await;
+    let launched = scene.machine("m").unwrap().status;
+    scene.aws.remove_instance(FIRST);
+    let lose = |scene: &Scene| {
+        scene.edit(|machine| {
+            machine.status = None;
+            machine.metadata.annotations = None;
+        });
+    };
+    lose(&scene);
+    let almost = Timing::default()
+        .launch_lookup_age
+        .saturating_sub(Duration::from_secs(1));
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(
+        scene.after(almost).await.says(INSTANCE_READY),
+        "False/LaunchUnconfirmed"
+    );
+    // Another process has launched the instance.
+    scene.edit(|machine| machine.status.clone_from(&launched));
+    scene.pass().await;
+    lose(&scene);
+    let pass = scene.after(Duration::from_mins(1)).await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.tokens().len(), 1);
+}
