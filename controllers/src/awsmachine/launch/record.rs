@@ -167,7 +167,8 @@ fn has_no_instance(record: Option<&LaunchRecord>) -> bool {
     record.is_none_or(|record| record.instance_id().is_none())
 }
 
-/// Whether this instance of this attempt may be recorded. That of an earlier attempt never replaces another one. A number may come twice if a backup was restored from before the attempt.
+/// Whether this instance of this attempt may be recorded. That of an earlier attempt never replaces another one. A
+/// number may come twice if a backup was restored from before the attempt.
 fn may_be_adopted(record: Option<&LaunchRecord>, number: NonZeroU32, id: &str) -> bool {
     let is_other = |record: &LaunchRecord| record.instance_id() != Some(id);
     let is_later = |record: &LaunchRecord| record.attempt_number() <= number.get() && is_other(record);
