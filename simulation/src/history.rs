@@ -18,9 +18,9 @@ use script::Script;
 /// How long after the last fault everything must have come right.
 const CONVERGENCE: Duration = Duration::from_secs(40 * 60);
 /// How often the user looks for machines whose launches wait because of a conflict.
-const LOOKS_FOR_CONFLICTS: u32 = 3;
+const LOOKS_FOR_CONFLICTS: u32 = 6;
 /// How long the user waits between two of these looks.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(120);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(180);
 /// How long the deletion of everything may take.
 const DELETION: Duration = Duration::from_secs(40 * 60);
 
@@ -53,7 +53,8 @@ pub fn run(seed: u64, traced: bool) -> Report {
 
 /// After the last fault: everything converges, nothing happens any more, everything can be deleted.
 pub(crate) fn calm(simulation: &mut Simulation) {
-    // A user who sees no conflict looks again: another condition hides it while the tags of targets are read anew.
+    // A user who sees no conflict looks again: another condition hides it while the tags of targets are read anew, and
+    // EC2 shows an ended instance for some minutes, whose absence is a conflict after a loss of the status.
     for look in 0..LOOKS_FOR_CONFLICTS {
         let delay = CONVERGENCE / 4 + look * BETWEEN_LOOKS;
         plan_everywhere(simulation, delay, Deed::ResolveConflicts);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use capa_api::machine::LaunchRecord;
 
+use super::account;
 use super::context::MachineContext;
 use super::deletion::abandon;
 use super::locate::InstanceLocation;
@@ -14,8 +15,7 @@ use super::time::age;
 /// The annotation of an attempt whose status was lost does not count: nothing tells the age of its instance, which may
 /// not show yet.
 pub(super) fn account_is_recorded(scope: &MachineScope) -> bool {
-    let network = scope.status.network.as_ref();
-    network.is_some_and(|network| network.account_id.is_some())
+    account::in_use(scope).is_some()
 }
 
 /// The message about an instance that AWS does not show and whose account was never recorded.

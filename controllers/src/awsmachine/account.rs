@@ -10,11 +10,14 @@ use super::spec;
 /// ([reference](https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-identifiers.html)).
 const ACCOUNT_ID_DIGITS: usize = 12;
 
+/// The account of the network in use.
+pub(super) fn in_use(scope: &MachineScope) -> Option<&str> {
+    scope.status.network.as_ref()?.account_id.as_deref()
+}
+
 /// The recorded account: that of the network in use, or else that of an attempt whose status was lost.
 pub(super) fn recorded(scope: &MachineScope) -> Option<&str> {
-    let network = scope.status.network.as_ref();
-    let in_use = network.and_then(|network| network.account_id.as_deref());
-    in_use.or_else(|| of_lost_attempt(&scope.machine, &scope.status))
+    in_use(scope).or_else(|| of_lost_attempt(&scope.machine, &scope.status))
 }
 
 /// The account of an attempt whose record was lost with the status. The annotation that blocks `clusterctl move` during

@@ -1,4 +1,4 @@
-//! Finds the instance of a later attempt, if the launch record was restored from a backup that is older than that
+//! Finds the instance of a later call, if the launch record was restored from a backup that is older than that
 //! attempt.
 
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use super::ownership::{Ownership, attempt_number};
 use super::read;
 use super::scope::MachineScope;
 
-/// Records the living instance of a later attempt than the recorded one, and returns its id. The recorded instance is
+/// Records the living instance of a later call than the recorded one, and returns its id. The recorded instance is
 /// gone and never ran, so another attempt may have followed it. Of several instances that of the earliest attempt is
 /// recorded.
 ///
@@ -65,7 +65,7 @@ async fn find_later(
     Ok(earliest.map(|(_, instance, event)| (instance, event)))
 }
 
-/// The record of an instance that a later attempt launched. No call will be made from it, so what the instance does not
+/// The record of an instance that a later call launched. No call will be made from it, so what the instance does not
 /// show is taken from the earlier attempt.
 fn adoption(
     number: NonZeroU32,

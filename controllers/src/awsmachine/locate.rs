@@ -237,14 +237,18 @@ fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError
 /// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
 /// account.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
-    match account::recorded(scope) {
-        Some(recorded) if recorded != account_id => {
-            let message = format!(
-                "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the \
-                 identity credentials of {recorded}"
-            );
-            Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
-        }
-        _ => Ok(()),
-    }
+    let message = match (account::in_use(scope), account::recorded(scope)) {
+        (Some(recorded), _) if recorded != account_id => format!(
+            "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the identity \
+             credentials of {recorded}"
+        ),
+        (None, Some(recorded)) if recorded != account_id => format!(
+            "the credentials belong to account {account_id}, but annotation {annotation}: {recorded} says that an \
+             instance may have been launched in {recorded} before the status was lost: give the identity credentials of \
+             {recorded}, or remove the annotation if no instance of this machine lives there",
+            annotation = meta::BLOCK_MOVE_ANNOTATION
+        ),
+        _ => return Ok(()),
+    };
+    Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
 }

@@ -7,6 +7,7 @@ use super::account;
 use super::blocked::FlowError;
 use super::context::MachineContext;
 use super::launch::record::LaunchEvent;
+use super::ownership::AdoptionWish;
 use super::scope::MachineScope;
 use super::spec;
 use crate::kubernetes_api::KubernetesError;
@@ -22,7 +23,10 @@ pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &Machine
     if meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER) {
         return Ok(());
     }
-    if spec::instance_id(&scope.machine).is_none() && scope.status.launch.is_none() {
+    let tells_of_launch = spec::instance_id(&scope.machine).is_some()
+        || matches!(AdoptionWish::of(&scope.machine), AdoptionWish::Instance(_))
+        || account::of_lost_attempt(&scope.machine, &scope.status).is_some();
+    if !tells_of_launch && scope.status.launch.is_none() {
         // An AWSMachine without the finalizer has launched nothing, and the record states this from here on. The record
         // is stored first, because an AWSMachine with the finalizer and without a record counts as restored or moved.
         scope.record_launch(LaunchEvent::Planned)?;

@@ -3,10 +3,11 @@
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::Machine;
 use capa_api::machine::AWSMachine;
-use capa_api::meta::{self, ADOPT_INSTANCE_ANNOTATION, ADOPT_NO_INSTANCE};
+use capa_api::meta::{self, ADOPT_INSTANCE_ANNOTATION, ADOPT_NO_INSTANCE, BLOCK_MOVE_ANNOTATION};
 use kube::ResourceExt;
 
 use super::annotate;
+use crate::aws::ACCOUNT;
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::ManagementCluster;
@@ -88,7 +89,7 @@ pub(super) fn delete_impostors(simulation: &mut Simulation, of: ManagementCluste
     }
 }
 
-/// A user who knows which instance is the machine's, or that none is, sets the annotation.
+/// A user who knows which instance is the machine's, or that none is, sets or removes the annotation in the message.
 pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementCluster) {
     let machines = simulation.outside.server(of).stored.aws_machines.values();
     let machines: Vec<_> = machines.cloned().collect();
@@ -96,16 +97,26 @@ pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementClust
         if objects::is_impostor(&machine.name_any()) {
             continue;
         }
-        let status = machine.status.as_ref();
-        let ready = status.and_then(|status| find(&status.conditions, ConditionType::InstanceReady));
-        if ready.is_some_and(|condition| condition.reason == Reason::Conflict.as_str()) {
-            let key = machine_key(&machine.name_any());
-            let live = simulation.outside.aws.live_of(simulation.now(), of, &key).next();
-            let own = live.map_or_else(|| ADOPT_NO_INSTANCE.to_owned(), |instance| instance.id.clone());
-            let server = simulation.outside.server_mut(of);
-            server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
-                annotate(machine, ADOPT_INSTANCE_ANNOTATION, Some(&own));
-            });
-        }
+        let conditions = machine.status.as_ref().map(|status| status.conditions.as_slice());
+        let says = |condition, reason: Reason| {
+            let condition = conditions.and_then(|conditions| find(conditions, condition));
+            condition.is_some_and(|condition| condition.reason == reason.as_str())
+        };
+        let key = machine_key(&machine.name_any());
+        let live: Vec<_> = simulation.outside.aws.live_of(simulation.now(), of, &key).collect();
+        let (annotation, value) = if says(ConditionType::InstanceReady, Reason::Conflict) {
+            let own = live.first().map_or(ADOPT_NO_INSTANCE, |instance| instance.id.as_str());
+            (ADOPT_INSTANCE_ANNOTATION, Some(own.to_owned()))
+        } else if says(ConditionType::IdentityReady, Reason::AccountMismatch)
+            && live.iter().all(|instance| instance.account == ACCOUNT)
+        {
+            (BLOCK_MOVE_ANNOTATION, None)
+        } else {
+            continue;
+        };
+        let server = simulation.outside.server_mut(of);
+        server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
+            annotate(machine, annotation, value.as_deref());
+        });
     }
 }

@@ -13,7 +13,7 @@ use capa_api::meta::{
 use kube::ResourceExt;
 
 use super::annotate;
-use crate::aws::{launcher_of, machine_of};
+use crate::aws::{ACCOUNT, launcher_of, machine_of};
 use crate::encounters::Situation;
 use crate::invariants::machine_key;
 use crate::objects::{CLUSTER, machine_name};
@@ -42,32 +42,31 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             });
         }
         let known = if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
-            if status.has_open_attempt() || status.launch.is_none() {
-                // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
-                simulation.invariants.gives_up(of, &machine.name_any());
-            }
             let of_search = || Some(search_token(&machine)).filter(|_| status.launch.is_none());
             recorded(&status)
                 .or_else(|| machine.spec.instance_id.clone())
                 .or_else(of_search)
         } else if says(ConditionType::InstanceReady, Reason::DeletionBlocked) {
-            let is_gone = |id: &&str| {
+            let is_not_here = |id: &&str| {
                 let instance = simulation.outside.aws.instance(id);
-                !instance.is_some_and(|instance| instance.is_live(now))
+                !instance.is_some_and(|instance| instance.is_live(now) && instance.account == ACCOUNT)
             };
-            let named = machine.spec.instance_id.as_deref().filter(is_gone);
-            let annotated = annotation(&machine.metadata, ADOPT_INSTANCE_ANNOTATION).filter(is_gone);
+            let named = machine.spec.instance_id.as_deref().filter(is_not_here);
+            let annotated = annotation(&machine.metadata, ADOPT_INSTANCE_ANNOTATION).filter(is_not_here);
             let of_search = annotated.map(|_| search_token(&machine));
             named.map(str::to_owned).or(of_search)
         } else {
             None
         };
-        if let Some(known) = known {
-            let server = simulation.outside.server_mut(of);
-            server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
-                annotate(machine, ABANDON_INSTANCE_ANNOTATION, Some(&known));
-            });
+        let Some(known) = known else { continue };
+        if status.has_open_attempt() || status.launch.is_none() {
+            // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
+            simulation.invariants.gives_up(of, &machine.name_any());
         }
+        let server = simulation.outside.server_mut(of);
+        server.edit(&machine.name_any(), |machine: &mut AWSMachine| {
+            annotate(machine, ABANDON_INSTANCE_ANNOTATION, Some(&known));
+        });
     }
 }
 

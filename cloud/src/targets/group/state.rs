@@ -104,16 +104,9 @@ impl GroupState {
             // A process that was suspended, or another process, may have registered the instance since the last read.
             None if self.looked_at < member.since.max(self.late_until) => not_yet(),
             None => RegistrationState::Out,
-            // An instance that is gone has no open connections to wait for, but a registration may still take effect.
-            Some(health) if health.state == TargetState::Draining && member.desired == Desired::Forgotten => {
-                if self.looked_at < self.late_until {
-                    not_yet()
-                } else {
-                    RegistrationState::Out
-                }
-            }
             Some(health) if health.state == TargetState::Draining => match self.drains(member, timing, now) {
                 None => not_yet(),
+                // A registration may still take effect.
                 Some(RegistrationState::Out) if self.looked_at < self.late_until => not_yet(),
                 Some(state) => state,
             },
@@ -122,8 +115,12 @@ impl GroupState {
     }
 
     /// The state of a draining member; `None` where the start of the draining is not known. Once the group's
-    /// deregistration delay is over, the member is out even if AWS still shows it as draining.
+    /// deregistration delay is over, the member is out even if AWS still shows it as draining. A member whose instance
+    /// is gone is out at once: it has no open connections to wait for.
     fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
+        if member.desired == Desired::Forgotten {
+            return Some(RegistrationState::Out);
+        }
         let since = member.leaving_since?;
         Some(match self.delay {
             Some((delay, _)) if since + delay <= now => RegistrationState::Out,

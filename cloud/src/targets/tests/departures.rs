@@ -295,8 +295,8 @@ fn a_predecessors_registration_may_come_in_the_first_minute() {
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
 
-#[test]
-fn an_unanswered_registration_may_take_effect_for_a_minute() {
+/// A scene in which the registration of an address has just got no answer.
+fn unanswered_registration() -> Scene {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Registered);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
@@ -306,6 +306,12 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
     scene.window();
     let register = GroupRequest::Register(vec![target("10.0.0.3")]);
     scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
+    scene
+}
+
+#[test]
+fn an_unanswered_registration_may_take_effect_for_a_minute() {
+    let mut scene = unanswered_registration();
     scene.want("one", Desired::Deregistered);
     scene.window();
     scene.answer(
@@ -323,15 +329,7 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
 
 #[test]
 fn the_address_of_a_gone_instance_may_be_registered_late() {
-    let mut scene = Scene::with(Timing::default());
-    scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
-    scene.shows(&[]);
-    scene.later(SECOND * 100);
-    scene.shows(&[]);
-    scene.window();
-    let register = GroupRequest::Register(vec![target("10.0.0.3")]);
-    scene.answer(&register, Err(CloudError::no_answer("RegisterTargets", "none")));
+    let mut scene = unanswered_registration();
     scene.want("one", Desired::Forgotten);
     let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
     scene.window();

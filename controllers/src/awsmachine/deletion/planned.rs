@@ -27,8 +27,8 @@ pub(super) enum Worth {
     Nothing,
 }
 
-/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to look the
-/// instance up in vain; the record of an old machine is believed after `long_enough`.
+/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to look
+/// the instance up in vain; the record of an old machine is believed after `long_enough`.
 pub(super) fn worth(
     machine: &AWSMachine,
     owner: Option<&Machine>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
-use capa_cloud::{ErrorClass, Instance, Observation};
+use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
 use super::abandon;
@@ -19,6 +19,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::later;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
+use crate::awsmachine::machine_tags::MachineTags;
 use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs, launched_by};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
@@ -203,9 +204,7 @@ fn known_instance(
     location: &InstanceLocation,
 ) -> Result<InstanceToEnd, Blocked> {
     if observation == Observation::Absent && !absence::account_is_recorded(scope) {
-        let message = absence::unproven(scope, &id, location);
-        let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-        return Err(Blocked::new(blocked, Next::Retry));
+        return Err(unproven(scope, &id, location));
     }
     Ok(InstanceToEnd {
         id,
@@ -215,19 +214,25 @@ fn known_instance(
     })
 }
 
-/// Whether a later attempt may have launched another instance: the recorded one is gone and never ran. The record does
-/// not show the later attempt if it was restored from a backup.
-fn may_be_followed(scope: &MachineScope, observation: &Observation) -> bool {
+/// Whether an instance of a later call may exist: the recorded one is gone and never ran. The record does not show the
+/// later call if it was restored from a backup. A young instance that AWS does not show yet is not gone.
+fn may_be_followed(
+    scope: &MachineScope,
+    id: &str,
+    observation: &Observation,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> bool {
     let is_gone = match observation {
-        Observation::Absent => true,
+        Observation::Absent => absence::remaining_youth(scope, id, location, context).is_none(),
         Observation::Seen(instance) => instance.state == InstanceState::Terminated,
         Observation::Unknown => false,
     };
     is_gone && !scope.has_run()
 }
 
-/// The known instance, once no later attempt has left another one: an instance of a later attempt is recorded, and the
-/// next pass ends it.
+/// The known instance, once no later call has left another one: an instance of a later call is recorded, and the next
+/// pass ends it.
 async fn after_later(
     scope: &mut MachineScope,
     known: InstanceToEnd,
@@ -235,14 +240,14 @@ async fn after_later(
     context: &MachineContext,
 ) -> Result<InstanceToEnd, FlowError> {
     let InstanceToEnd { id, observation, .. } = &known;
-    if !may_be_followed(scope, observation) {
+    if !may_be_followed(scope, id, observation, location, context) {
         return Ok(known);
     }
     match later::adopt_later(scope, location, context).await {
         Ok(None) => {}
         Ok(Some(later)) => {
             let message = format!(
-                "instance {id}, which the launch record named, is gone, and instance {later} of a later attempt is \
+                "instance {id}, which the launch record named, is gone, and instance {later} of a later call is \
                  there: it is terminated"
             );
             let found = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
@@ -250,7 +255,7 @@ async fn after_later(
         }
         Err(FlowError::Blocked(mut blocked)) => {
             let message = format!(
-                "instance {id} is gone, and whether a later attempt launched another one is not known: {}; {} lets the \
+                "instance {id} is gone, and whether a later call launched another one is not known: {}; {} lets the \
                  deletion end, and leaves such an instance running",
                 blocked.condition.message,
                 abandon::described(&scope.machine)
@@ -283,7 +288,7 @@ async fn find_by_tags(
         return Err(blocked.into());
     }
     let tags = scope.tags(&location.cluster_tag);
-    let found = match lookup::find(location.cloud.as_ref(), &tags, token).await {
+    let found = match look_up(scope, &tags, token, location).await {
         Ok(found) => found,
         // A lookup that waits for its turn, or comes too soon for AWS, can be made.
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
@@ -316,7 +321,8 @@ async fn find_by_tags(
     if ours.is_empty() {
         if !is_proven {
             await_absence(scope, open_token, context)?;
-            confirm_absence_of_annotated(scope, &ended, location)?;
+            let is_seen = |id: &str| ended.iter().any(|seen| seen.id == id) || left_alone.iter().any(|left| left == id);
+            confirm_absence_of_annotated(scope, is_seen, location)?;
         }
         return Ok((vec![], left_alone));
     }
@@ -330,6 +336,31 @@ async fn find_by_tags(
         is_alone,
     };
     Ok((ours.into_iter().map(to_end).collect(), left_alone))
+}
+
+/// The instances with these tags or this token, and the one that the annotation `adopt-instance` names.
+async fn look_up(
+    scope: &MachineScope,
+    tags: &MachineTags<'_>,
+    token: Option<&str>,
+    location: &InstanceLocation,
+) -> Result<Vec<Instance>, CloudError> {
+    let cloud = location.cloud.as_ref();
+    let mut found = lookup::find(cloud, tags, token).await?;
+    if let Some(id) = annotated(scope)
+        && found.iter().all(|instance| instance.id != id)
+    {
+        found.extend(lookup::by_id(cloud, id).await?);
+    }
+    Ok(found)
+}
+
+/// The instance that the annotation `adopt-instance` names. Without a verified owner the annotation proves nothing.
+fn annotated(scope: &MachineScope) -> Option<&str> {
+    match AdoptionWish::of(&scope.machine) {
+        AdoptionWish::Instance(id) if scope.owners.machine.is_ok() => Some(id),
+        _ => None,
+    }
 }
 
 /// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
@@ -352,23 +383,24 @@ fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &Mac
 }
 
 /// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an
-/// AWSMachine that has lost its status, and with it the account. Without a verified owner it proves nothing.
-/// `ended` are the instances that show in this account.
+/// AWSMachine that has lost its status, and with it the account. `is_seen` tells which instances show in this account
+/// and need not be ended.
 fn confirm_absence_of_annotated(
     scope: &MachineScope,
-    ended: &[Instance],
+    is_seen: impl Fn(&str) -> bool,
     location: &InstanceLocation,
 ) -> Result<(), Blocked> {
-    let AdoptionWish::Instance(id) = AdoptionWish::of(&scope.machine) else {
-        return Ok(());
-    };
-    let proves_nothing = scope.owners.machine.is_err() || account::recorded(scope).is_some();
-    if proves_nothing || ended.iter().any(|instance| instance.id == id) {
-        return Ok(());
+    match annotated(scope) {
+        Some(id) if account::recorded(scope).is_none() && !is_seen(id) => Err(unproven(scope, id, location)),
+        _ => Ok(()),
     }
+}
+
+/// The deletion waits for an instance that AWS does not show and whose account was never recorded.
+fn unproven(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Blocked {
     let message = absence::unproven(scope, id, location);
     let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-    Err(Blocked::new(blocked, Next::Retry))
+    Blocked::new(blocked, Next::Retry)
 }
 
 /// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.

@@ -276,7 +276,7 @@ async fn absent(
     Ok(Observed::Gone(id))
 }
 
-/// Looks for the instance of a later attempt. The lookup is made until it succeeds, once in the life of this process, and
+/// Looks for the instance of a later call. The lookup is made until it succeeds, once in the life of this process, and
 /// holds nothing up.
 ///
 /// # Errors
@@ -295,7 +295,7 @@ async fn find_later(
         Ok(Some(id)) => {
             scope.events.push(adoption_event(&id));
             let message = format!(
-                "instance {gone}, which the launch record named, is gone, and instance {id} of a later attempt is there: \
+                "instance {gone}, which the launch record named, is gone, and instance {id} of a later call is there: \
                  it is followed from now on"
             );
             let found = ConditionType::InstanceReady.is_false(Reason::Pending, message);

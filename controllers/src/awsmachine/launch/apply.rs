@@ -16,6 +16,7 @@ use super::plan::{LaunchStep, LookUp, is_fresh};
 use super::prepare::{LaunchDecision, pool};
 use super::progress::Progress;
 use super::record::LaunchEvent;
+use crate::awsmachine::account;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -34,11 +35,7 @@ pub(super) async fn apply(
     decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let LaunchDecision {
-        prepared,
-        plan,
-        request,
-    } = decision;
+    let LaunchDecision { prepared, plan, .. } = decision;
     let hold = match (hold_of_attempt(scope, decision, context), plan.look_up) {
         (Some(LaunchHold::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
         (hold, _) => hold,
@@ -59,7 +56,7 @@ pub(super) async fn apply(
         return Err(hold.blocked().into());
     }
     if plan.step == LaunchStep::LookOnly {
-        return Err(unconfirmed(scope, request, context).into());
+        return Err(unconfirmed(scope, decision, context).into());
     }
     // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
     write::block_move(scope, &decision.prepared.location.account_id, context).await?;
@@ -82,11 +79,7 @@ async fn look_up(
     decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<Option<Box<Instance>>, FlowError> {
-    let LaunchDecision {
-        prepared,
-        plan,
-        request,
-    } = decision;
+    let LaunchDecision { prepared, plan, .. } = decision;
     let wish = AdoptionWish::of(&scope.machine);
     if let AdoptionWish::Unreadable(value) = wish {
         return Err(conflict::unreadable(value).into());
@@ -108,17 +101,21 @@ async fn look_up(
         (Adoption::One(instance), _) => return Ok(Some(instance)),
         (Adoption::Several(ids), _) => return Err(conflict::several(&ids).into()),
         (Adoption::Foreign(ids), AdoptionWish::Unsaid | AdoptionWish::Instance(_) | AdoptionWish::Unreadable(_)) => {
-            if plan.step == LaunchStep::LookOnly {
-                let now = context.kubernetes.uptime();
-                context.memory.found_nothing(scope.uid(), &request.client_token, now);
-            }
+            note_empty_lookup(scope, decision, context);
             return Err(conflict::foreign(&ids, conflict::refused_wish(&judged, wish)).into());
         }
         (Adoption::Nothing, AdoptionWish::Instance(id)) => {
             // The instance of the annotation may have been adopted once, and be gone since.
             let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
-            if wanted.is_some_and(|instance| !instance.state.has_ended()) {
-                return Err(conflict::untagged(id, &scope.tags(cluster_tag)).into());
+            match wanted {
+                Some(instance) if !instance.state.has_ended() => {
+                    return Err(conflict::untagged(id, &scope.tags(cluster_tag)).into());
+                }
+                None if may_live_elsewhere(scope) => {
+                    note_empty_lookup(scope, decision, context);
+                    return Err(conflict::unseen(id, &prepared.location).into());
+                }
+                Some(_) | None => {}
             }
         }
         (Adoption::Foreign(_), AdoptionWish::LaunchNew) | (Adoption::Nothing, _) => {}
@@ -126,9 +123,23 @@ async fn look_up(
     Ok(None)
 }
 
-fn unconfirmed(scope: &MachineScope, request: &LaunchRequest, context: &MachineContext) -> Blocked {
-    let now = context.kubernetes.uptime();
-    context.memory.found_nothing(scope.uid(), &request.client_token, now);
+/// Whether an instance that does not show in the account of the credentials may live in another one: the status was
+/// lost, and with it the account.
+fn may_live_elsewhere(scope: &MachineScope) -> bool {
+    let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
+    is_lost && account::recorded(scope).is_none()
+}
+
+/// Counts a lookup that did not show the instance of an attempt whose absence is to be proven.
+fn note_empty_lookup(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) {
+    if decision.plan.step == LaunchStep::LookOnly {
+        let (token, now) = (&decision.request.client_token, context.kubernetes.uptime());
+        context.memory.found_nothing(scope.uid(), token, now);
+    }
+}
+
+fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Blocked {
+    note_empty_lookup(scope, decision, context);
     let message = attempt::unconfirmed(scope);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))

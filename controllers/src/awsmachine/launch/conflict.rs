@@ -6,6 +6,7 @@ use capa_cloud::Instance;
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::blocked::Blocked;
+use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::machine_tags::MachineTags;
 use crate::awsmachine::ownership::{AdoptionWish, Ids, Ownership};
 
@@ -52,6 +53,19 @@ pub(super) fn untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
         "annotation {annotation} names instance {id}, which does not carry the tags of this machine: nothing is \
          launched; give it the tags {}, or say {annotation}: {none} to launch a new one",
         tags.described(),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
+pub(super) fn unseen(id: &str, location: &InstanceLocation) -> Blocked {
+    blocked(format!(
+        "annotation {annotation} names instance {id}, which does not show in {} of account {}, and whether it lives \
+         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
+         gone, say {annotation}: {none} to launch a new one",
+        location.region,
+        location.account_id,
         annotation = meta::ADOPT_INSTANCE_ANNOTATION,
         none = meta::ADOPT_NO_INSTANCE,
     ))

@@ -38,7 +38,7 @@ pub(in crate::awsmachine) enum LaunchEvent {
     /// The instance of the attempt ended before it ran.
     EndedBeforeRunning,
     /// A lookup found an instance of the machine from another attempt than the recorded one. If the record names an
-    /// instance, that one has ended before it ran, and the found one is of a later attempt.
+    /// instance, that one has ended before it ran, and the found one is of a later call.
     Adopted {
         /// The attempt that launched the instance, as far as it is known.
         number: NonZeroU32,
@@ -94,8 +94,8 @@ impl IllegalTransition {
 }
 
 /// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
-/// before it ran, and then also the instance of a later attempt that a lookup found. The number of an attempt is never
-/// used again.
+/// before it ran, and then also the instance of a later call that a lookup found. A process never uses the number of
+/// a recorded attempt again.
 pub(in crate::awsmachine) fn transition(
     record: Option<LaunchRecord>,
     event: LaunchEvent,

@@ -39,7 +39,7 @@ struct State {
     promised: HashMap<String, String>,
     /// The first and the last of the tries in vain to look for the instance of each deleted machine, by UID.
     tries: HashMap<String, (Duration, Duration)>,
-    /// The instances that are gone and that no later attempt has followed, by UID of their machine.
+    /// The instances that are gone and that no later call has followed, by UID of their machine.
     without_later: HashMap<String, String>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
@@ -178,12 +178,12 @@ impl LaunchMemory {
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
-    /// Whether the instance of a later attempt is to be looked for, after this instance is gone.
+    /// Whether the instance of a later call is to be looked for, after this instance is gone.
     pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
         self.state().without_later.get(uid).is_none_or(|known| known != gone)
     }
 
-    /// Records that no later attempt has followed this instance, which is gone.
+    /// Records that no later call has followed this instance, which is gone.
     pub(super) fn has_no_later(&self, uid: &str, gone: &str) {
         self.state().without_later.insert(uid.to_owned(), gone.to_owned());
     }

@@ -15,10 +15,7 @@ use crate::testing::{read, unanswered};
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
 fn annotate(scene: &Scene, value: &str) {
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), value.into());
-    });
+    scene.annotate(meta::ABANDON_INSTANCE_ANNOTATION, value);
 }
 
 #[tokio::test]

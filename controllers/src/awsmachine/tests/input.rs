@@ -154,10 +154,7 @@ async fn a_refusal_names_the_identity_and_not_the_managers_role() {
 
 /// Adds the annotation of `clusterctl move` to the machine.
 fn mark_for_move(scene: &Scene) {
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
-    });
+    scene.annotate(meta::DELETE_FOR_MOVE_ANNOTATION, "");
 }
 
 #[tokio::test]

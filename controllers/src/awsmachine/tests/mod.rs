@@ -34,6 +34,7 @@ use capa_cloud::targets::TargetPolicy;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 
 use super::{LaunchMemory, MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
@@ -187,6 +188,13 @@ impl Scene {
         let mut machine = self.machine("m").expect("the machine is there");
         change(&mut machine);
         self.kubernetes.put_aws_machine(machine);
+    }
+
+    /// Adds an annotation to the stored object.
+    fn annotate(&self, annotation: &str, value: &str) {
+        self.edit(|machine| {
+            machine.annotations_mut().insert(annotation.into(), value.into());
+        });
     }
 
     /// Changes the stored attempt, which is open.

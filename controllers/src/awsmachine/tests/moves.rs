@@ -13,10 +13,8 @@ fn is_blocked(machine: &AWSMachine) -> bool {
     meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)
 }
 
-fn block(machine: &mut AWSMachine) {
-    machine
-        .annotations_mut()
-        .insert(meta::BLOCK_MOVE_ANNOTATION.into(), String::new());
+fn block(scene: &Scene) {
+    scene.annotate(meta::BLOCK_MOVE_ANNOTATION, "");
 }
 
 #[tokio::test]
@@ -59,7 +57,7 @@ async fn without_the_block_there_is_no_record_and_no_call() {
 #[tokio::test]
 async fn a_block_that_a_crash_left_behind_is_lifted() {
     let scene = Scene::running().await;
-    scene.edit(block);
+    block(&scene);
     let healed = scene.pass().await;
     assert_eq!(healed.calls, ["allow_move"]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
@@ -70,11 +68,8 @@ async fn a_block_beside_a_known_instance_is_lifted_without_a_record() {
     let scene = Scene::running().await;
     let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
     scene.kubernetes.publish_network("dev", &without_groups);
-    scene.edit(|machine| {
-        machine.status = None;
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::BLOCK_MOVE_ANNOTATION.into(), "111122223333".into());
-    });
+    scene.edit(|machine| machine.status = None);
+    scene.annotate(meta::BLOCK_MOVE_ANNOTATION, "111122223333");
     let mut pass = scene.pass().await;
     for _ in 0..2 {
         pass = scene.pass().await;
@@ -93,7 +88,7 @@ async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
     };
     let scene = Scene::running().await;
     pause(&scene);
-    scene.edit(block);
+    block(&scene);
     assert_eq!(scene.pass().await.calls, ["allow_move", "write_status"]);
     let open = Scene::new();
     open.aws.fail_next("RunInstances", unanswered("RunInstances"));

@@ -20,10 +20,7 @@ const OTHER: &str = "i-0000000000000000a";
 const SECOND: &str = "i-00000000000000002";
 
 fn annotate(scene: &Scene, value: &str) {
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), value.into());
-    });
+    scene.annotate(meta::ADOPT_INSTANCE_ANNOTATION, value);
 }
 
 fn adoption_annotation(machine: &AWSMachine) -> Option<&str> {
@@ -306,11 +303,14 @@ async fn an_unusable_adopt_annotation_stops_the_launch() {
 }
 
 #[tokio::test]
-async fn an_adopt_annotation_for_a_gone_instance_is_ignored() {
+async fn a_launch_follows_an_annotated_instance_that_has_ended() {
     let scene = Scene::new();
     scene.aws.instance(OTHER, InstanceState::Terminated, "team-a/m");
     annotate(&scene, OTHER);
-    assert_eq!(scene.pass().await.launch().instance_id(), Some(SECOND));
+    // The provider sets the annotation too, so this AWSMachine may have lost its status.
+    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    let pass = scene.after(Timing::default().launch_lookup_age).await;
+    assert_eq!(pass.launch().instance_id(), Some(SECOND));
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use capa_api::common::IdentityReference;
 use capa_api::meta;
-use kube::ResourceExt;
 
 use super::deletion::{assert_released, never_launched, terminated};
 use super::targets::{group, run, scene, target_group};
@@ -158,10 +157,7 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
     assert!(said.contains("999999999999"), "{said}");
     let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
     assert!(said.contains(&way_out), "{said}");
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), FIRST.into());
-    });
+    scene.annotate(meta::ABANDON_INSTANCE_ANNOTATION, FIRST);
     assert_released(&scene, &scene.pass().await);
 }
 
@@ -186,11 +182,55 @@ async fn an_annotated_instance_may_live_in_another_account() {
     let uid = blocked.machine().metadata.uid.clone().unwrap();
     let way_out = format!("annotation {}: {uid}-0", meta::ABANDON_INSTANCE_ANNOTATION);
     assert!(said.contains(&way_out), "{said}");
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::ABANDON_INSTANCE_ANNOTATION.into(), format!("{uid}-0"));
-    });
+    scene.annotate(meta::ABANDON_INSTANCE_ANNOTATION, &format!("{uid}-0"));
     assert_released(&scene, &scene.pass().await);
+}
+
+#[tokio::test]
+async fn no_launch_follows_an_annotated_instance_that_may_live_in_another_account() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.set_account("999999999999");
+    scene.aws.remove_instance(FIRST);
+    for _ in 0..3 {
+        let pass = scene.after(Timing::default().launch_lookup_age).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
+        let said = pass.message(INSTANCE_READY);
+        assert!(said.contains("999999999999") && said.contains(FIRST), "{said}");
+    }
+    assert_eq!(scene.tokens().len(), 1);
+    scene.annotate(meta::ADOPT_INSTANCE_ANNOTATION, meta::ADOPT_NO_INSTANCE);
+    scene.pass().await;
+    assert_eq!(scene.tokens().len(), 2, "the user knows that it is gone");
+}
+
+#[tokio::test]
+async fn a_machine_without_the_finalizer_may_have_launched() {
+    let scene = Scene::recorded_by_another().await;
+    scene.edit(|machine| {
+        machine.metadata.finalizers = None;
+        machine.status = None;
+    });
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.status().launch, None);
+}
+
+#[tokio::test]
+async fn an_annotated_instance_without_its_tags_holds_a_deletion_up() {
+    let scene = Scene::new();
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.aws.untag(FIRST);
+    scene.delete();
+    for _ in 0..2 {
+        let pass = scene.after(Timing::default().launch_lookup_age).await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+    }
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.pass().await;
+    assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
 }
 
 #[tokio::test]
@@ -393,6 +433,24 @@ async fn another_instance_with_the_recorded_token_is_adopted() {
     assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
 }
 
+/// The recorded instance is young and does not show yet.
+#[tokio::test]
+async fn a_hidden_instance_is_not_replaced_by_another_with_its_token() {
+    let scene = Scene::new();
+    scene.pass().await;
+    let other = "i-000000000000000f";
+    scene
+        .aws
+        .launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.remove_instance(FIRST);
+    scene.aws.restart();
+    scene.delete();
+    for _ in 0..2 {
+        let pass = scene.after(Timing::default().listing_interval).await;
+        assert_eq!(pass.launch().instance_id(), Some(FIRST));
+    }
+}
+
 /// A machine whose status is lost while EC2 has not answered to its launch, and whose credentials are replaced by those
 /// of another account.
 async fn unanswered_and_lost() -> Scene {
@@ -413,6 +471,11 @@ async fn a_lost_attempt_in_another_account_is_not_repeated() {
     for _ in 0..3 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
         assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+        let said = pass.message(ConditionType::IdentityReady);
+        assert!(
+            said.contains("111122223333") && said.contains("or remove the annotation"),
+            "{said}"
+        );
     }
     assert_eq!(scene.tokens().len(), launches);
     scene.aws.set_account("111122223333");
@@ -437,11 +500,8 @@ async fn a_lost_attempt_in_another_account_is_not_released() {
 #[tokio::test]
 async fn a_young_instance_without_its_status_may_be_hidden() {
     let scene = Scene::running().await;
-    scene.edit(|machine| {
-        machine.status = None;
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::BLOCK_MOVE_ANNOTATION.into(), "111122223333".into());
-    });
+    scene.edit(|machine| machine.status = None);
+    scene.annotate(meta::BLOCK_MOVE_ANNOTATION, "111122223333");
     scene.aws.remove_instance(FIRST);
     scene.delete();
     for _ in 0..2 {

@@ -388,10 +388,7 @@ async fn a_paused_machine_gets_no_finalizer() {
     for by_annotation in [true, false] {
         let scene = Scene::new();
         if by_annotation {
-            scene.edit(|machine| {
-                let annotations = machine.annotations_mut();
-                annotations.insert(meta::PAUSED_ANNOTATION.into(), "false".into());
-            });
+            scene.annotate(meta::PAUSED_ANNOTATION, "false");
         } else {
             let mut cluster: capa_api::contract::Cluster = read(CLUSTER);
             cluster.spec.paused = Some(true);
@@ -415,10 +412,7 @@ async fn a_paused_machine_gets_no_finalizer() {
 #[tokio::test]
 async fn a_machine_that_is_being_moved_is_left_alone() {
     let scene = Scene::running().await;
-    scene.edit(|machine| {
-        let annotations = machine.annotations_mut();
-        annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
-    });
+    scene.annotate(meta::DELETE_FOR_MOVE_ANNOTATION, "");
     scene.delete();
     let pass = scene.pass().await;
     assert_eq!(pass.calls, ["remove_finalizer"], "AWS is not even asked");
