@@ -25,17 +25,23 @@ pub(super) async fn trials(s: &Scenario, elsewhere: &Network) -> anyhow::Result<
             heals: ("AWSCluster", name),
         });
     }
+    trials.push(endpoint_without_port(s));
     trials.extend(identities(s).await?);
     Ok(trials)
 }
 
 /// Sets or, with null, removes a field by its path.
 fn set(spec: &mut Value, path: &str, value: Value) {
-    let mut place = spec;
-    for part in path.split('.') {
-        place = &mut place[part];
+    let (parents, field) = path.rsplit_once('.').unwrap_or(("", path));
+    let place = parents
+        .split('.')
+        .filter(|part| !part.is_empty())
+        .fold(spec, |place, part| &mut place[part]);
+    if value.is_null() {
+        place.as_object_mut().map(|fields| fields.remove(field));
+    } else {
+        place[field] = value;
     }
-    *place = value;
 }
 
 fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
@@ -45,8 +51,13 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/nowhere/0123456789abcdef";
     vec![
         ("no region", "region", Value::Null, "spec.region".into()),
-        ("a zone as region", "region", json!("eu-west-1a"), "eu-west-1a".into()),
-        ("a region in capitals", "region", json!("EU-WEST-1"), "EU-WEST-1".into()),
+        ("a zone as region", "region", json!("eu-west-1a"), "spec.region".into()),
+        (
+            "a region in capitals",
+            "region",
+            json!("EU-WEST-1"),
+            "spec.region".into(),
+        ),
         ("no network", "network", Value::Null, "declares no subnet".into()),
         (
             "a subnet that does not exist",
@@ -115,12 +126,6 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
             "nowhere".into(),
         ),
         (
-            "an endpoint without a port",
-            "controlPlaneEndpoint",
-            json!({"host": "10.0.0.9"}),
-            "port".into(),
-        ),
-        (
             "a tag that AWS reserves",
             "additionalTags",
             json!({"aws:team": "a"}),
@@ -133,6 +138,20 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
             "identityRef.kind".into(),
         ),
     ]
+}
+
+/// The endpoint is immutable once it is set, so that its mend keeps the host.
+fn endpoint_without_port(s: &Scenario) -> Trial {
+    let name = "cluster-portless";
+    let with = |endpoint| with_cluster(name, &s.unmanaged(name, &format!("  controlPlaneEndpoint: {endpoint}")));
+    Trial {
+        input: "an endpoint without a port",
+        wrong: with("{host: 10.0.0.9}"),
+        looks_at: ("AWSCluster", name.to_owned()),
+        says: "port".to_owned(),
+        mend: Mend::Apply(with("{host: 10.0.0.9, port: 6443}")),
+        heals: ("AWSCluster", name.to_owned()),
+    }
 }
 
 /// Clusters with an identity of their own, each with another mistake.
@@ -161,7 +180,8 @@ async fn identities(s: &Scenario) -> anyhow::Result<Vec<Trial>> {
     }
     s.identity_secret(&name("revoked"), &revoked).await?;
     let other_namespace = Scenario::static_identity_yaml(&name("withheld"), "{list: [another]}");
-    let right = |suffix: &str| Scenario::static_identity_yaml(&name(suffix), "{}");
+    let allowed = format!("{{list: [{}]}}", s.namespace());
+    let right = |suffix: &str| Scenario::static_identity_yaml(&name(suffix), &allowed);
     for identity in [&other_namespace, &right("secretless"), &right("revoked")] {
         s.apply(identity).await?;
     }
