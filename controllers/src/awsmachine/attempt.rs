@@ -46,11 +46,16 @@ pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
     open_request(scope).map(|request| request.client_token.as_str())
 }
 
+/// Whether the record names this process.
+pub(super) fn is_held(scope: &MachineScope, context: &MachineContext) -> bool {
+    let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
+    attempt.is_some_and(|attempt| attempt.holder == context.memory.holder())
+}
+
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
 /// call of that process may have launched an instance, whatever the result of this process's call.
 pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
-    let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
-    if attempt.is_some_and(|attempt| attempt.holder == context.memory.holder()) {
+    if is_held(scope, context) {
         context.memory.attempt(scope.uid(), client_token).progress
     } else {
         Progress::Unknown

@@ -470,6 +470,10 @@ impl MachineKubernetes for FakeKubernetes {
         machine: &AWSMachine,
         status: &AWSMachineStatus,
     ) -> Result<AWSMachine, KubernetesError> {
+        // An equal status is not written.
+        if machine.status.as_ref() == Some(status) {
+            return Ok(machine.clone());
+        }
         self.change(machine, "write_status", |machine| machine.status = Some(status.clone()))
     }
 

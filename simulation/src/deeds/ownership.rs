@@ -97,10 +97,9 @@ pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementClust
         if objects::is_impostor(&machine.name_any()) {
             continue;
         }
-        let conditions = machine.status.as_ref().map(|status| status.conditions.as_slice());
+        let status = machine.status.clone().unwrap_or_default();
         let says = |condition, reason: Reason| {
-            let condition = conditions.and_then(|conditions| find(conditions, condition));
-            condition.is_some_and(|condition| condition.reason == reason.as_str())
+            find(&status.conditions, condition).is_some_and(|condition| condition.reason == reason.as_str())
         };
         let key = machine_key(&machine.name_any());
         let live: Vec<_> = simulation.outside.aws.live_of(simulation.now(), of, &key).collect();
@@ -108,6 +107,7 @@ pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementClust
             let own = live.first().map_or(ADOPT_NO_INSTANCE, |instance| instance.id.as_str());
             (ADOPT_INSTANCE_ANNOTATION, Some(own.to_owned()))
         } else if says(ConditionType::IdentityReady, Reason::AccountMismatch)
+            && status.launch.is_none()
             && live.iter().all(|instance| instance.account == ACCOUNT)
         {
             (BLOCK_MOVE_ANNOTATION, None)

@@ -6,7 +6,7 @@ use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::AWSMachine;
 use kube::ResourceExt;
 
-use crate::aws::{ACCOUNT, TARGET_GROUPS};
+use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{ManagementCluster, after};
@@ -51,21 +51,22 @@ fn unfinished(of: ManagementCluster, machine: &AWSMachine, simulation: &Simulati
     let ready = find(&status.conditions, ConditionType::Ready).is_some_and(|condition| condition.status == "True");
     let published = machine.spec.provider_id.as_deref().and_then(|id| id.rsplit('/').next());
     let reason_of = |condition| find(&status.conditions, condition).map(|condition| condition.reason.as_str());
+    let conflict = reason_of(ConditionType::InstanceReady) == Some(Reason::Conflict.as_str());
     let elsewhere = reason_of(ConditionType::IdentityReady) == Some(Reason::AccountMismatch.as_str());
-    let awaits_credentials = elsewhere || reason_of(ConditionType::InstanceReady) == Some(Reason::Conflict.as_str());
-    let lives_here = |id: &&str| {
+    let is_elsewhere = |id: &&str| {
         let instance = simulation.outside.aws.instance(id);
-        instance.is_some_and(|instance| instance.account == ACCOUNT)
+        instance.is_some_and(|instance| instance.account == OTHER_ACCOUNT)
     };
     match live.as_slice() {
         [id] if ready && status.provisioned() && published == Some(id) => {
             let missing = objects::is_control_plane(&machine.name_any()) && !simulation.outside.aws.is_served(now, id);
             missing.then(|| format!("is ready, and {id} is not in all its load balancers"))
         }
-        // The credentials are of the cluster's account by now. Neither what was launched nor what may have been in the
-        // other one can be looked up: only given up.
+        // The credentials are of the cluster's account by now. What was launched into the other one, or may have been,
+        // cannot be looked up: only given up.
         [] if elsewhere => None,
-        [id] if !lives_here(id) && awaits_credentials && (status.has_open_attempt() || status.launch.is_none()) => None,
+        [_] if elsewhere && status.has_open_attempt() => None,
+        [id] if (elsewhere || conflict) && status.launch.is_none() && is_elsewhere(id) => None,
         [id] => Some(format!("has {id}, but says {}", said(machine))),
         [] => {
             let ended = simulation.outside.aws.has_launched(of, &key);

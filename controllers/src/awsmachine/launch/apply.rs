@@ -113,7 +113,8 @@ async fn look_up(
                 }
                 None if may_live_elsewhere(scope) => {
                     note_empty_lookup(scope, decision, context);
-                    return Err(conflict::unseen(id, &prepared.location).into());
+                    let location = &prepared.location;
+                    return Err(conflict::unseen(id, &location.region, &location.account_id).into());
                 }
                 Some(_) | None => {}
             }
@@ -167,6 +168,11 @@ async fn write_record(
             write::store(scope, context).await?;
             let account_id = &prepared.location.account_id;
             context.memory.recorded(scope.uid(), token, account_id, asked_at);
+        }
+        LaunchStep::Claim if attempt::is_held(scope, context) => {
+            // The answer to the write of the record was lost. An equal status would not be written again.
+            context.kubernetes.confirm(&scope.machine).await?;
+            context.memory.claimed(scope.uid(), token, asked_at);
         }
         LaunchStep::Claim => {
             scope.record_launch(LaunchEvent::Claimed { holder })?;

@@ -6,7 +6,6 @@ use capa_cloud::Instance;
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::blocked::Blocked;
-use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::machine_tags::MachineTags;
 use crate::awsmachine::ownership::{AdoptionWish, Ids, Ownership};
 
@@ -59,13 +58,11 @@ pub(super) fn untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
 }
 
 /// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
-pub(super) fn unseen(id: &str, location: &InstanceLocation) -> Blocked {
+pub(super) fn unseen(id: &str, region: &str, account_id: &str) -> Blocked {
     blocked(format!(
-        "annotation {annotation} names instance {id}, which does not show in {} of account {}, and whether it lives \
+        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
          there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
          gone, say {annotation}: {none} to launch a new one",
-        location.region,
-        location.account_id,
         annotation = meta::ADOPT_INSTANCE_ANNOTATION,
         none = meta::ADOPT_NO_INSTANCE,
     ))

@@ -37,6 +37,16 @@ async fn a_foreign_record_is_claimed_before_its_call() {
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
+/// The answer to the write of its record was lost. A claim of it would write an equal status, and so not ask the API
+/// server.
+#[tokio::test]
+async fn a_record_of_this_process_is_confirmed_before_its_first_call() {
+    let scene = Scene::recorded_by_another().await;
+    scene.edit_attempt(|attempt| attempt.holder = "another".into());
+    let calls = scene.pass().await.calls;
+    assert_eq!(calls[..3], ["DescribeInstances", "confirm", "RunInstances"]);
+}
+
 #[tokio::test]
 async fn our_refusal_does_not_count_for_a_claimed_record() {
     let scene = Scene::new();
