@@ -27,34 +27,38 @@ pub async fn look_for_policies(
         let mut ticks = tokio::time::interval(period);
         loop {
             ticks.tick().await;
-            for &policy in names {
-                match is_in_force(&policies, &bindings, policy).await {
-                    Ok(true) => {
-                        failure.succeeded();
-                        if missing.remove(policy) {
-                            info!(policy, "the admission policy is in force");
-                        }
-                    }
-                    Ok(false) => {
-                        failure.succeeded();
-                        if missing.insert(policy) {
-                            warn!(
-                                policy,
-                                "the ValidatingAdmissionPolicy or its binding is missing: the API server accepts what \
-                                 the policy refuses; apply the policies of the release"
-                            );
-                        }
-                    }
-                    Err(error) => {
-                        // The API server names the policy, so that the error of the next one would be another.
-                        failure.failed(&error);
-                        break;
-                    }
-                }
+            match look(&policies, &bindings, names, &mut missing).await {
+                Ok(()) => failure.succeeded(),
+                Err(error) => failure.failed(&error),
             }
         }
     };
     stop.run_until_cancelled(work).await;
+    Ok(())
+}
+
+/// Looks for these policies once, and logs which are `missing` and were not before, or are not any more.
+///
+/// The first error ends the look: the API server names the policy, so that the error of the next one would be another.
+async fn look(
+    policies: &Api<ValidatingAdmissionPolicy>,
+    bindings: &Api<ValidatingAdmissionPolicyBinding>,
+    names: &'static [&'static str],
+    missing: &mut BTreeSet<&'static str>,
+) -> kube::Result<()> {
+    for &policy in names {
+        if is_in_force(policies, bindings, policy).await? {
+            if missing.remove(policy) {
+                info!(policy, "the admission policy is in force");
+            }
+        } else if missing.insert(policy) {
+            warn!(
+                policy,
+                "the ValidatingAdmissionPolicy or its binding is missing: the API server accepts what the policy \
+                 refuses; apply the policies of the release"
+            );
+        }
+    }
     Ok(())
 }
 
@@ -134,6 +138,29 @@ mod tests {
             lines[0]["hint"].as_str().is_some_and(|hint| hint.contains("RBAC")),
             "{lines:?}"
         );
+        stop.cancel();
+        looking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looking_is_possible_again_only_once_every_policy_can_be_read() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = FakeServer::default();
+        for name in ["readable", "forbidden"] {
+            put(&server, "ValidatingAdmissionPolicy", name);
+            put(&server, "ValidatingAdmissionPolicyBinding", name);
+        }
+        let request = "GET /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/forbidden";
+        server.set_fault(request, Some(Fault::Refuse(403)));
+        let stop = CancellationToken::new();
+        let names = &["readable", "forbidden"];
+        let looking = tokio::spawn(look_for_policies(server.client(), names, PERIOD, stop.clone()));
+        let levels = || told(&log).into_iter().map(|(level, _)| level).collect::<Vec<_>>();
+        tokio::time::sleep(PERIOD * 3).await;
+        assert_eq!(levels(), ["WARN"]);
+        server.set_fault(request, None);
+        tokio::time::sleep(PERIOD * 3).await;
+        assert_eq!(levels(), ["WARN", "INFO"]);
         stop.cancel();
         looking.await.unwrap().unwrap();
     }

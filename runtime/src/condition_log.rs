@@ -31,6 +31,11 @@ impl<'status> Shown<'status> {
         self.status == "True"
     }
 
+    /// Whether the condition shows the end of what was bad. `Paused` is the only condition that is good while False.
+    fn is_good(&self) -> bool {
+        self.is_true() || self.reason == Reason::NotPaused.as_str()
+    }
+
     fn is_ready(&self) -> bool {
         self.condition == ConditionType::Ready.as_str()
     }
@@ -49,12 +54,12 @@ impl<'status> Shown<'status> {
 enum Change<'status> {
     /// The condition is bad, and was not or had another reason.
     Bad(Shown<'status>),
-    /// The condition was bad and is not any more. `now` is absent if the condition is.
+    /// The condition was bad and is good now, or is absent from an object that is Ready; `now` is absent then.
     Recovered {
         was: Shown<'status>,
         now: Option<Shown<'status>>,
     },
-    /// `Ready` has become True.
+    /// `Ready` has become True. Another reason of a `Ready` that stays True is another change.
     Ready { was: Option<Shown<'status>> },
     /// Any other change.
     Other(Shown<'status>),
@@ -131,9 +136,11 @@ fn shown(status: &Value) -> Vec<Shown<'_>> {
 fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change<'status>> {
     let (before, after) = (shown(before), shown(after));
     let of_type = |all: &[Shown<'status>], condition: &str| all.iter().find(|one| one.condition == condition).copied();
+    // The pass of an object that is not Ready may have ended before it reached the condition.
+    let object_is_ready = after.iter().any(|now| now.is_ready() && now.is_true());
     let gone = before
         .iter()
-        .filter(|was| was.is_bad() && of_type(&after, was.condition).is_none());
+        .filter(|was| object_is_ready && was.is_bad() && of_type(&after, was.condition).is_none());
     let gone = gone.map(|was| Change::Recovered { was: *was, now: None });
     // A bad `Ready` repeats the reason of another condition, which is logged by itself.
     let repeats = |now: &Shown<'_>| {
@@ -143,21 +150,20 @@ fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change
     let changed = after.iter().filter_map(|now| {
         let was = of_type(&before, now.condition);
         let is_same = was.is_some_and(|was| was.status == now.status && was.reason == now.reason);
+        let was_true = was.is_some_and(|was| was.is_true());
         let bad_before = was.filter(Shown::is_bad);
         if was == Some(*now) {
             None
         } else if is_same {
             Some(Change::Other(*now))
-        } else if now.is_ready() && now.is_true() {
+        } else if now.is_ready() && now.is_true() && !was_true {
             Some(Change::Ready { was })
         } else if now.is_bad() {
             (!repeats(now)).then_some(Change::Bad(*now))
-        } else if now.is_ready() {
-            // Another condition shows what has recovered, and the object is not Ready yet.
-            Some(Change::Other(*now))
-        } else if let Some(was) = bad_before {
+        } else if let Some(was) = bad_before.filter(|_| now.is_good()) {
             Some(Change::Recovered { was, now: Some(*now) })
         } else {
+            // A normal stage of life after a bad one may lead back to the bad one, and is no recovery.
             Some(Change::Other(*now))
         }
     });
@@ -227,12 +233,53 @@ mod tests {
         assert_eq!(told(&[], &stages), [""; 0]);
         assert_eq!(told(&stages[2..], &["InstanceReady True Ready"]), [""; 0]);
         assert_eq!(told(&stages[3..], &["Paused True Paused"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_normal_stage_of_life_after_a_bad_one_is_no_recovery() {
         let short = [
             "InstanceReady False InsufficientCapacity none",
             "Ready False InsufficientCapacity none",
         ];
         let again = ["InstanceReady False Launching x", "Ready False Launching x"];
-        assert_eq!(told(&short, &again), ["INFO InstanceReady has recovered"]);
+        let looked_up = ["InstanceReady Unknown NotReady x", "Ready Unknown NotReady x"];
+        let runs = ["InstanceReady True Ready", "Ready False Launching x"];
+        assert_eq!(told(&short, &again), [""; 0]);
+        assert_eq!(told(&short, &looked_up), [""; 0]);
+        assert_eq!(told(&short, &runs), ["INFO InstanceReady has recovered"]);
+    }
+
+    #[test]
+    fn a_condition_that_the_pass_did_not_reach_has_not_recovered() {
+        let bad = ["NetworkReady False NotFound x", "Ready False NotFound x"];
+        let earlier = ["IdentityReady False NotAllowed no", "Ready False NotAllowed no"];
+        let waiting = ["Ready False WaitingForOwnerCluster x"];
+        let ready = ["Ready True Ready"];
+        assert_eq!(told(&bad, &earlier), ["WARN IdentityReady is False: no"]);
+        assert_eq!(told(&bad, &waiting), [""; 0]);
+        assert_eq!(told(&bad, &[]), [""; 0]);
+        assert_eq!(
+            told(&bad, &ready),
+            ["INFO NetworkReady has recovered", "INFO the object is Ready"]
+        );
+    }
+
+    #[test]
+    fn an_interrupted_move_has_recovered_once_nothing_is_left_of_it() {
+        let (interrupted, over) = (["Paused False MoveInterrupted x"], ["Paused False NotPaused"]);
+        assert_eq!(told(&over, &interrupted), ["WARN Paused is False: x"]);
+        assert_eq!(told(&interrupted, &over), ["INFO Paused has recovered"]);
+    }
+
+    #[test]
+    fn an_object_that_stays_ready_is_called_ready_once() {
+        let (ready, worn) = (status(&["Ready True Ready"]), status(&["Ready True NotFound x"]));
+        for (before, after) in [(&ready, &worn), (&worn, &ready)] {
+            assert_eq!(changes(before, after), [Change::Other(shown(after)[0])]);
+        }
+        for before in [&[][..], &["Ready False Launching x"], &["Ready Unknown Failed x"]] {
+            assert_eq!(told(before, &["Ready True NotFound x"]), ["INFO the object is Ready"]);
+        }
     }
 
     #[test]

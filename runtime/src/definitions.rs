@@ -14,7 +14,8 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
-use tracing::warn;
+
+use crate::repeated_failure::RepeatedFailure;
 
 /// Interval between two looks while an installation may be going on.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -76,16 +77,17 @@ pub enum DefinitionsError {
 
 /// Confirms that the installed definitions are these. An installation that is going on has `patience` to end.
 ///
-/// A definition that is not installed is no error: the caches wait for a kind. Neither is one that the manager may not
-/// read, which is logged.
+/// A definition that is not installed is no error: the caches wait for a kind. Neither are those that the manager may
+/// not read: the log has one line about the first.
 pub async fn ensure_of_this_release(
     client: &Client,
     definitions: &[Definition],
     patience: Duration,
 ) -> Result<(), DefinitionsError> {
     let deadline = Instant::now() + patience;
+    let mut failure = RepeatedFailure::new("read which release the CRDs and admission policies are of");
     loop {
-        let others = others(client, definitions).await?;
+        let others = others(client, definitions, &mut failure).await?;
         if others.is_empty() {
             return Ok(());
         }
@@ -97,44 +99,52 @@ pub async fn ensure_of_this_release(
 }
 
 /// The installed definitions that are not of this release.
-async fn others(client: &Client, definitions: &[Definition]) -> Result<Vec<String>, DefinitionsError> {
+///
+/// The API server names the definition that the manager may not read, so that each would have a `failure` of its own:
+/// only the first one counts. The others are looked at all the same: the role of an earlier release allows some.
+async fn others(
+    client: &Client,
+    definitions: &[Definition],
+    failure: &mut RepeatedFailure,
+) -> Result<Vec<String>, DefinitionsError> {
     let mut others = Vec::new();
+    let mut forbidden = None;
     for definition in definitions {
         let is_other = match definition.kind {
-            DefinitionKind::Crd => is_other::<CustomResourceDefinition>(client, definition).await?,
-            DefinitionKind::Policy => is_other::<ValidatingAdmissionPolicy>(client, definition).await?,
+            DefinitionKind::Crd => is_other::<CustomResourceDefinition>(client, definition).await,
+            DefinitionKind::Policy => is_other::<ValidatingAdmissionPolicy>(client, definition).await,
         };
-        if is_other {
-            others.push(definition.to_string());
+        match is_other {
+            Ok(true) => others.push(definition.to_string()),
+            Ok(false) => {}
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                forbidden.get_or_insert(kube::Error::Api(status));
+            }
+            Err(source) => {
+                return Err(DefinitionsError::Request {
+                    definition: definition.to_string(),
+                    source,
+                });
+            }
         }
+    }
+    if let Some(error) = forbidden {
+        failure.failed(&error);
     }
     Ok(others)
 }
 
 /// Whether a definition is installed that is not of this release.
-async fn is_other<K>(client: &Client, definition: &Definition) -> Result<bool, DefinitionsError>
+async fn is_other<K>(client: &Client, definition: &Definition) -> kube::Result<bool>
 where
     K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let api: Api<K> = Api::all(client.clone());
-    match api.get_metadata_opt(&definition.name).await {
-        Ok(installed) => Ok(installed.is_some_and(|object| {
-            let annotations = object.metadata.annotations.unwrap_or_default();
-            annotations.get(meta::DEFINITION_ANNOTATION) != Some(&definition.hash)
-        })),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            warn!(
-                %definition,
-                "the manager may not read this definition, and cannot tell whether it is of its own release: install \
-                 the ClusterRole of this release"
-            );
-            Ok(false)
-        }
-        Err(source) => Err(DefinitionsError::Request {
-            definition: definition.to_string(),
-            source,
-        }),
-    }
+    let installed = api.get_metadata_opt(&definition.name).await?;
+    Ok(installed.is_some_and(|object| {
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        annotations.get(meta::DEFINITION_ANNOTATION) != Some(&definition.hash)
+    }))
 }
 
 #[cfg(test)]
@@ -142,7 +152,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{FakeServer, Fault};
+    use crate::logging::LogFormat;
+    use crate::testing::{FakeServer, Fault, Log};
 
     const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
@@ -210,6 +221,34 @@ mod tests {
         server.set_fault("GET", Some(Fault::Refuse(500)));
         let failed = checked(&server).await.unwrap_err();
         assert!(failed.to_string().contains("widgets.test.example.org"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn definitions_that_may_not_be_read_have_one_line_with_what_to_apply() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = server(Some("this"), Some("this"));
+        server.set_fault("GET", Some(Fault::Refuse(403)));
+        checked(&server).await.unwrap();
+        let lines = log.objects();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let hint = lines[0]["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("RBAC manifests"), "{lines:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_definition_that_may_not_be_read_hides_no_other_one() {
+        let log = Log::start(LogFormat::Json, 0);
+        let server = server(Some("this"), Some("other"));
+        let request = format!("GET {CRDS}/widgets.test.example.org");
+        server.set_fault(&request, Some(Fault::Refuse(403)));
+        let started = ensure_of_this_release(&server.client(), &expected(), Duration::from_secs(10)).await;
+        let refused = started.unwrap_err().to_string();
+        assert!(
+            refused.contains("ValidatingAdmissionPolicy widgets-immutable"),
+            "{refused}"
+        );
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -226,11 +226,12 @@ impl FakeServer {
         state.version["minor"] = minor.into();
     }
 
-    pub(crate) fn set_fault(&self, method: &str, fault: Option<Fault>) {
+    /// Fails requests from now on, or no longer: those of a method (`GET`), or of a method and a path (`GET /path`).
+    pub(crate) fn set_fault(&self, requests: &str, fault: Option<Fault>) {
         let faults = &mut self.state.lock().unwrap().faults;
         match fault {
-            Some(fault) => faults.insert(method.into(), fault),
-            None => faults.remove(method),
+            Some(fault) => faults.insert(requests.into(), fault),
+            None => faults.remove(requests),
         };
     }
 
@@ -337,7 +338,8 @@ impl FakeServer {
                 path: path.clone(),
                 body: body.clone(),
             });
-            state.faults.get(parts.method.as_str()).copied()
+            let of_path = state.faults.get(&format!("{} {path}", parts.method));
+            of_path.or_else(|| state.faults.get(parts.method.as_str())).copied()
         };
         match fault {
             Some(Fault::Hang) => std::future::pending().await,

@@ -9,7 +9,6 @@ use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
-use capa_aws::SessionPool;
 use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
@@ -23,7 +22,6 @@ use capa_controllers::machine_networks;
 use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
 use capa_runtime::admission::look_for_policies;
-use capa_runtime::backoff::BackoffSettings;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::controller::{Controller, ControllerSettings};
 use capa_runtime::kinds::CachedKind;
@@ -40,13 +38,13 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{predicates, watcher};
 use kube::{Api, ResourceExt};
 
-use super::Flags;
 use super::controller_identity;
 use super::flags;
 use super::identity_controllers;
 use super::identity_deletions;
 use super::identity_secrets::IdentitySecrets;
-use super::orphans::{self, OrphanCounts};
+use super::orphans;
+use super::wiring::{Wiring, references};
 
 /// Starts a watch for every kind that is read from a cache.
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
@@ -65,15 +63,6 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
         static_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         namespaces: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
     }
-}
-
-/// The dependencies of the controllers.
-pub(super) struct Wiring {
-    pub(super) runtime: Runtime,
-    pub(super) caches: Caches,
-    pub(super) clouds: SessionPool,
-    pub(super) orphans: OrphanCounts,
-    pub(super) flags: Flags,
 }
 
 impl Wiring {
@@ -308,15 +297,6 @@ impl Wiring {
             .reconcile_on(readers(kubernetes, NetworkReaderKind::Template))
     }
 
-    /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
-    /// soon.
-    pub(super) fn source_backoff(&self) -> BackoffSettings {
-        BackoffSettings {
-            cap: self.flags.timing().source_retry_cap,
-            ..BackoffSettings::default()
-        }
-    }
-
     /// The AWSClusters of a namespace, whose labels decide which identities they may use.
     fn clusters_of_namespace(&self) -> impl Fn(&Namespace) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
@@ -386,13 +366,6 @@ fn clusters_with<K: IdentityObject>(
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
     condition.is_some_and(|condition| condition.status == "False")
-}
-
-pub(super) fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
-    objects
-        .iter()
-        .map(|object| ObjectRef::from_obj(object.as_ref()))
-        .collect()
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {

@@ -18,7 +18,7 @@ use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
 use kube::runtime::reflector::ObjectRef;
 
-use super::controllers::{Wiring, references};
+use super::wiring::{Wiring, references};
 
 /// Starts the controllers as tasks.
 pub(super) fn start(wiring: &Wiring, kubernetes: &KubernetesClient, tasks: &mut Tasks) {

@@ -13,8 +13,8 @@ use capa_controllers::kubernetes::KubernetesClient;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::repeated_failure::RepeatedFailure;
-use futures::StreamExt;
 use futures::channel::mpsc::UnboundedSender;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ObjectMeta, PostParams};
@@ -66,7 +66,8 @@ impl IdentitySecrets {
                     }
                 }
                 tokio::select! {
-                    Some(_) = changes.next() => {}
+                    // The changes begin with every identity there is: one look at the Secrets serves all that are due.
+                    Some(_) = changes.next() => while let Some(Some(_)) = changes.next().now_or_never() {},
                     () = tokio::time::sleep(self.period) => {}
                 }
             }

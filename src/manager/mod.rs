@@ -9,6 +9,7 @@ mod identity_controllers;
 mod identity_deletions;
 mod identity_secrets;
 mod orphans;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub(crate) use flags::Flags;
+use wiring::Wiring;
 
 /// The crates of this provider, and the AWS SDK, which prints whole requests with user data when it traces.
 const LOG_TARGETS: LogTargets = LogTargets {
@@ -96,7 +98,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     object_counts::count_objects(&caches, &mut registry);
     let orphans = orphans::OrphanCounts::register(&mut registry);
     serve_diagnostics(&flags, &client, registry, &mut tasks).await?;
-    let controllers = controllers::Wiring {
+    let controllers = Wiring {
         runtime,
         caches,
         clouds: clouds.clone(),
@@ -141,11 +143,7 @@ async fn serve_diagnostics(flags: &Flags, client: &Client, registry: Registry, t
 }
 
 /// The controllers, under the Lease where `--leader-elect` asks for it.
-async fn lead(
-    election: Option<LeaderElection>,
-    controllers: controllers::Wiring,
-    stop: CancellationToken,
-) -> Result<()> {
+async fn lead(election: Option<LeaderElection>, controllers: Wiring, stop: CancellationToken) -> Result<()> {
     let work_stop = stop.clone();
     let work = || async move {
         let mut tasks = Tasks::new(work_stop, CONTROLLER_GRACE);

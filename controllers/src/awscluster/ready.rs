@@ -22,7 +22,7 @@ pub(super) struct ReadyInputs<'a> {
     pub(super) resolution: &'a Resolution,
     /// What the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
-    /// Whether `Ready` of the provisioned AWSCluster was True before.
+    /// Whether `Ready` of the provisioned AWSCluster was True before, in the region of the spec.
     pub(super) was_ready: bool,
     /// The other conditions of the AWSCluster, the more important first.
     pub(super) others: &'a [&'a ConditionUpdate],
@@ -92,7 +92,7 @@ impl ReadyInputs<'_> {
     fn is_lacked(&self, supply: Supply) -> bool {
         match supply {
             Supply::Usable => false,
-            Supply::OneRole => !self.was_ready,
+            Supply::OneRole | Supply::Doubtful => !self.was_ready,
             Supply::Unusable | Supply::Undeclared => true,
         }
     }
@@ -105,8 +105,8 @@ impl ReadyInputs<'_> {
     }
 }
 
-const NO_SUBNET: &str = "spec.network declares no subnet for machines, and no AWSMachine or AWSMachineTemplate of the \
-                         cluster names one: declare subnets, or set subnet in the machines";
+const NO_SUBNET: &str = "spec.network declares no subnet for machines outside of edge zones, and no AWSMachine or \
+                         AWSMachineTemplate of the cluster names one: declare subnets, or set subnet in the machines";
 const NO_SECURITY_GROUP: &str = "spec.network.securityGroupOverrides declares no security group for machines, and no \
                                  AWSMachine or AWSMachineTemplate of the cluster names one: declare node, or set \
                                  additionalSecurityGroups in the machines";

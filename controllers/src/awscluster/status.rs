@@ -94,7 +94,7 @@ pub(super) fn unmanaged(
         identity: &identity,
         resolution: &resolution,
         machines,
-        was_ready: before.provisioned() && holds(&before.conditions, ConditionType::Ready),
+        was_ready: was_ready(cluster, &before),
         others: &others,
         ignored: &ignored_fields(&cluster.spec, &found),
     };
@@ -124,6 +124,12 @@ pub(super) fn unmanaged(
         Next::Requeue(rate_limited_for.unwrap_or_else(|| retry_after(failing_for, delayed_for, timing)))
     });
     (status, next)
+}
+
+/// Whether `Ready` was True before. What was known of another region proves nothing about the region of the spec.
+fn was_ready(cluster: &AWSCluster, before: &AWSClusterStatus) -> bool {
+    let region = before.network.as_ref().and_then(|network| network.region.as_deref());
+    before.provisioned() && holds(&before.conditions, ConditionType::Ready) && region == cluster.spec.region()
 }
 
 fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts, before: &AWSClusterStatus) -> Resolution {

@@ -58,9 +58,11 @@ pub fn machine_report(machine: &AWSMachine) -> Option<u64> {
     Some(report(identity, &machine.metadata, conditions.unwrap_or_default()))
 }
 
+/// An object that reports nothing is equal for every identity: a launch writes another reference to it.
 fn report(identity: Option<&IdentityReference>, metadata: &ObjectMeta, conditions: &[Condition]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    identity.hash(&mut hasher);
-    reported("", metadata, conditions).hash(&mut hasher);
+    let reported = reported("", metadata, conditions);
+    identity.filter(|_| reported.is_some()).hash(&mut hasher);
+    reported.hash(&mut hasher);
     hasher.finish()
 }

@@ -220,9 +220,12 @@ fn only_a_refusal_changes_the_report_of_a_cluster() {
     assert_eq!(cluster("NotFound", "a"), cluster("NotAllowed", "b"));
     assert_ne!(cluster("NotFound", "a"), cluster("CredentialsFailed", "a"));
     assert_ne!(cluster("CredentialsFailed", "a"), cluster("CredentialsFailed", "b"));
+    let launched = "identityRef: {kind: AWSClusterStaticIdentity, name: key}";
     assert_eq!(
         machine_report(&read("{metadata: {name: m}, spec: {instanceType: a}}")),
-        machine_report(&read("{metadata: {name: m}, spec: {instanceType: b}}"))
+        machine_report(&read(&format!(
+            "{{metadata: {{name: m}}, spec: {{instanceType: b, {launched}}}}}"
+        )))
     );
 }
 

@@ -9,6 +9,10 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// A kind without the label is discovered again after so many times the age of a kind that is not served. Machines may
+/// use such a kind for ever, and bring their network themselves.
+const UNLABELLED_FACTOR: u32 = 6;
+
 /// The time for which the properties of a kind that publishes networks are stored.
 const KIND_AGE: Duration = Duration::from_secs(600);
 
@@ -87,7 +91,8 @@ impl KindCache {
     fn is_fresh(&self, entry: &Entry) -> bool {
         let age = match &entry.known {
             Known::Served(kind) if kind.publishes_network => KIND_AGE,
-            Known::Served(_) | Known::NotServed => self.missing_age,
+            Known::Served(_) => self.missing_age.saturating_mul(UNLABELLED_FACTOR),
+            Known::NotServed => self.missing_age,
         };
         entry.at.elapsed() < age
     }
@@ -133,6 +138,8 @@ mod tests {
         assert!(matches!(cache.get(&reference("Unlabelled")), Some(Known::Served(_))));
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(cache.get(&reference("Missing")).is_none());
+        assert!(matches!(cache.get(&reference("Unlabelled")), Some(Known::Served(_))));
+        tokio::time::advance(Duration::from_secs(25)).await;
         assert!(cache.get(&reference("Unlabelled")).is_none());
         assert!(matches!(cache.get(&reference("Labelled")), Some(Known::Served(_))));
         tokio::time::advance(KIND_AGE).await;

@@ -53,7 +53,7 @@ use subnet::SubnetSpec;
         "description": "Reason of the condition that needs attention most; Ready if none does"}"#,
     printcolumn = r#"{"name": "VPC", "type": "string", "jsonPath": ".status.network.vpc.id",
         "description": "VPC that machines are launched in"}"#,
-    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".*.controlPlaneEndpoint.host",
+    printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".status.controlPlaneEndpoint.host",
         "description": "Address of the Kubernetes API, from the spec or from the Cluster"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
         "description": "Time since creation"}"#,

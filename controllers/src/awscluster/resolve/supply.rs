@@ -15,24 +15,29 @@ pub(in crate::awscluster) enum Supply {
     /// The cluster supplies the part to machines of one role, and nothing of what the spec declares for the other role
     /// can be used.
     OneRole,
+    /// The spec declares the part. No lookup succeeds, and nothing shows whether the part can be used.
+    Doubtful,
     /// The spec declares the part, and nothing of what it declares can be used.
     Unusable,
     /// The spec declares nothing.
     Undeclared,
 }
 
-/// The supply of subnets. Subnets of which no lookup knows the zone while the lookup fails are not usable: nothing
-/// shows that they exist.
+/// The supply of subnets. Subnets of which no lookup knows the zone while the lookup fails are doubtful: nothing shows
+/// that they exist. A subnet in an edge zone is for machines that name it.
 pub(super) fn of_subnets(spec: &AWSClusterSpec, network: &MachineNetwork, lookup: &NetworkLookup) -> Supply {
-    if spec.subnets().iter().all(SubnetSpec::is_for_pods_only) {
+    let are_edge = !network.subnets.is_empty() && network.subnets.iter().all(NetworkSubnet::is_edge);
+    if are_edge || spec.subnets().iter().all(SubnetSpec::is_for_pods_only) {
         return Supply::Undeclared;
     }
-    let is_doubtful = matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity);
-    let is_usable = |subnet: &NetworkSubnet| !is_doubtful || subnet.availability_zone.is_some();
-    if network.subnets.iter().any(is_usable) {
+    let is_unanswered = matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity);
+    let mut usable = network.subnets.iter().filter(|subnet| !subnet.is_edge()).peekable();
+    if usable.peek().is_none() {
+        Supply::Unusable
+    } else if !is_unanswered || usable.any(|subnet| subnet.availability_zone.is_some()) {
         Supply::Usable
     } else {
-        Supply::Unusable
+        Supply::Doubtful
     }
 }
 
@@ -73,8 +78,16 @@ mod tests {
             ("{id: a}", "", found(), Supply::Unusable),
             ("{id: a}", "{id: a}", found(), Supply::Usable),
             ("{id: a}", "{id: a}", NetworkLookup::Disabled, Supply::Usable),
-            ("{id: a}", "{id: a}", failed(), Supply::Unusable),
-            ("{id: a}", "{id: a}", NetworkLookup::NoIdentity, Supply::Unusable),
+            ("{id: a}", "{id: a}", failed(), Supply::Doubtful),
+            ("{id: a}", "{id: a}", NetworkLookup::NoIdentity, Supply::Doubtful),
+            ("{id: a}", "", failed(), Supply::Unusable),
+            ("{id: a}", "{id: a, zoneType: local-zone}", found(), Supply::Undeclared),
+            (
+                "{id: a}",
+                "{id: a, zoneType: local-zone, availabilityZone: z}, {id: b}",
+                failed(),
+                Supply::Doubtful,
+            ),
             (
                 "{id: a}",
                 "{id: b}, {id: a, availabilityZone: z}",

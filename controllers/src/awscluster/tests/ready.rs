@@ -104,6 +104,37 @@ async fn a_changed_region_without_answer_makes_ready_false() {
 }
 
 #[tokio::test]
+async fn a_lookup_that_fails_from_the_first_one_takes_no_ready_away() {
+    let scene = Scene::new();
+    let before = scene
+        .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Disabled}}")))
+        .await;
+    assert_eq!(before.says(READY), "True/Ready");
+    for _ in 0..2 {
+        let error = refused("DescribeSubnets", "RequestLimitExceeded");
+        scene.aws.fail_next("DescribeSubnets", error);
+    }
+    let looks = scene.edited(&before, NETWORK).await;
+    says(&looks, "True/Throttled", "could not be looked up");
+    says(
+        &scene.after(&looks, HOUR).await,
+        "True/Throttled",
+        "could not be looked up",
+    );
+}
+
+#[tokio::test]
+async fn subnets_in_edge_zones_alone_launch_no_machine() {
+    let scene = Scene::new();
+    let groups = "securityGroupOverrides: {node: sg-0000000a}";
+    let edge = "subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1-lax-1a, zoneType: local-zone}]";
+    let spec =
+        format!("region: eu-west-1, unmanaged: true, preflight: {{mode: Disabled}}, network: {{{edge}, {groups}}}");
+    let pass = scene.pass(&aws_cluster(&spec)).await;
+    says(&pass, "False/NothingDeclared", "outside of edge zones");
+}
+
+#[tokio::test]
 async fn a_cluster_and_machines_without_network_are_not_ready() {
     let scene = Scene::new();
     let declares_nothing = aws_cluster("region: eu-west-1, unmanaged: true");

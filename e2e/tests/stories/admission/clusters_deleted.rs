@@ -10,7 +10,7 @@ use crate::stories::scenario::{CORE, OURS, WITHIN};
 
 use super::refusal;
 
-const REFUSED: &str = "Cluster dev has machines and is not being deleted: delete the Cluster";
+const REFUSED: &str = "Cluster dev has control plane replicas or workers and is not being deleted: delete the Cluster";
 
 /// The AWSClusters and Clusters of a namespace. The Cluster `dev` is paused, so that Cluster API leaves its status
 /// alone.
