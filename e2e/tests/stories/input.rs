@@ -107,8 +107,8 @@ fn only_bootstrap_data_is_delivered_to_instances() -> anyhow::Result<()> {
         }
         assert!(s.launches().is_empty());
         let log = s.manager().log()?;
-        let is_condition = |line: &&str| line.contains("BootstrapDataReady is False");
-        let mut others = log.lines().filter(|line| !is_condition(line));
+        let has_condition = |line: &&str| line.contains("BootstrapDataReady is False") || line.contains(" why=\"");
+        let mut others = log.lines().filter(|line| !has_condition(line));
         let request = others.find(|line| line.contains("read Secret") || line.contains("kube-system/secrets"));
         assert_eq!(request, None, "a request was made");
 
