@@ -70,13 +70,15 @@ pub(super) fn unrecorded_answer(scope: &MachineScope, context: &MachineContext) 
 }
 
 /// Records a refusal that this process could not record before. A refused attempt has launched nothing, so its record
-/// must not prevent the use of a corrected identity or region.
+/// must not prevent the use of a corrected identity or region. For a deletion, an attempt whose call this process has
+/// never made is like a refused one: an instance that the record has forgotten may live in another account.
 pub(super) fn record_known_refusal(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<(), IllegalTransition> {
-    let refused = open_token(scope).is_some_and(|token| progress(scope, token, context) == Progress::Refused);
-    if refused {
+    let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
+    let progress = open_token(scope).map(|token| progress(scope, token, context));
+    if progress == Some(Progress::Refused) || (is_deleted && progress == Some(Progress::Recorded)) {
         scope.record_launch(LaunchEvent::Refused)?;
     }
     Ok(())

@@ -433,6 +433,30 @@ async fn another_instance_with_the_recorded_token_is_adopted() {
     assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
 }
 
+/// A backup from before the launch was restored, and credentials of another account recorded an attempt there, whose call
+/// was never made.
+#[tokio::test]
+async fn an_attempt_without_a_call_in_another_account_hides_no_instance() {
+    let scene = Scene::running().await;
+    scene.edit(|machine| {
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+        let status = machine.status.as_mut().expect("a status");
+        let launched = status.launch.as_ref().and_then(LaunchRecord::attempt);
+        let launch = launched.cloned().map(LaunchRecord::Requested);
+        let mut network = status.network.clone().expect("a network");
+        network.account_id = Some("999999999999".into());
+        *status = AWSMachineStatus {
+            launch,
+            network: Some(network),
+            ..AWSMachineStatus::default()
+        };
+    });
+    let now = scene.context.now();
+    scene.context.memory.recorded("uid-m", "uid-m-1", "999999999999", now);
+    scene.delete();
+    assert!(terminated(&scene.pass().await));
+}
+
 /// The recorded instance is young and does not show yet.
 #[tokio::test]
 async fn a_hidden_instance_is_not_replaced_by_another_with_its_token() {
