@@ -63,8 +63,8 @@ const STALENESS: SignedDuration = SignedDuration::from_secs(45);
 /// All of AWS.
 pub(crate) struct Aws {
     pub(crate) ec2: Ec2,
-    /// How long AWS answers no call: until then.
-    pub(crate) unreachable_until: Option<Timestamp>,
+    /// AWS answers no call: since when, and until when.
+    unreachable: Option<(Timestamp, Timestamp)>,
     /// A machine whose instance no listing shows, and until when. A lookup by id shows it.
     pub(crate) overlooked: Option<(String, Timestamp)>,
     /// Instances of the user that are to serve in a load balancer, and those that were brought in.
@@ -97,13 +97,30 @@ impl Aws {
         }
         Self {
             ec2,
-            unreachable_until: None,
+            unreachable: None,
             overlooked: None,
             serving: Vec::new(),
             served: BTreeSet::new(),
             throttled: 0,
             token_memory: Behaviour::default().token_memory,
         }
+    }
+
+    /// AWS answers no call until `end`.
+    pub(crate) fn lose(&mut self, now: Timestamp, end: Timestamp) {
+        let since = self.unreachable.filter(|(_, until)| now < *until);
+        self.unreachable = Some((since.map_or(now, |(since, _)| since), end));
+    }
+
+    /// The time until which AWS answers no call.
+    pub(crate) fn unreachable_until(&self) -> Option<Timestamp> {
+        self.unreachable.map(|(_, until)| until)
+    }
+
+    /// Whether AWS has answered no call for at least so long.
+    pub(crate) fn was_unreachable_for(&self, long: Duration, now: Timestamp) -> bool {
+        self.unreachable
+            .is_some_and(|(since, until)| after(since, long) <= now && now < until)
     }
 
     /// EC2 forgets the token of a launch after so long.

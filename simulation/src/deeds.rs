@@ -178,7 +178,7 @@ impl Deed {
             Self::ReplaceKey(other) => simulation.replace_key(of, key(other)),
             Self::LoseAws(long) => {
                 let end = simulation.outage(long);
-                simulation.outside.aws.unreachable_until = Some(end);
+                simulation.outside.aws.lose(now, end);
             }
             Self::LoseServer(long) => simulation.lose_server(of, long),
             Self::Copy(number, with_ids) => ownership::copy(simulation, of, number, with_ids),

@@ -49,6 +49,9 @@ struct Book {
     /// Machines that a backup brought back from before the finalizer, and that no manager has come to yet. A deletion
     /// ends them at once.
     unheld: BTreeSet<String>,
+    /// Machines that a backup brought back from before their launch. The deletion of such a machine ends once AWS could
+    /// not be asked for minutes, as docs/troubleshooting.md says.
+    planned_again: BTreeSet<String>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
     backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
@@ -89,6 +92,11 @@ impl Invariants {
     /// A backup has brought a machine back from before a manager added the finalizer.
     pub(crate) fn restores_unheld(&mut self, of: ManagementCluster, name: &str) {
         self.book_mut(of).unheld.insert(machine_key(name));
+    }
+
+    /// A backup has brought a machine back whose record says that EC2 was never asked.
+    pub(crate) fn restores_planned(&mut self, of: ManagementCluster, name: &str) {
+        self.book_mut(of).planned_again.insert(machine_key(name));
     }
 
     /// The user gives up what a machine may have.
@@ -214,7 +222,11 @@ impl Invariants {
         }
         let left = outside.aws.live_of(outside.now, of, &name).next();
         if let Some(left) = left {
-            if is_proven(machine, left) {
+            let long_enough = Timing::default().launch_lookup_age;
+            let is_believed = book.planned_again.contains(&name)
+                && is_planned(machine)
+                && outside.aws.was_unreachable_for(long_enough, outside.now);
+            if is_proven(machine, left) && !is_believed {
                 let text = format!("leaked: {name} is gone and its instance {} lives", left.id);
                 self.violate(outside.now, text);
             } else {
@@ -336,6 +348,12 @@ fn wanted<'a>(of: ManagementCluster, machine: &str, outside: &'a Outside) -> Opt
     let mut machines = outside.server(of).stored.aws_machines.iter();
     let found = machines.find(|(name, _)| machine_key(name) == machine);
     found.map(|(_, object)| object.as_ref())
+}
+
+/// Whether the record of a machine says that EC2 was never asked.
+pub(crate) fn is_planned(machine: &AWSMachine) -> bool {
+    let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    launch == Some(&LaunchRecord::Planned)
 }
 
 /// Whether an instance with a machine's tags is the machine's by its token, or because the machine names it.

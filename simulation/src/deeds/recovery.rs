@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use super::annotate;
 use crate::aws::{ACCOUNT, launcher_of, machine_of};
 use crate::encounters::Situation;
-use crate::invariants::machine_key;
+use crate::invariants::{is_planned, machine_key};
 use crate::objects::{CLUSTER, machine_name};
 use crate::outside::ManagementCluster;
 use crate::server::Server;
@@ -167,8 +167,13 @@ pub(super) fn restore(simulation: &mut Simulation, of: ManagementCluster) {
     simulation.outside.server_mut(of).restore(&snapshot);
     simulation.settle(Duration::ZERO);
     let machines = snapshot.aws_machines.iter();
-    for (name, _) in machines.filter(|(_, machine)| machine.finalizers().is_empty()) {
-        simulation.invariants.restores_unheld(of, name);
+    for (name, machine) in machines {
+        if machine.finalizers().is_empty() {
+            simulation.invariants.restores_unheld(of, name);
+        }
+        if is_planned(machine) {
+            simulation.invariants.restores_planned(of, name);
+        }
     }
     simulation.invariants.restores_backup(of, false);
     simulation.stop(of, Duration::from_secs(20));

@@ -128,7 +128,7 @@ impl Simulation {
             lag,
         } = journey;
         let unreachable_until = match call.action.service {
-            Service::Aws => self.outside.aws.unreachable_until,
+            Service::Aws => self.outside.aws.unreachable_until(),
             Service::Kubernetes | Service::Clock(_) => self.outside.server(of).unreachable_until,
         };
         let answer = if unreachable_until.is_some_and(|until| self.now() < until) {
