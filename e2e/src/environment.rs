@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use capa_api::meta::{GROUP, VERSION};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -321,6 +321,24 @@ impl TestEnvironment {
             &format!("{name}-{number}"),
             command,
         )
+    }
+
+    /// Runs a program for this test to its end, which must come within a time and be a success. Otherwise the error
+    /// contains the last lines of its log, which is among the test's evidence.
+    pub async fn run(&self, name: &str, command: &std::process::Command, within: Duration) -> anyhow::Result<()> {
+        let mut process = self.start(name, command)?;
+        let status = eventually(within, &format!("the end of {name}"), async || {
+            process.try_wait()?.context("it still runs")
+        })
+        .await?;
+        ensure!(status.success(), "{name} ended with {status}; {}", process.last_words());
+        Ok(())
+    }
+
+    /// A new folder for evidence of this name, beside that which failed tests leave. It stays until the caller removes
+    /// it.
+    pub fn new_evidence(&self, name: &str) -> anyhow::Result<PathBuf> {
+        evidence::folder(name)
     }
 
     /// Writes the logs of the world and of this test, its AWS calls and its objects to a folder, and returns the

@@ -1,6 +1,7 @@
 //! The paths of the world's programs.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
@@ -22,6 +23,37 @@ pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
     let path = tools().join(name);
     ensure!(path.exists(), "{} is missing; `make tools` builds it", path.display());
     Ok(path)
+}
+
+/// Cluster API's end-to-end specs, as a program.
+pub fn upstream_specs() -> anyhow::Result<PathBuf> {
+    let path = tools().join("upstream-specs");
+    ensure!(
+        path.exists(),
+        "{} is missing; `make upstream-specs` builds it",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The folder with the data of Cluster API's specs.
+pub fn upstream_folder() -> PathBuf {
+    repository().join("e2e/upstream")
+}
+
+/// The objects of a folder of kustomize, which may name files outside the folder.
+pub(crate) fn kustomize(folder: &Path) -> anyhow::Result<String> {
+    let output = Command::new(tool("kubectl")?)
+        .args(["kustomize", "--load-restrictor=LoadRestrictionsNone"])
+        .arg(folder)
+        .output()?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "kubectl kustomize {}: {error}",
+        folder.display()
+    );
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The manager under test: `CAPA_RS_BINARY`, or the binary that cargo built beside the running program.

@@ -1,8 +1,8 @@
 //! The installation of this provider in a world: everything that an administrator installs except the Deployment.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use kube::{
     Client, ResourceExt as _,
     api::{DynamicObject, ObjectMeta, PostParams, TypeMeta},
@@ -37,7 +37,8 @@ const ENFORCED_WITHIN: Duration = Duration::from_mins(2);
 /// Applies `config/default` of this repository without the objects for the manager's pod, and waits until the policies
 /// are enforced.
 pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
-    let mut manifests = objects::parse(&kustomize()?).context("read our own manifests")?;
+    let mut manifests = objects::parse(&programs::kustomize(&programs::repository().join("config/default"))?)
+        .context("read our own manifests")?;
     // The Deployment, and the Secret with its AWS credentials, exist for the pod.
     manifests.retain(|object| !["Deployment", "Secret"].iter().any(|kind| objects::is(object, kind)));
     manifests.iter_mut().for_each(except_namespaces);
@@ -110,19 +111,4 @@ pub(crate) async fn grant_lease(client: &Client, namespace: &str) -> anyhow::Res
         objects::apply(client, &copy, namespace).await?;
     }
     Ok(())
-}
-
-fn kustomize() -> anyhow::Result<String> {
-    let folder = programs::repository().join("config/default");
-    let output = Command::new(programs::tool("kubectl")?)
-        .arg("kustomize")
-        .arg(&folder)
-        .output()?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "kubectl kustomize {}: {error}",
-        folder.display()
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
-use crate::clusterctl::{Clusterctl, Repository};
+use crate::clusterctl::{Clusterctl, Release, Repository};
 use crate::local_world::LocalWorld;
 use crate::wait::eventually;
 
@@ -24,6 +24,7 @@ const FIRST_VERSION: &str = "v0.1.0";
 pub struct ManagementCluster {
     world: Arc<LocalWorld>,
     repository: Repository,
+    release: Release,
     clusterctl: Clusterctl,
 }
 
@@ -40,12 +41,13 @@ impl ManagementCluster {
 
     fn of(world: LocalWorld) -> anyhow::Result<Self> {
         let repository = Repository::write(world.directory.folder("repository")?, &world.server.pki)?;
-        repository.add(FIRST_VERSION)?;
+        let release = repository.add(FIRST_VERSION)?;
         let home = world.directory.folder("home")?;
         let clusterctl = Clusterctl::new(home, &repository.configuration, world.admin_kubeconfig());
         Ok(Self {
             world: Arc::new(world),
             repository,
+            release,
             clusterctl,
         })
     }
@@ -79,6 +81,11 @@ impl ManagementCluster {
     /// clusterctl, configured for this management cluster.
     pub fn clusterctl(&self) -> &Clusterctl {
         &self.clusterctl
+    }
+
+    /// The release of this provider that was installed first.
+    pub fn release(&self) -> &Release {
+        &self.release
     }
 
     /// The repository from which clusterctl installs.

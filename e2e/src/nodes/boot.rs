@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 
 use super::cluster::Cluster;
+use super::configuration::Configuration;
 use super::objects::{self, NodeFacts};
 use super::simulator::NodeSimulator;
 use super::user_data::{self, Bootstrap, Init, Join, NodeRegistration};
@@ -39,8 +40,7 @@ async fn init_control_plane(simulator: &NodeSimulator, computer: &Computer, init
         simulator.has_started(id, &cluster);
         cluster
     };
-    let version = computer.kubernetes_version.as_ref().unwrap_or(&init.kubernetes_version);
-    Ok(Node::new(computer, cluster, &init.registration, version, true))
+    Node::new(computer, cluster, &init.registration, init.configuration.clone(), true)
 }
 
 async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
@@ -57,17 +57,8 @@ async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Joi
             "a control plane node needs the cluster's keys"
         );
     }
-    let version = match &computer.kubernetes_version {
-        Some(installed) => installed.clone(),
-        None => objects::kubernetes_version(&cluster.admin).await?,
-    };
-    Ok(Node::new(
-        computer,
-        cluster,
-        &join.registration,
-        &version,
-        join.control_plane,
-    ))
+    let configuration = Configuration::stored(&cluster.admin).await?;
+    Node::new(computer, cluster, &join.registration, configuration, join.control_plane)
 }
 
 impl Node {
@@ -75,9 +66,9 @@ impl Node {
         computer: &Computer,
         cluster: Arc<Cluster>,
         registration: &NodeRegistration,
-        version: &str,
+        configuration: Configuration,
         control_plane: bool,
-    ) -> Self {
+    ) -> anyhow::Result<Self> {
         let given = registration.provider_id.clone();
         // The provider id that a cloud controller assigns to nodes whose kubelet runs with an external cloud provider.
         let cloud_controllers = || {
@@ -89,17 +80,21 @@ impl Node {
             name: registration.name.clone().unwrap_or_else(|| computer.host_name.clone()),
             provider_id: given.or_else(cloud_controllers),
             zone: computer.zone.clone(),
-            kubelet_version: version.to_owned(),
+            kubelet_version: match &computer.kubernetes_version {
+                Some(installed) => installed.clone(),
+                None => configuration.kubernetes_version()?.to_owned(),
+            },
             control_plane,
             registration: registration.clone(),
+            configuration,
             kubelet_port: etcd.map(|etcd| etcd.kubelet_port),
         };
-        Self {
+        Ok(Self {
             account: computer.account.clone(),
             instance_id: computer.instance_id.clone(),
             facts,
             cluster,
-        }
+        })
     }
 
     /// Starts the components of the node, and shows the Node in the cluster's API.

@@ -9,10 +9,11 @@ use anyhow::Context;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
+use super::addons;
 use super::authority::Authority;
 use super::etcd::Etcd;
-use super::objects;
 use super::user_data::{Files, Init};
 use crate::api_server;
 use crate::directory::Directory;
@@ -37,6 +38,8 @@ pub(super) struct Cluster {
     pub(super) etcd: Option<Etcd>,
     authority: String,
     api_server: Mutex<Option<Supervised>>,
+    /// The controllers in place of those of kube-controller-manager. They end with the value.
+    _controllers: JoinSet<()>,
 }
 
 impl Cluster {
@@ -72,9 +75,11 @@ impl Cluster {
             Ok(())
         };
         api_server.ready(START_WITHIN, probe).await?;
-        objects::store_configuration(&admin, &init.configuration).await?;
-        let stacked = init.configuration.pointer("/etcd/external").is_none();
-        let etcd = if stacked {
+        init.configuration.store(&admin).await?;
+        addons::install(&admin, &init.configuration).await?;
+        let mut controllers = JoinSet::new();
+        controllers.spawn(addons::run_deployments(admin.clone()));
+        let etcd = if init.configuration.has_stacked_etcd() {
             Some(Etcd::start(directory, options, name, &folder, &init.pki, address).await?)
         } else {
             None
@@ -87,6 +92,7 @@ impl Cluster {
             etcd,
             authority: authority.certificate,
             api_server: Mutex::new(Some(api_server)),
+            _controllers: controllers,
         })
     }
 

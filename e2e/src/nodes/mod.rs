@@ -10,16 +10,19 @@
 //! Names of endpoints need no DNS: clients outside use the CONNECT proxy of this program, which passes traffic only to
 //! instances that the load balancer with that name considers healthy.
 
+mod addons;
 mod authority;
 mod boot;
 mod cluster;
 mod computers;
+mod configuration;
 mod connect;
 mod etcd;
 mod objects;
 mod route;
 mod simulator;
 mod user_data;
+mod write;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

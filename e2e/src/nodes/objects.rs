@@ -1,17 +1,15 @@
 //! The objects that a node's kubelet and kubeadm write into the API of its cluster.
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::configuration::Configuration;
 use super::user_data::NodeRegistration;
+use super::write::{SYSTEM, apply};
 
-const SYSTEM: &str = "kube-system";
-const CONFIGURATION: &str = "kubeadm-config";
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const ETCD_POD: &str = "etcd";
@@ -26,32 +24,10 @@ pub(super) struct NodeFacts {
     pub(super) kubelet_version: String,
     pub(super) control_plane: bool,
     pub(super) registration: NodeRegistration,
+    /// The configuration of the cluster when the node joined.
+    pub(super) configuration: Configuration,
     /// The kubelet's port on this host, for a control plane node with stacked etcd.
     pub(super) kubelet_port: Option<u16>,
-}
-
-/// Stores the ClusterConfiguration, as `kubeadm init` does for joins and upgrades.
-pub(super) async fn store_configuration(client: &Client, configuration: &Value) -> anyhow::Result<()> {
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIGURATION, "namespace": SYSTEM},
-        // JSON is YAML.
-        "data": {"ClusterConfiguration": configuration.to_string()},
-    });
-    apply::<ConfigMap>(&Api::namespaced(client.clone(), SYSTEM), CONFIGURATION, &object).await
-}
-
-/// The Kubernetes version of the cluster's nodes, as `kubeadm join` reads it.
-pub(super) async fn kubernetes_version(client: &Client) -> anyhow::Result<String> {
-    let api = Api::<ConfigMap>::namespaced(client.clone(), SYSTEM);
-    let data = api.get(CONFIGURATION).await.context("read kubeadm-config")?.data;
-    let text = data.unwrap_or_default().remove("ClusterConfiguration");
-    let configuration: Value = serde_saphyr::from_str(&text.context("kubeadm-config has no ClusterConfiguration")?)?;
-    let version = configuration.get("kubernetesVersion").and_then(Value::as_str);
-    version
-        .map(str::to_owned)
-        .context("kubeadm-config has no kubernetesVersion")
 }
 
 /// Creates the ready Node and its static pods.
@@ -109,17 +85,6 @@ fn gone(deleted: kube::Result<()>) -> kube::Result<()> {
         Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
         other => other,
     }
-}
-
-async fn apply<K>(api: &Api<K>, name: &str, object: &Value) -> anyhow::Result<()>
-where
-    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
-{
-    let parameters = PatchParams::apply("kubelet").force();
-    api.patch(name, &parameters, &Patch::Apply(object))
-        .await
-        .with_context(|| format!("write {name}"))?;
-    Ok(())
 }
 
 fn static_pods(facts: &NodeFacts) -> Vec<&'static str> {
@@ -181,6 +146,11 @@ fn condition(name: &str, status: &str, reason: &str) -> Value {
 }
 
 fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
+    let image = if component == ETCD_POD {
+        facts.configuration.etcd_image()
+    } else {
+        facts.configuration.image(component)
+    };
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -194,7 +164,7 @@ fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
         "spec": {
             "nodeName": facts.name,
             "hostNetwork": true,
-            "containers": [{"name": component, "image": component}],
+            "containers": [{"name": component, "image": image}],
         },
     })
 }

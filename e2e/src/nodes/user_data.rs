@@ -9,6 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
+use super::configuration::Configuration;
+
 /// The paths of the configurations of `kubeadm init` and `kubeadm join` in the bootstrap provider's cloud-config.
 const INIT_CONFIGURATION: &str = "/run/kubeadm/kubeadm.yaml";
 const JOIN_CONFIGURATION: &str = "/run/kubeadm/kubeadm-join-config.yaml";
@@ -32,10 +34,9 @@ pub(super) enum Bootstrap {
 #[derive(Clone, Debug)]
 pub(super) struct Init {
     /// The ClusterConfiguration of the user data.
-    pub(super) configuration: Value,
+    pub(super) configuration: Configuration,
     /// The host and port of the API server.
     pub(super) endpoint: String,
-    pub(super) kubernetes_version: String,
     pub(super) registration: NodeRegistration,
     pub(super) pki: Files,
 }
@@ -132,9 +133,8 @@ fn read_init(configuration: &str, pki: Files) -> anyhow::Result<Init> {
     let init = document(configuration, "InitConfiguration").unwrap_or_default();
     Ok(Init {
         endpoint: text(&cluster, "/controlPlaneEndpoint")?,
-        kubernetes_version: text(&cluster, "/kubernetesVersion")?,
         registration: NodeRegistration::read(&init),
-        configuration: cluster,
+        configuration: Configuration::new(cluster),
         pki,
     })
 }
@@ -255,7 +255,7 @@ write_files:
         let Some(Bootstrap::Init(init)) = parse(INIT).unwrap() else {
             panic!("no init");
         };
-        assert_eq!(init.configuration["kubernetesVersion"], "v1.36.2");
+        assert_eq!(init.configuration.kubernetes_version().unwrap(), "v1.36.2");
         assert_eq!(init.registration.name.as_deref(), Some("ip-10-0-0-1"));
         assert_eq!(init.registration.labels.get("c").map(String::as_str), Some("d"));
         assert_eq!(init.registration.taints, None);

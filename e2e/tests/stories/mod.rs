@@ -48,6 +48,7 @@ mod templates;
 mod terminated;
 mod trial;
 mod unmanaged;
+mod upstream;
 mod waits;
 mod world;
 mod wrong_input;

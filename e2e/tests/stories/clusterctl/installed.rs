@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "dev";
 /// The interval at which the manager reads objects that it does not watch.
 const SYNC_PERIOD: &str = "--sync-period=10s";
 /// The deregistration delay of the cluster's load balancer in seconds.
-const DRAINING_SECONDS: u32 = 1;
+pub(crate) const DRAINING_SECONDS: u32 = 1;
 /// The cluster's Kubernetes version.
 pub(super) const VERSION: &str = "v1.36.3";
 
@@ -25,7 +25,7 @@ pub(super) struct Installed {
 }
 
 /// Runs a story in a management cluster after `clusterctl init`. The management cluster ends with the story.
-pub(super) fn in_management_cluster(
+pub(crate) fn in_management_cluster(
     name: &str,
     body: impl AsyncFnOnce(&Arc<ManagementCluster>, &Arc<TestEnvironment>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! clusterctl as users run it, on management clusters whose components it has installed.
 
 mod described;
-mod installed;
+pub(crate) mod installed;
 mod moves;
 mod templates;
 mod upgrades;

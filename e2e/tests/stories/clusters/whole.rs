@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use capa_e2e::aws_proxy::Journal;
+use capa_e2e::aws_proxy::{Call, Journal};
 use capa_e2e::{Story, eventually, mostly_waits, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
@@ -104,7 +104,7 @@ impl Scenario {
 }
 
 /// A dump of the user's resources without load balancers, which belong to the clusters of a story.
-async fn network(scenario: &Scenario) -> anyhow::Result<Value> {
+pub(crate) async fn network(scenario: &Scenario) -> anyhow::Result<Value> {
     let mut dump = scenario.user.dump().await?;
     if let Some(parts) = dump.as_object_mut() {
         // The interfaces of load balancers are created together with them.
@@ -115,24 +115,41 @@ async fn network(scenario: &Scenario) -> anyhow::Result<Value> {
 }
 
 fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
+    only_machines_were_written(journal)?;
+    only_ours_was_registered(journal)
+}
+
+/// Fails unless all writes were launches, the ends of what was launched, and registrations.
+pub(crate) fn only_machines_were_written(journal: &Journal) -> anyhow::Result<()> {
     let foreign = journal
         .mutating()
         .matching(|call| !OUR_WRITES.contains(&call.action.as_str()));
     ensure!(foreign.is_empty(), "the manager wrote: {foreign}");
-    let ids = |action: &str| -> BTreeSet<String> {
-        let calls = journal.of(action);
-        let ids = calls.calls().iter().flat_map(|call| call.instance_ids.clone());
-        ids.collect()
-    };
-    let strangers: Vec<_> = ids("TerminateInstances")
-        .difference(&ids("RunInstances"))
+    let strangers: Vec<_> = instances_of(journal, "TerminateInstances")
+        .difference(&instances_of(journal, "RunInstances"))
         .cloned()
         .collect();
     ensure!(
         strangers.is_empty(),
         "the manager terminated instances that it had not launched: {strangers:?}"
     );
-    only_ours_was_registered(journal)
+    Ok(())
+}
+
+/// The instances in the calls of an action.
+pub(crate) fn instances_of(journal: &Journal, action: &str) -> BTreeSet<String> {
+    let calls = journal.of(action);
+    let ids = calls.calls().iter().flat_map(|call| call.instance_ids.clone());
+    ids.collect()
+}
+
+/// The ids of the targets in a call.
+pub(crate) fn targets_of(call: &Call) -> Vec<String> {
+    let target = |number| {
+        call.parameter(&format!("Targets.member.{number}.Id"))
+            .map(str::to_owned)
+    };
+    (1..).map_while(target).collect()
 }
 
 /// Fails unless all registered and deregistered targets are instances that were launched in the namespace of the
@@ -149,9 +166,10 @@ fn only_ours_was_registered(journal: &Journal) -> anyhow::Result<()> {
         for call in journal.of(action).calls() {
             let arn = call.parameter("TargetGroupArn").unwrap_or_default();
             let group = last_word(arn.split('/').nth(1).unwrap_or_default());
-            let target = |number| call.parameter(&format!("Targets.member.{number}.Id"));
-            let mut targets = (1..).map_while(target);
-            let are_ours = targets.all(|target| namespaces.get(target) == Some(&group));
+            let targets = targets_of(call);
+            let are_ours = targets
+                .iter()
+                .all(|target| namespaces.get(target.as_str()) == Some(&group));
             ensure!(are_ours, "a foreign registration was written: {call}");
         }
     }

@@ -1,0 +1,105 @@
+//! kubeadm's ClusterConfiguration: the versions and images of a cluster's components.
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::write::{SYSTEM, apply};
+
+/// The ConfigMap with the ClusterConfiguration.
+const NAME: &str = "kubeadm-config";
+const KEY: &str = "ClusterConfiguration";
+
+/// The repository of kubeadm's images.
+const REPOSITORY: &str = "registry.k8s.io";
+/// The tags that kubeadm v1.35 uses by default.
+const ETCD_TAG: &str = "3.6.6-0";
+const COREDNS_TAG: &str = "v1.13.1";
+
+/// A ClusterConfiguration.
+#[derive(Clone, Debug)]
+pub(super) struct Configuration(Value);
+
+impl Configuration {
+    pub(super) fn new(configuration: Value) -> Self {
+        Self(configuration)
+    }
+
+    /// Stores the configuration, as `kubeadm init` does for joins and upgrades.
+    pub(super) async fn store(&self, client: &Client) -> anyhow::Result<()> {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": SYSTEM},
+            // JSON is YAML.
+            "data": {KEY: self.0.to_string()},
+        });
+        apply::<ConfigMap>(&Api::namespaced(client.clone(), SYSTEM), NAME, &object).await
+    }
+
+    /// Reads the stored configuration, as `kubeadm join` does.
+    pub(super) async fn stored(client: &Client) -> anyhow::Result<Self> {
+        let api = Api::<ConfigMap>::namespaced(client.clone(), SYSTEM);
+        let data = api.get(NAME).await.context("read kubeadm-config")?.data;
+        let text = data.unwrap_or_default().remove(KEY);
+        let text = text.context("kubeadm-config has no ClusterConfiguration")?;
+        Ok(Self(serde_saphyr::from_str(&text)?))
+    }
+
+    /// The Kubernetes version of new nodes.
+    pub(super) fn kubernetes_version(&self) -> anyhow::Result<&str> {
+        let version = self.0.get("kubernetesVersion").and_then(Value::as_str);
+        version.context("kubeadm-config has no kubernetesVersion")
+    }
+
+    /// Whether the control plane nodes run etcd.
+    pub(super) fn has_stacked_etcd(&self) -> bool {
+        self.0.pointer("/etcd/external").is_none()
+    }
+
+    /// The image of a component whose version is that of Kubernetes.
+    pub(super) fn image(&self, component: &str) -> String {
+        let version = self.kubernetes_version().unwrap_or("unknown");
+        format!("{REPOSITORY}/{component}:{}", version.replace('+', "_"))
+    }
+
+    pub(super) fn etcd_image(&self) -> String {
+        format!("{REPOSITORY}/etcd:{}", self.tag("/etcd/local/imageTag", ETCD_TAG))
+    }
+
+    pub(super) fn coredns_image(&self) -> String {
+        format!(
+            "{REPOSITORY}/coredns/coredns:{}",
+            self.tag("/dns/imageTag", COREDNS_TAG)
+        )
+    }
+
+    fn tag<'a>(&'a self, path: &str, default: &'a str) -> &'a str {
+        let tag = self.0.pointer(path).and_then(Value::as_str);
+        tag.filter(|tag| !tag.is_empty()).unwrap_or(default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(yaml: &str) -> Configuration {
+        Configuration::new(serde_saphyr::from_str(yaml).unwrap())
+    }
+
+    #[test]
+    fn images_are_those_of_kubeadm_unless_the_configuration_names_others() {
+        let plain = configuration("{kubernetesVersion: v1.36.3}");
+        assert_eq!(plain.image("kube-proxy"), "registry.k8s.io/kube-proxy:v1.36.3");
+        assert_eq!(plain.etcd_image(), "registry.k8s.io/etcd:3.6.6-0");
+        assert_eq!(plain.coredns_image(), "registry.k8s.io/coredns/coredns:v1.13.1");
+        assert!(plain.has_stacked_etcd());
+        let named =
+            configuration("{kubernetesVersion: v1.36.3, etcd: {local: {imageTag: 3.6.8-0}}, dns: {imageTag: v1.14.2}}");
+        assert_eq!(named.etcd_image(), "registry.k8s.io/etcd:3.6.8-0");
+        assert_eq!(named.coredns_image(), "registry.k8s.io/coredns/coredns:v1.14.2");
+        assert!(!configuration("{etcd: {external: {}}}").has_stacked_etcd());
+    }
+}
