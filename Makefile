@@ -7,7 +7,7 @@ BIN := $(CURDIR)/bin
 
 .PHONY: help
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm and clusterctl, moto (minutes once)
@@ -91,6 +91,15 @@ test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
+.PHONY: upstream-specs
+upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes once, then cached)
+	@hack/tools/require.sh go
+	@echo "upstream-specs: vet and compile e2e/upstream"
+	@mkdir -p "$(BIN)"
+	@cd e2e/upstream && unformatted="$$(gofmt -l .)" && { [ -z "$$unformatted" ] || \
+	  { echo "gofmt would change: $$unformatted" >&2; false; }; }
+	@cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go vet . && GOWORK=off CGO_ENABLED=0 go test -c -o "$(BIN)/upstream-specs" .
+
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
 
@@ -106,9 +115,14 @@ test-unit: require-rust ## Run the tests that need no local world
 LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 3 ? cores : 3)))
 
 .PHONY: test-all
-test-all: test sim-mutants ## Run `make test`, the mutants of the simulation, the long stories and quickstart
+test-all: test sim-mutants upstream-specs ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
 	$(call run_tests,--test e2e,long_stories:: $(LONG_THREADS))
 	@"$(PROGRAMS)/quickstart"
+
+# FOCUS=kcp_adoption runs one spec. docs/contributing/upstream.md lists them.
+.PHONY: test-upstream
+test-upstream: tools-and-build upstream-specs ## Run Cluster API's own end-to-end specs against this provider (FOCUS=one of them)
+	$(call run_tests,--test e2e,upstream::long_stories::$(FOCUS) $(LONG_THREADS))
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
 # FIRST=1000 begins with that seed, COVERAGE=1 prints which share of the histories has met what.

@@ -64,7 +64,7 @@ pub(crate) const CONTROL_PLANE: Provider = Provider {
     namespace: "capi-kubeadm-control-plane-system",
     service_account: "capi-kubeadm-control-plane-manager",
     aggregated_role: Some("capi-kubeadm-control-plane-aggregated-manager-role"),
-    feature_gates: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true",
+    feature_gates: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true",
 };
 
 impl Provider {

@@ -50,9 +50,14 @@ fn names_in(folder: &str) -> Vec<String> {
 
 /// Paths of the pages of the book, relative to the repository.
 fn pages() -> Vec<String> {
-    let names = names_in("docs").into_iter();
-    let pages = names.filter_map(|name| Some(format!("docs/{}.md", name.strip_suffix(".md")?)));
-    pages.collect()
+    let of_folder = |folder: &str| {
+        let names = names_in(folder).into_iter();
+        let pages = names.filter_map(|name| Some(format!("{folder}/{}.md", name.strip_suffix(".md")?)));
+        pages.collect::<Vec<_>>()
+    };
+    let mut pages = [of_folder("docs"), of_folder("docs/contributing")].concat();
+    pages.sort();
+    pages
 }
 
 /// Paths of all documents.

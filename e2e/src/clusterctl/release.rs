@@ -52,12 +52,11 @@ impl Release {
         Ok(())
     }
 
-    /// Adds a template of a flavor. Its parts are folders of kustomize, each of which may be based on files of this
-    /// checkout.
-    pub fn add_flavor(&self, flavor: &str, parts: &[PathBuf]) -> anyhow::Result<()> {
+    /// Adds a file of templates. Its parts are folders of kustomize, each of which may be based on files of this checkout.
+    pub fn add_templates(&self, file: &str, parts: &[PathBuf]) -> anyhow::Result<()> {
         let rendered = parts.iter().map(|part| programs::kustomize(part));
         let rendered = rendered.collect::<anyhow::Result<Vec<_>>>()?;
-        let path = self.folder.join(format!("cluster-template-{flavor}.yaml"));
+        let path = self.folder.join(file);
         std::fs::write(&path, rendered.join("---\n")).with_context(|| format!("write {}", path.display()))
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use super::user_data::NodeRegistration;
 use super::write::{SYSTEM, apply};
 
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 const ETCD_POD: &str = "etcd";
 
@@ -39,6 +40,7 @@ pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Resu
         .patch_status(&facts.name, &PatchParams::default(), &Patch::Merge(&status))
         .await
         .with_context(|| format!("write the status of node {}", facts.name))?;
+    remove_taint_of_new_nodes(&nodes, &facts.name).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
     for component in static_pods(facts) {
         let name = format!("{component}-{}", facts.name);
@@ -49,6 +51,28 @@ pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Resu
             .with_context(|| format!("write the status of pod {name}"))?;
     }
     Ok(())
+}
+
+/// Removes the taint with which the API server creates a Node, as the node lifecycle controller does once the Node is
+/// ready.
+async fn remove_taint_of_new_nodes(nodes: &Api<Node>, name: &str) -> anyhow::Result<()> {
+    loop {
+        let mut node = nodes.get(name).await.with_context(|| format!("read node {name}"))?;
+        let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
+        let before = taints.len();
+        taints.retain(|taint| taint.key != NOT_READY_TAINT);
+        if taints.len() == before {
+            return Ok(());
+        }
+        match nodes.replace(name, &PostParams::default(), &node).await {
+            Err(kube::Error::Api(error)) if error.code == 409 => {}
+            answer => {
+                return answer
+                    .map(drop)
+                    .with_context(|| format!("write the taints of node {name}"));
+            }
+        }
+    }
 }
 
 /// Sets whether the kubelet of a node reports its status.

@@ -1,6 +1,7 @@
 //! Cluster API's own end-to-end specs, one story each: each runs in a management cluster that clusterctl has installed,
 //! with our manager and simulated nodes. docs/contributing/upstream.md lists the specs.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -32,19 +33,46 @@ const SPECS: [&str; 13] = [
     "scale",
 ];
 
-/// The flavors in `e2e/upstream/data`, and the folders in which their parts lie.
-const FLAVORS: [(&str, &[&str]); 7] = [
-    ("kcp-md-taints", &["kcp-md-taints"]),
-    ("md-remediation", &["md-remediation"]),
-    ("topology-taints", &["topology-taints"]),
-    ("topology-upgrade", &["topology-upgrade"]),
-    ("topology-scale-in", &["topology-scale-in"]),
-    ("topology-scale", &["topology-scale"]),
-    ("kcp-adoption", &["kcp-adoption/step1", "kcp-adoption/step2"]),
+/// The templates that single specs ask for, and the folders of `e2e/upstream/data` with their parts.
+const TEMPLATES: [(&str, &[&str]); 9] = [
+    ("cluster-template-kcp-md-taints.yaml", &["kcp-md-taints"]),
+    ("cluster-template-md-remediation.yaml", &["md-remediation"]),
+    ("cluster-template-topology-taints.yaml", &["topology-taints"]),
+    ("cluster-template-topology-upgrade.yaml", &["topology-upgrade/cluster"]),
+    ("clusterclass-upgrade.yaml", &["topology-upgrade/class"]),
+    (
+        "cluster-template-topology-scale-in.yaml",
+        &["topology-scale-in/cluster"],
+    ),
+    ("clusterclass-scale-in.yaml", &["topology-scale-in/class"]),
+    ("cluster-template-topology-scale.yaml", &["topology-scale"]),
+    (
+        "cluster-template-kcp-adoption.yaml",
+        &["kcp-adoption/step1", "kcp-adoption/step2"],
+    ),
 ];
 
 /// The limit for one spec, on a busy computer with two cores.
 const WITHIN: Duration = Duration::from_mins(40);
+
+#[test]
+fn each_spec_of_the_suite_has_a_story_and_a_row() -> anyhow::Result<()> {
+    let folder = upstream_folder();
+    let suite = fs::read_to_string(folder.join("specs_test.go"))?;
+    let labels = suite
+        .split("Label(\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    assert_eq!(labels.collect::<Vec<_>>(), SPECS);
+    let page = fs::read_to_string(folder.join("../../docs/contributing/upstream.md"))?;
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("Specs that run"));
+    let rows = section.unwrap_or_default().lines();
+    let labels = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+    assert_eq!(labels.collect::<Vec<_>>(), SPECS);
+    Ok(())
+}
 
 mod long_stories {
     use super::passes;
@@ -133,7 +161,7 @@ fn passes(label: &str) -> anyhow::Result<()> {
         let before = network(&s).await?;
 
         let artifacts = environment.new_evidence(&format!("upstream-{label}"))?;
-        add_flavors(cluster)?;
+        add_templates(cluster)?;
         let command = command(label, cluster, &s, &load_balancer, &artifacts)?;
         environment.run("upstream-specs", &command, WITHIN).await?;
 
@@ -144,17 +172,17 @@ fn passes(label: &str) -> anyhow::Result<()> {
         let after = network(&s).await?;
         ensure!(after == before, "the user's network was {before:#} and is {after:#}");
         only_launched_was_written(&s.aws().manager_journal())?;
-        std::fs::remove_dir_all(&artifacts)?;
+        fs::remove_dir_all(&artifacts)?;
         Ok(())
     })
 }
 
 /// Adds the templates that single specs ask for to the release in the repository of clusterctl.
-fn add_flavors(cluster: &ManagementCluster) -> anyhow::Result<()> {
+fn add_templates(cluster: &ManagementCluster) -> anyhow::Result<()> {
     let data = upstream_folder().join("data");
-    for (flavor, parts) in FLAVORS {
+    for (file, parts) in TEMPLATES {
         let parts: Vec<_> = parts.iter().map(|part| data.join(part)).collect();
-        cluster.release().add_flavor(flavor, &parts)?;
+        cluster.release().add_templates(file, &parts)?;
     }
     Ok(())
 }
@@ -204,7 +232,9 @@ fn command(
         )
         .env("AWS_AMI_ID", moto::IMAGE_ID)
         .env("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", &load_balancer.target_group_arn)
-        .env("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name);
+        .env("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name)
+        // ScaleSpec's own variables, such as CAPI_SCALE_CLUSTER_COUNT.
+        .envs(std::env::vars().filter(|(name, _)| name.starts_with("CAPI_SCALE_")));
     Ok(command)
 }
 

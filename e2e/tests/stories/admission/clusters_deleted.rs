@@ -12,8 +12,8 @@ use super::refusal;
 
 const REFUSED: &str = "Cluster dev has control plane replicas or workers and is not being deleted: delete the Cluster";
 
-/// The AWSClusters and Clusters of a namespace. The Cluster `dev` is paused, so that Cluster API leaves its status
-/// alone.
+/// The AWSClusters and Clusters of a namespace. The Cluster `dev` has the annotation that pauses its own controller, so
+/// that Cluster API leaves its status alone.
 struct Deletions {
     aws_clusters: Api<DynamicObject>,
     clusters: Api<DynamicObject>,
@@ -29,8 +29,9 @@ impl Deletions {
             environment.apply(&cluster).await?;
         }
         let cluster = fixtures::cluster("dev", Some("AWSCluster"));
+        let alone = "{name: dev, annotations: {cluster.x-k8s.io/paused: ''}}\nspec:\n";
         environment
-            .apply(&cluster.replace("spec:\n", "spec:\n  paused: true\n"))
+            .apply(&cluster.replace("{name: dev}\nspec:\n", alone))
             .await?;
         Ok(Self {
             aws_clusters: environment.api(OURS, "AWSCluster").await?,
@@ -55,6 +56,14 @@ impl Deletions {
         let mark = json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/delete-for-move": value}}});
         self.aws_clusters
             .patch("dev", &PatchParams::default(), &Patch::Merge(mark))
+            .await?;
+        Ok(())
+    }
+
+    async fn pause(&self, paused: bool) -> anyhow::Result<()> {
+        let spec = json!({"spec": {"paused": paused}});
+        self.clusters
+            .patch("dev", &PatchParams::default(), &Patch::Merge(spec))
             .await?;
         Ok(())
     }
@@ -100,6 +109,11 @@ fn an_awscluster_with_machines_goes_only_after_its_cluster() -> anyhow::Result<(
         deletions.annotate("".into()).await?;
         deletions.judged("dev", false).await?;
         deletions.annotate(Value::Null).await?;
+        deletions.judged("dev", true).await?;
+
+        deletions.pause(true).await?;
+        deletions.judged("dev", false).await?;
+        deletions.pause(false).await?;
         deletions.judged("dev", true).await?;
 
         let with = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
