@@ -90,15 +90,15 @@ lint: check-format build ## Check the format and build with the lints as errors
 test-go: ## Vet and test the Go programs of the local world; seconds, and cached
 	@hack/tools/require.sh go
 	cd hack/tools/etcd-stub && GOWORK=off go vet ./... && GOWORK=off go test ./...
+	cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go vet .
 
 .PHONY: upstream-specs
 upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes once, then cached)
 	@hack/tools/require.sh go
-	@echo "upstream-specs: vet and compile e2e/upstream"
 	@mkdir -p "$(BIN)"
 	@cd e2e/upstream && unformatted="$$(gofmt -l .)" && { [ -z "$$unformatted" ] || \
 	  { echo "gofmt would change: $$unformatted" >&2; false; }; }
-	@cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go vet . && GOWORK=off CGO_ENABLED=0 go test -c -o "$(BIN)/upstream-specs" .
+	cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go test -c -o "$(BIN)/upstream-specs" .
 
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
@@ -119,10 +119,16 @@ test-all: test sim-mutants upstream-specs ## Run `make test`, the mutants, the l
 	$(call run_tests,--test e2e,long_stories:: $(LONG_THREADS))
 	@"$(PROGRAMS)/quickstart"
 
-# FOCUS=kcp_adoption runs one spec. docs/contributing/upstream.md lists them.
+# FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.
+UPSTREAM = stories::upstream::long_stories::
+.PHONY: check-focus
+check-focus:
+	@$(if $(FOCUS),grep -q 'Label("$(FOCUS)")' e2e/upstream/specs_test.go || \
+	  { echo "FOCUS=$(FOCUS) is the label of no spec in e2e/upstream/specs_test.go" >&2; exit 1; },:)
+
 .PHONY: test-upstream
-test-upstream: tools-and-build upstream-specs ## Run Cluster API's own end-to-end specs against this provider (FOCUS=one of them)
-	$(call run_tests,--test e2e,upstream::long_stories::$(FOCUS) $(LONG_THREADS))
+test-upstream: check-focus tools-and-build upstream-specs ## Run Cluster API's own end-to-end specs (FOCUS=label of one)
+	$(call run_tests,--test e2e,$(if $(FOCUS),--exact $(UPSTREAM)$(subst -,_,$(FOCUS)),$(UPSTREAM)) $(LONG_THREADS))
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
 # FIRST=1000 begins with that seed, COVERAGE=1 prints which share of the histories has met what.

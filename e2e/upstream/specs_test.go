@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// Flavors of templates: the first is released with this provider, those in data/ are made from released ones.
+// Flavors of templates: the first is released with this provider, the others stand in data/.
 const (
 	flavorTopology       = "unmanaged-clusterclass"
+	flavorNoWorkers      = "topology-no-workers"
 	flavorTopologyTaints = "topology-taints"
 	flavorUpgrade        = "topology-upgrade"
 	flavorScaleIn        = "topology-scale-in"
@@ -36,6 +37,15 @@ var _ = Describe("When following the quick start with a ClusterClass", Label("qu
 		input := quickStart()
 		input.Flavor = ptr.To(flavorTopology)
 		input.PostMachinesProvisioned = isResilient(true, framework.CoreFinalizersAssertionWithClassyClusters)
+		return input
+	})
+})
+
+var _ = Describe("When following the quick start with a ClusterClass without workers", Label("quick-start-no-workers"), func() {
+	capie2e.QuickStartSpec(ctx, func() capie2e.QuickStartSpecInput {
+		input := quickStart()
+		input.Flavor = ptr.To(flavorNoWorkers)
+		input.WorkerMachineCount = ptr.To[int64](0)
 		return input
 	})
 })
@@ -184,6 +194,12 @@ func upgrade(controlPlane, workers int64, flavor string) capie2e.ClusterUpgradeC
 		Flavor:                   ptr.To(flavor),
 	}
 }
+
+var _ = Describe("When upgrading a cluster with three control plane machines", Label("upgrade-ha"), func() {
+	capie2e.ClusterUpgradeConformanceSpec(ctx, func() capie2e.ClusterUpgradeConformanceSpecInput {
+		return upgrade(3, 1, flavorUpgrade)
+	})
+})
 
 var _ = Describe("When upgrading a cluster with three control plane machines by scaling in", Label("upgrade-scale-in"), func() {
 	capie2e.ClusterUpgradeConformanceSpec(ctx, func() capie2e.ClusterUpgradeConformanceSpecInput {

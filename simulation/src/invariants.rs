@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::conditions::{ConditionType, Reason, find};
+use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_cloud::Timing;
 use capa_cloud::sim::{AuditEntry, Change as Happened, LaunchedInstance, Region};
@@ -49,9 +50,9 @@ struct Book {
     /// Machines that a backup brought back from before the finalizer, and that no manager has come to yet. A deletion
     /// ends them at once.
     unheld: BTreeSet<String>,
-    /// Machines that a backup brought back from before their launch. The deletion of such a machine ends once AWS could
-    /// not be asked for minutes, as docs/troubleshooting.md says.
-    planned_again: BTreeSet<String>,
+    /// Machines that a backup brought back from before their launch, and when. The deletion of such a machine ends once
+    /// AWS could not be asked for minutes, as docs/troubleshooting.md says. A record of a later attempt ends this.
+    planned_again: BTreeMap<String, Timestamp>,
     /// A backup is being restored: objects that are not in it are gone, and nobody knows their instances any more.
     backup_is_restored: bool,
     /// Objects move to another management cluster, where they appear at once.
@@ -95,8 +96,8 @@ impl Invariants {
     }
 
     /// A backup has brought a machine back whose record says that EC2 was never asked.
-    pub(crate) fn restores_planned(&mut self, of: ManagementCluster, name: &str) {
-        self.book_mut(of).planned_again.insert(machine_key(name));
+    pub(crate) fn restores_planned(&mut self, of: ManagementCluster, name: &str, now: Timestamp) {
+        self.book_mut(of).planned_again.insert(machine_key(name), now);
     }
 
     /// The user gives up what a machine may have.
@@ -165,6 +166,9 @@ impl Invariants {
         if !machine.finalizers().is_empty() {
             book.unheld.remove(&key);
         }
+        if !is_planned(machine) {
+            book.planned_again.remove(&key);
+        }
         if let Some(instance) = instance.filter(|_| lives && !addresses.unwrap_or_default().is_empty()) {
             book.addresses_shown.insert(instance.id.clone(), book.versions);
         }
@@ -222,10 +226,8 @@ impl Invariants {
         }
         let left = outside.aws.live_of(outside.now, of, &name).next();
         if let Some(left) = left {
-            let long_enough = Timing::default().launch_lookup_age;
-            let is_believed = book.planned_again.contains(&name)
-                && is_planned(machine)
-                && outside.aws.was_unreachable_for(long_enough, outside.now);
+            let restored = book.planned_again.get(&name).copied();
+            let is_believed = restored.is_some_and(|at| left.launched_at < at) && is_unasked(of, machine, outside);
             if is_proven(machine, left) && !is_believed {
                 let text = format!("leaked: {name} is gone and its instance {} lives", left.id);
                 self.violate(outside.now, text);
@@ -354,6 +356,21 @@ fn wanted<'a>(of: ManagementCluster, machine: &str, outside: &'a Outside) -> Opt
 pub(crate) fn is_planned(machine: &AWSMachine) -> bool {
     let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     launch == Some(&LaunchRecord::Planned)
+}
+
+/// Whether AWS could not be asked for so long that the record of a restored machine is believed, which nothing
+/// contradicts.
+fn is_unasked(of: ManagementCluster, machine: &AWSMachine, outside: &Outside) -> bool {
+    let owner = outside.server(of).get::<Machine>(&machine.name_any());
+    let contradicts = |owner: &Machine| {
+        let joined = owner.status.as_ref().is_some_and(|status| status.node_ref.is_some());
+        joined || owner.spec.provider_id.is_some()
+    };
+    outside
+        .aws
+        .was_unreachable_for(Timing::default().launch_lookup_age, outside.now)
+        && claimed_instances(machine).is_empty()
+        && !owner.as_deref().is_some_and(contradicts)
 }
 
 /// Whether an instance with a machine's tags is the machine's by its token, or because the machine names it.

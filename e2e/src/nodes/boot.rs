@@ -40,7 +40,13 @@ async fn init_control_plane(simulator: &NodeSimulator, computer: &Computer, init
         simulator.has_started(id, &cluster);
         cluster
     };
-    Node::new(computer, cluster, &init.registration, init.configuration.clone(), true)
+    Ok(Node::new(
+        computer,
+        cluster,
+        &init.registration,
+        init.configuration.clone(),
+        true,
+    ))
 }
 
 async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
@@ -58,7 +64,13 @@ async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Joi
         );
     }
     let configuration = Configuration::stored(&cluster.admin).await?;
-    Node::new(computer, cluster, &join.registration, configuration, join.control_plane)
+    Ok(Node::new(
+        computer,
+        cluster,
+        &join.registration,
+        configuration,
+        join.control_plane,
+    ))
 }
 
 impl Node {
@@ -68,7 +80,7 @@ impl Node {
         registration: &NodeRegistration,
         configuration: Configuration,
         control_plane: bool,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let given = registration.provider_id.clone();
         // The provider id that a cloud controller assigns to nodes whose kubelet runs with an external cloud provider.
         let cloud_controllers = || {
@@ -82,19 +94,19 @@ impl Node {
             zone: computer.zone.clone(),
             kubelet_version: match &computer.kubernetes_version {
                 Some(installed) => installed.clone(),
-                None => configuration.kubernetes_version()?.to_owned(),
+                None => configuration.kubernetes_version.clone(),
             },
             control_plane,
             registration: registration.clone(),
             configuration,
             kubelet_port: etcd.map(|etcd| etcd.kubelet_port),
         };
-        Ok(Self {
+        Self {
             account: computer.account.clone(),
             instance_id: computer.instance_id.clone(),
             facts,
             cluster,
-        })
+        }
     }
 
     /// Starts the components of the node, and shows the Node in the cluster's API.

@@ -9,7 +9,7 @@ use anyhow::Context;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::AbortHandle;
 
 use super::addons;
 use super::authority::Authority;
@@ -38,8 +38,8 @@ pub(super) struct Cluster {
     pub(super) etcd: Option<Etcd>,
     authority: String,
     api_server: Mutex<Option<Supervised>>,
-    /// The controllers in place of those of kube-controller-manager. They end with the value.
-    _controllers: JoinSet<()>,
+    /// The controller of Deployments.
+    deployments: AbortHandle,
 }
 
 impl Cluster {
@@ -77,8 +77,7 @@ impl Cluster {
         api_server.ready(START_WITHIN, probe).await?;
         init.configuration.store(&admin).await?;
         addons::install(&admin, &init.configuration).await?;
-        let mut controllers = JoinSet::new();
-        controllers.spawn(addons::run_deployments(admin.clone()));
+        let deployments = tokio::spawn(addons::run_deployments(admin.clone())).abort_handle();
         let etcd = if init.configuration.has_stacked_etcd() {
             Some(Etcd::start(directory, options, name, &folder, &init.pki, address).await?)
         } else {
@@ -92,7 +91,7 @@ impl Cluster {
             etcd,
             authority: authority.certificate,
             api_server: Mutex::new(Some(api_server)),
-            _controllers: controllers,
+            deployments,
         })
     }
 
@@ -115,8 +114,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops the API server and the stub.
+    /// Stops the API server, the controller of Deployments and the stub.
     pub(super) async fn stop(&self) -> anyhow::Result<()> {
+        self.deployments.abort();
         if let Some(etcd) = &self.etcd {
             etcd.stop().await?;
         }

@@ -19,11 +19,20 @@ const COREDNS_TAG: &str = "v1.13.1";
 
 /// A ClusterConfiguration.
 #[derive(Clone, Debug)]
-pub(super) struct Configuration(Value);
+pub(super) struct Configuration {
+    document: Value,
+    /// The Kubernetes version of new nodes.
+    pub(super) kubernetes_version: String,
+}
 
 impl Configuration {
-    pub(super) fn new(configuration: Value) -> Self {
-        Self(configuration)
+    pub(super) fn new(document: Value) -> anyhow::Result<Self> {
+        let version = document.get("kubernetesVersion").and_then(Value::as_str);
+        let kubernetes_version = version.context("the ClusterConfiguration has no kubernetesVersion")?;
+        Ok(Self {
+            kubernetes_version: kubernetes_version.to_owned(),
+            document,
+        })
     }
 
     /// Stores the configuration, as `kubeadm init` does for joins and upgrades.
@@ -33,7 +42,7 @@ impl Configuration {
             "kind": "ConfigMap",
             "metadata": {"name": NAME, "namespace": SYSTEM},
             // JSON is YAML.
-            "data": {KEY: self.0.to_string()},
+            "data": {KEY: self.document.to_string()},
         });
         apply::<ConfigMap>(&Api::namespaced(client.clone(), SYSTEM), NAME, &object).await
     }
@@ -44,24 +53,17 @@ impl Configuration {
         let data = api.get(NAME).await.context("read kubeadm-config")?.data;
         let text = data.unwrap_or_default().remove(KEY);
         let text = text.context("kubeadm-config has no ClusterConfiguration")?;
-        Ok(Self(serde_saphyr::from_str(&text)?))
-    }
-
-    /// The Kubernetes version of new nodes.
-    pub(super) fn kubernetes_version(&self) -> anyhow::Result<&str> {
-        let version = self.0.get("kubernetesVersion").and_then(Value::as_str);
-        version.context("kubeadm-config has no kubernetesVersion")
+        Self::new(serde_saphyr::from_str(&text)?)
     }
 
     /// Whether the control plane nodes run etcd.
     pub(super) fn has_stacked_etcd(&self) -> bool {
-        self.0.pointer("/etcd/external").is_none()
+        self.document.pointer("/etcd/external").is_none()
     }
 
     /// The image of a component whose version is that of Kubernetes.
     pub(super) fn image(&self, component: &str) -> String {
-        let version = self.kubernetes_version().unwrap_or("unknown");
-        format!("{REPOSITORY}/{component}:{}", version.replace('+', "_"))
+        format!("{REPOSITORY}/{component}:{}", self.kubernetes_version.replace('+', "_"))
     }
 
     pub(super) fn etcd_image(&self) -> String {
@@ -76,7 +78,7 @@ impl Configuration {
     }
 
     fn tag<'a>(&'a self, path: &str, default: &'a str) -> &'a str {
-        let tag = self.0.pointer(path).and_then(Value::as_str);
+        let tag = self.document.pointer(path).and_then(Value::as_str);
         tag.filter(|tag| !tag.is_empty()).unwrap_or(default)
     }
 }
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     fn configuration(yaml: &str) -> Configuration {
-        Configuration::new(serde_saphyr::from_str(yaml).unwrap())
+        Configuration::new(serde_saphyr::from_str(yaml).unwrap()).unwrap()
     }
 
     #[test]
@@ -100,6 +102,7 @@ mod tests {
             configuration("{kubernetesVersion: v1.36.3, etcd: {local: {imageTag: 3.6.8-0}}, dns: {imageTag: v1.14.2}}");
         assert_eq!(named.etcd_image(), "registry.k8s.io/etcd:3.6.8-0");
         assert_eq!(named.coredns_image(), "registry.k8s.io/coredns/coredns:v1.14.2");
-        assert!(!configuration("{etcd: {external: {}}}").has_stacked_etcd());
+        assert!(!configuration("{kubernetesVersion: v1.36.3, etcd: {external: {}}}").has_stacked_etcd());
+        Configuration::new(json!({})).unwrap_err();
     }
 }

@@ -31,15 +31,20 @@ pub(super) struct NodeFacts {
     pub(super) kubelet_port: Option<u16>,
 }
 
-/// Creates the ready Node and its static pods.
+/// Creates the ready Node and its static pods. Of a Node that exists only the readiness changes: others have written its
+/// labels, taints and conditions meanwhile.
 pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
     let nodes = Api::<Node>::all(client.clone());
-    apply(&nodes, &facts.name, &node(facts)).await?;
-    let status = json!({"status": status(facts)});
-    nodes
-        .patch_status(&facts.name, &PatchParams::default(), &Patch::Merge(&status))
-        .await
-        .with_context(|| format!("write the status of node {}", facts.name))?;
+    if nodes.get_opt(&facts.name).await?.is_some_and(|node| has_status(&node)) {
+        heard_of(client, &facts.name, true).await?;
+    } else {
+        apply(&nodes, &facts.name, &node(facts)).await?;
+        let status = json!({"status": status(facts)});
+        nodes
+            .patch_status(&facts.name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .with_context(|| format!("write the status of node {}", facts.name))?;
+    }
     remove_taint_of_new_nodes(&nodes, &facts.name).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM);
     for component in static_pods(facts) {
@@ -51,6 +56,12 @@ pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Resu
             .with_context(|| format!("write the status of pod {name}"))?;
     }
     Ok(())
+}
+
+/// Whether the kubelet has written the status of a Node once.
+fn has_status(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|conditions| !conditions.is_empty())
 }
 
 /// Removes the taint with which the API server creates a Node, as the node lifecycle controller does once the Node is

@@ -134,7 +134,7 @@ fn read_init(configuration: &str, pki: Files) -> anyhow::Result<Init> {
     Ok(Init {
         endpoint: text(&cluster, "/controlPlaneEndpoint")?,
         registration: NodeRegistration::read(&init),
-        configuration: Configuration::new(cluster),
+        configuration: Configuration::new(cluster)?,
         pki,
     })
 }
@@ -255,7 +255,7 @@ write_files:
         let Some(Bootstrap::Init(init)) = parse(INIT).unwrap() else {
             panic!("no init");
         };
-        assert_eq!(init.configuration.kubernetes_version().unwrap(), "v1.36.2");
+        assert_eq!(init.configuration.kubernetes_version, "v1.36.2");
         assert_eq!(init.registration.name.as_deref(), Some("ip-10-0-0-1"));
         assert_eq!(init.registration.labels.get("c").map(String::as_str), Some("d"));
         assert_eq!(init.registration.taints, None);

@@ -161,6 +161,7 @@ pub(super) fn restore(simulation: &mut Simulation, of: ManagementCluster) {
         return;
     };
     simulation.invariants.restores_backup(of, true);
+    let now = simulation.now();
     for name in snapshot.aws_machines.keys() {
         simulation.invariants.loses_status(of, name);
     }
@@ -172,7 +173,7 @@ pub(super) fn restore(simulation: &mut Simulation, of: ManagementCluster) {
             simulation.invariants.restores_unheld(of, name);
         }
         if is_planned(machine) {
-            simulation.invariants.restores_planned(of, name);
+            simulation.invariants.restores_planned(of, name, now);
         }
     }
     simulation.invariants.restores_backup(of, false);
